@@ -11,11 +11,11 @@ from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
 from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
-from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.pipeline import default_pipeline
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption
 from tests.support.budget import Budget
 
@@ -48,7 +48,7 @@ def times(number: float) -> int:
 settings.register_profile("os-prefilter", max_examples=times(30))
 settings.load_profile("os-prefilter")
 
-from os_prefilter.testing import request_of  # noqa: E402 - its laws take the profile of that moment
+from os_prefilter_tools.testing import request_of  # noqa: E402 - its laws take the profile of that moment
 
 
 def one_in(number: int) -> int:

@@ -19,13 +19,13 @@ import pytest
 
 import os_prefilter
 from os_prefilter import errors
-from os_prefilter.cli.capabilities import CapabilitiesReport
-from os_prefilter.cli.main import Program, main
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.pipeline.decision_log import LOGGER
+from os_prefilter_tools.cli.capabilities import CapabilitiesReport
+from os_prefilter_tools.cli.main import Program, main
 from tests.support.pages import (
     DOCS,
     DROP_IN,
@@ -206,10 +206,10 @@ def test_each_error_class_and_each_public_name_has_its_entry() -> None:
     assert set(os_prefilter.__all__) - set(listed) == set()
 
 
-_DOTTED = re.compile(r"\bos_prefilter(?:\.[A-Za-z_]\w*)+")
+_DOTTED = re.compile(r"\bos_prefilter(?:_tools)?(?:\.[A-Za-z_]\w*)+")
 _PATH = re.compile(r"(?<!formerly )(?<!`)(``?)((?:[\w.-]+/)*[\w-]+\.py)\1(?!`)")
-_SOURCE = ROOT / "src" / "os_prefilter"
-_FOLDERS = (ROOT, DOCS, ROOT / "src", _SOURCE)
+_SOURCE = ROOT / "src"
+_FOLDERS = (ROOT, DOCS, _SOURCE, _SOURCE / "os_prefilter", _SOURCE / "os_prefilter_tools")
 # Code of other projects.
 _ELSEWHERE = re.compile(
     r"(ansible|conductor|db|glance|ironic|ironicclient|kolla|nova|placement|plugins/action)/|common/states\.py"

@@ -5,44 +5,60 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import os_prefilter
 
-_ROOT = Path(os_prefilter.__file__).parent
-# From the ground up. A folder imports only from the floors below its own.
-_FLOORS = (
-    ("common",),
-    ("documents", "vocabulary"),
-    ("conf", "request"),
-    ("filters", "fleet", "hosts"),
-    ("rules",),
-    ("pipeline",),
-    ("__init__", "adapters"),
-    ("operators",),
-    ("cli", "nova", "testing"),
-)
+_SRC = Path(os_prefilter.__file__).parents[1]
+# From the ground up, by package. A folder imports only from the floors below its own.
+_FLOORS = {
+    "os_prefilter": (
+        ("common",),
+        ("documents", "vocabulary"),
+        ("conf", "request"),
+        ("filters", "hosts"),
+        ("rules",),
+        ("pipeline",),
+        ("__init__", "adapters"),
+        ("nova",),
+    ),
+    "os_prefilter_tools": (
+        ("__init__", "fleet"),
+        ("adapters",),
+        ("operators",),
+        ("cli", "testing"),
+        ("command", "pytest_plugin"),
+    ),
+}
 
 
-def _part(path: Path) -> str:
-    parts = path.relative_to(_ROOT).parts
-    return parts[0] if len(parts) > 1 else path.stem
-
-
-def _imports(path: Path) -> set[str]:
+def _imports(path: Path) -> set[tuple[str, str]]:
+    """Return package and folder of each import of ours, wherever it stands."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("os_prefilter"):
-            rest = node.module.split(".")[1:]
-            found.update([rest[0]] if rest else [alias.name for alias in node.names])
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in _FLOORS:
+            package, *rest = node.module.split(".")
+            found.update([(package, rest[0])] if rest else [(package, alias.name) for alias in node.names])
     return found
 
 
-def test_each_folder_imports_only_from_the_floors_below_it() -> None:
-    """Wherever the import stands: one inside a function counts as well."""
-    floor = {name: number for number, names in enumerate(_FLOORS) for name in names}
-    for path in _ROOT.rglob("*.py"):
-        part = _part(path)
-        for imported in _imports(path) - {part}:
-            assert floor[imported] < floor[part], f"{path.relative_to(_ROOT)} must not import {imported}"
+@pytest.mark.parametrize("package", _FLOORS)
+def test_each_folder_imports_only_from_the_floors_below_it(package: str) -> None:
+    floor = {name: number for number, names in enumerate(_FLOORS[package]) for name in names}
+    for path in (_SRC / package).rglob("*.py"):
+        parts = path.relative_to(_SRC / package).parts
+        part = parts[0] if len(parts) > 1 else path.stem
+        for other, imported in _imports(path) - {(package, part)}:
+            if other == package:
+                # A name of the package itself is one of its __init__.
+                of_init = floor.get(imported, floor["__init__"])
+                assert of_init < floor[part], f"{path.relative_to(_SRC)} must not import {imported}"
+
+
+def test_the_library_never_imports_the_tools() -> None:
+    for path in (_SRC / "os_prefilter").rglob("*.py"):
+        packages = {package for package, _ in _imports(path)}
+        assert packages <= {"os_prefilter"}, f"{path.relative_to(_SRC)} must not import the tools"
 
 
 def _loaded_by(code: str) -> set[str]:
@@ -65,7 +81,7 @@ def test_importing_the_library_loads_no_optional_dependency() -> None:
 def test_explain_command_does_not_import_placement_or_openstacksdk() -> None:
     """Explain must start quickly."""
     loaded = _loaded_by(
-        "from os_prefilter.cli.main import main; main(['explain', '--example', 'intel-nic', '-f', 'value'])"
+        "from os_prefilter_tools.cli.main import main; main(['explain', '--example', 'intel-nic', '-f', 'value'])"
     )
     assert "cliff" in loaded
     assert not loaded & {"keystoneauth1", "openstack", "placement", "requests", "sqlalchemy"}

@@ -8,7 +8,7 @@ from tests.support.project import project_table
 
 def test_every_entry_point_loads() -> None:
     groups = ("os_prefilter.request_filters", "openstack.prefilter.v1", "oslo.config.opts", "console_scripts")
-    own = ("os_prefilter.", "os_prefilter_command:")
+    own = ("os_prefilter.", "os_prefilter_tools.")
     ours = [point for group in groups for point in entry_points(group=group) if point.value.startswith(own)]
     assert {point.group for point in ours} == set(groups)
     for point in ours:

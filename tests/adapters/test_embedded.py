@@ -13,10 +13,7 @@ from oslo_config import cfg
 from placement.conf.placement import placement_opts
 from sqlalchemy import text
 
-from os_prefilter.adapters import embedded
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.cli.main import main
 from os_prefilter.common.errors import (
     ConfigurationError,
     EmbeddedPlacementFailed,
@@ -24,8 +21,11 @@ from os_prefilter.common.errors import (
     PlacementUnavailable,
     UnknownTraits,
 )
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.fleet.reader import example_fleet
+from os_prefilter_tools.adapters import embedded
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet
 from tests.conftest import times
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
@@ -222,9 +222,9 @@ def test_fresh_process_keeps_stderr_empty_and_a_missing_package_error_names_the_
 import sys
 import threading
 {before}
-from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import UnknownTraits
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Inventory(1)}}),))) as placement:
     try:
         placement.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NONE")
@@ -301,7 +301,7 @@ _FAILING = {
     "GET /allocation_candidates": "placement.objects.allocation_candidate.AllocationCandidates.get_by_requests",
     "GET /traits": "placement.objects.trait.get_all",
     "its start": "placement.db.sqlalchemy.migration.create_schema",
-    "the hosts": "os_prefilter.adapters.embedded._insert",
+    "the hosts": "os_prefilter_tools.adapters.embedded._insert",
 }
 
 
@@ -328,7 +328,7 @@ def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
 
 def test_error_of_its_database_is_logged_by_no_library(caplog: pytest.LogCaptureFixture) -> None:
     """oslo.db and Placement log each one with its traceback."""
-    with EmbeddedPlacement() as placement, caplog.at_level(logging.DEBUG, "os_prefilter"):
+    with EmbeddedPlacement() as placement, caplog.at_level(logging.DEBUG, "os_prefilter_tools"):
         for query, reason in (
             (f"resources=VCPU:{10**30}", "OverflowError"),
             ("resources=VCPU:1", "DBNonExistentTable"),

@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from os_prefilter import Pipeline
-from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.cli.audit_page import page, server_page
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.audit.audit import Change, audit
-from os_prefilter.operators.audit.destinations import Destinations
-from os_prefilter.operators.audit.entry_list import LeftOut
-from os_prefilter.operators.audit.image_list import read_images
-from os_prefilter.operators.audit.server_audit import STRANDED, audit_servers
-from os_prefilter.operators.audit.server_list import read_servers
 from os_prefilter.vocabulary import ROWS
+from os_prefilter_tools.cli.arguments import pipeline_from
+from os_prefilter_tools.cli.audit_page import page, server_page
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.operators.audit.audit import Change, audit
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_list import read_images
+from os_prefilter_tools.operators.audit.server_audit import STRANDED, audit_servers
+from os_prefilter_tools.operators.audit.server_list import read_servers
 
 CASES = {
     "images": ("few kinds", "many kinds", "every host and image different"),

@@ -23,8 +23,8 @@ from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.benchmarks.shared import FLAT, MARIADB, NESTINGS, ONE_NESTED, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with
 from tests.support.nova_objects import nova_spec

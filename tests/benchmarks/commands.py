@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from os_prefilter.fleet.snapshot import snapshot
+from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.benchmarks.audit import fleet_of, images_of
 
 _BIN = Path(sys.executable).parent

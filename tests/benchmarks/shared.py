@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from sqlalchemy import create_engine, text
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.fleet.reader import example_fleet
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet
 
 MARIADB = "OS_PREFILTER_MARIADB_URL"
 """The environment variable with the URL of a MariaDB, as SQLAlchemy writes it, without a database's name."""

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from os_prefilter.cli.main import main
-from os_prefilter.fleet.model import aggregate_uuid
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.model import aggregate_uuid
 
 Capture = pytest.CaptureFixture[str]
 

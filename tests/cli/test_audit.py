@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.cli.main import main
-from os_prefilter.cli.output import progress_on
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.cli.output import progress_on
 
 Capture = pytest.CaptureFixture[str]
 

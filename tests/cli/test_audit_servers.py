@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from oslo_versionedobjects.base import obj_tree_get_versions
 
-from os_prefilter.cli.main import main
 from os_prefilter.common.errors import PlacementUnavailable
-from os_prefilter.operators.audit.server_list import server_from
-from os_prefilter.request.server import Server
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.server_list import server_from
 from tests.support.nova_objects import nova_spec
 from tests.support.pages import DOCS, files_of
 
@@ -319,7 +319,7 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
         yield from (server_from(server(f"x-{number}", "c")) for number in range(count))
         _stop(reason)
 
-    monkeypatch.setattr("os_prefilter.cli.audit.servers_from", servers_from)
+    monkeypatch.setattr("os_prefilter_tools.cli.audit.servers_from", servers_from)
     page = tmp_path / "page.html"
     argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page)]
     handler = signal.getsignal(signal.SIGINT)

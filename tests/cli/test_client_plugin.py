@@ -4,8 +4,8 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 
-from os_prefilter.cli.cloud import CloudCommand
-from os_prefilter.cli.main import COMMANDS
+from os_prefilter_tools.cli.cloud import CloudCommand
+from os_prefilter_tools.cli.main import COMMANDS
 from tests.support.project import our_commands
 
 
@@ -17,7 +17,7 @@ def test_every_command_can_run_against_a_cloud() -> None:
 
 def test_plugin_has_the_names_that_the_client_looks_for() -> None:
     (point,) = (
-        each for each in entry_points(group="openstack.cli.extension") if each.value.startswith("os_prefilter.")
+        each for each in entry_points(group="openstack.cli.extension") if each.value.startswith("os_prefilter_tools.")
     )
     plugin = point.load()
     assert f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}" == COMMANDS

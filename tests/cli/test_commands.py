@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from os_prefilter.cli import arguments, cloud
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli import arguments, cloud
+from os_prefilter_tools.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
 
@@ -159,7 +159,7 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
             lock.acquire()
         lock.acquire()
 
-    monkeypatch.setattr("os_prefilter.adapters.cloud.connection.connect", connect)
+    monkeypatch.setattr("os_prefilter_tools.adapters.cloud.connection.connect", connect)
     monkeypatch.setattr(cloud, "TIMEOUT", 0.2)
     assert main(["readiness", "--os-cloud", "c"]) == 1
     assert "was ended after 0.2 seconds" in capsys.readouterr().err
@@ -362,7 +362,9 @@ def test_no_command_waits_for_a_named_pipe_or_reads_a_device(tmp_path: Path) -> 
     paths = [tmp_path / "pipe", tmp_path / "pipe.jsonl", Path("/dev/zero"), tmp_path / "zero.jsonl"]
     reads = _READS.strip().splitlines()
     commands = [each.format(file=path) for path in paths for each in reads]
-    script = f"from os_prefilter.cli.main import main\nfor each in {commands}: assert main(each.split()) == 1, each"
+    script = (
+        f"from os_prefilter_tools.cli.main import main\nfor each in {commands}: assert main(each.split()) == 1, each"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     says = "this is a named pipe, a socket or a device; give the path of a regular file."
     assert done.stderr.splitlines() == [f"{path}: {says}" for path in paths for _ in reads]

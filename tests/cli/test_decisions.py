@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.cli.main import main
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.operators.decisions import DecisionFile
 from os_prefilter.pipeline.decision_log import LOGGER
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.operators.decisions import DecisionFile
 from tests.conftest import pipeline_of
 
 Capture = pytest.CaptureFixture[str]

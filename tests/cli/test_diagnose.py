@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli.main import main
 from tests.cli.test_audit import Terminal
 
 Capture = pytest.CaptureFixture[str]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
-from os_prefilter.cli.main import main
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter_tools.cli.host import add_host_arguments, assumptions, facts_from
+from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
 
 Capture = pytest.CaptureFixture[str]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
 FLEET = """

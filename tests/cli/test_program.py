@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.cli.main import Program, main
+from os_prefilter_tools.cli.main import Program, main
 
 
 def test_each_entry_point_is_a_command_that_loads() -> None:
@@ -22,13 +22,15 @@ def test_each_entry_point_is_a_command_that_loads() -> None:
 
 def test_a_command_imports_no_other_command() -> None:
     """Else each would wait for what all of them need together."""
-    script = 'import sys; from os_prefilter.cli.main import main; main(["explain", "--property", "hw_vif_model=igb"]); '
-    command = [sys.executable, "-c", f"{script}print(*sys.modules)"]
+    script = (
+        'import sys; from os_prefilter_tools.cli.main import main; main(["explain", "--property", "hw_vif_model=igb"])'
+    )
+    command = [sys.executable, "-c", f"{script}; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     imported = set(done.stdout.splitlines()[-1].split())
     assert "COMPUTE_NET_VIF_MODEL_IGB" in done.stdout
-    assert "os_prefilter.cli.explain" in imported
-    others = {f"os_prefilter.cli.{name}" for name in ("audit", "diagnose", "capabilities", "demo", "offer")}
+    assert "os_prefilter_tools.cli.explain" in imported
+    others = {f"os_prefilter_tools.cli.{name}" for name in ("audit", "diagnose", "capabilities", "demo", "offer")}
     assert not imported & {"placement", "openstack", *others}
 
 
@@ -98,7 +100,7 @@ def test_interrupt_while_importing_ends_the_command_without_a_traceback(name: st
 @pytest.mark.parametrize(("command", "unbuffered"), [("--help", ""), ("filter list", "1"), ("snapshot", "")])
 def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str) -> None:
     """On a full disk, with exit code 1 and the reason. A reader that has gone is none."""
-    script = "import sys; from os_prefilter.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from os_prefilter_tools.cli.main import main; sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-c", script, *command.split()]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:

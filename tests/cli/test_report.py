@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
@@ -176,7 +176,7 @@ class Libvirt:
 SERVICE = """
 import sys
 from os_prefilter.adapters.libvirt import host
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli.main import main
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.agent import LOG, Watch
 from tests.cli.test_report import Libvirt

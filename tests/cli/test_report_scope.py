@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.cli.main import main
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import capabilities, domain_capabilities
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 from tests.support.report_scopes import RECOMMENDED, scope_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli.main import main
 
 _ASKING = ["--property", "hw_vif_model=igb"]
 

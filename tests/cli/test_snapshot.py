@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.cli.main import main
-from os_prefilter.fleet.reader import example_fleet, load_fleet
-from os_prefilter.fleet.snapshot import snapshot
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
+from os_prefilter_tools.fleet.snapshot import snapshot
 
 Capture = pytest.CaptureFixture[str]
 

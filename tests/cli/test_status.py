@@ -17,13 +17,13 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
-from os_prefilter.adapters import processes
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import available_filters
-from os_prefilter.cli.main import main as os_prefilter_main
-from os_prefilter.cli.status import main
 from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.reader import load_fleet
+from os_prefilter_tools.adapters import processes
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main as os_prefilter_main
+from os_prefilter_tools.cli.status import main
+from os_prefilter_tools.fleet.reader import load_fleet
 from tests.services.cloud.others import others
 from tests.support.pages import blocks, files_of
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served

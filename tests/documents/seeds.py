@@ -4,13 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.fleet.snapshot import snapshot
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities
 from tests.support.pages import PAGES, files_of
 
-_DATA = resources.files("os_prefilter") / "data"
 _LARGEST = 64 * 1024
 
 _IMAGE = {"disk_format": "qcow2", "id": "6c1f", "name": "appliance"}
@@ -88,8 +87,8 @@ def _of_docs(*endings: str) -> list[bytes]:
     return [text.encode() for name, text in sorted(shown.items()) if name.endswith(endings)]
 
 
-def _bundled(name: str) -> bytes:
-    return (_DATA / name).read_bytes()
+def _bundled(package: str, name: str) -> bytes:
+    return (resources.files(package) / "data" / name).read_bytes()
 
 
 def _corpus(kind: str) -> list[bytes]:
@@ -133,9 +132,13 @@ def _server_lists() -> list[bytes]:
 SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
-    "fleet": lambda: [_bundled("fleet.yaml"), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
+    "fleet": lambda: [
+        _bundled("os_prefilter_tools", "fleet.yaml"),
+        snapshot(example_fleet()).encode(),
+        *_of_docs(".yaml", ".json"),
+    ],
     "rules": lambda: _of_docs(".yaml"),
-    "templates": lambda: [_bundled("config-templates.yaml"), *_of_docs(".yaml")],
+    "templates": lambda: [_bundled("os_prefilter", "config-templates.yaml"), *_of_docs(".yaml")],
     "request_spec": lambda: [*_json(_SPEC), *_of_docs(".json")],
     "stored_request_spec": lambda: _json({"spec": json.dumps(_SPEC)}, {"nova_object.data": _SPEC}),
     "image": lambda: [*_json({**_IMAGE, "properties": _PROPERTIES}), *_of_docs(".json")],

@@ -19,17 +19,9 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.reader import example_fleet, load_fleet, parse_fleet
-from os_prefilter.fleet.snapshot import anonymous, snapshot
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.operators.audit.destinations import Destinations
-from os_prefilter.operators.audit.image_list import read_images
-from os_prefilter.operators.audit.server_audit import audit_servers
-from os_prefilter.operators.audit.server_list import read_servers
-from os_prefilter.request.server import Server
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.conditions import Clause, Condition
 from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
@@ -37,6 +29,14 @@ from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fleet
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.snapshot import anonymous, snapshot
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.image_list import read_images
+from os_prefilter_tools.operators.audit.server_audit import audit_servers
+from os_prefilter_tools.operators.audit.server_list import read_servers
 from tests.conftest import pipeline_of
 from tests.documents.laws import Document, check_message
 from tests.support.libvirt_xml import capabilities

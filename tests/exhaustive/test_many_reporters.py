@@ -17,8 +17,8 @@ from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
-from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases
 

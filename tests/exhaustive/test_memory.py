@@ -6,9 +6,9 @@ import tracemalloc
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.documents.laws import Document, check
 from tests.documents.table import DOCUMENTS

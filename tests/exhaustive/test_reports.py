@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.common.threads import start_thread
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, records_of

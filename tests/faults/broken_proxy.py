@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement import client as placement_client
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import Served, nova_conf
 

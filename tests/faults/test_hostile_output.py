@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from os_prefilter import Image
-from os_prefilter.cli.audit_page import page
-from os_prefilter.cli.main import main
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.audit.audit import Change, audit
-from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter_tools.cli.audit_page import page
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.operators.audit.audit import Change, audit
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import texts
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReportCoverage
-from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
 from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.fleet_reader import read_fleet
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import one_in, times
 from tests.faults.broken_proxy import WRONG, broken, client_of
 from tests.support.placements import UUID, Answer, Observed, provider

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage, placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
 from tests.support.placements import provider

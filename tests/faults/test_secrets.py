@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.cli.main import Program, main
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import Program, main
 from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, lone_host, served

@@ -18,13 +18,13 @@ from os_prefilter import (
     allocation_candidates_query,
     require,
 )
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import ContradictingAggregates, MissingFact, NoAggregate, UnknownValue, UnusableFact
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.isolated_aggregates import isolated_aggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
-from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.reader import example_fleet
 
 A, B, C = (f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123")
 Sets = tuple[set[str], set[str]]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.fleet.model import provider_uuid
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.conftest import one_in, pipeline_of, required_by, spec_of
 from tests.support.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
 

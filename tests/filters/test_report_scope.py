@@ -9,23 +9,23 @@ from itertools import cycle, permutations, product
 import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import Coverage
-from os_prefilter.testing.law import Case, list_requiring_filters, single_cases
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, spec_of
 from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, X86, other_hosts
 from tests.support.reporting_fleets import by_nova_alone, by_the_agent, fleet_of

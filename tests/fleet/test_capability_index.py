@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from os_prefilter.common.host_sets import numbers_in, set_of
-from os_prefilter.fleet.capability_index import BLOCK, CapabilityIndex, join
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter_tools.fleet.capability_index import BLOCK, CapabilityIndex, join
+from os_prefilter_tools.fleet.model import Fleet
 from tests.support.placements import provider
 
 HOSTS = 2 * BLOCK + 100

@@ -8,8 +8,8 @@ import pytest
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import standard_traits
-from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
-from os_prefilter.fleet.reader import example_fleet, load_fleet
+from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 
 HOST = "hosts:\n  kvm-1:\n    "
 

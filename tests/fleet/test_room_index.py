@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from os_prefilter.fleet.matching import hosts_in, meets
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.room_index import RoomIndex, assume_inventories
+from os_prefilter_tools.fleet.matching import hosts_in, meets
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.room_index import RoomIndex, assume_inventories
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.fleet import snapshot as module
-from os_prefilter.fleet.model import Aggregate, Fleet, Provider, provider_uuid
-from os_prefilter.fleet.reader import example_fleet, parse_fleet
-from os_prefilter.fleet.snapshot import anonymous, snapshot
+from os_prefilter_tools.fleet import snapshot as module
+from os_prefilter_tools.fleet.model import Aggregate, Fleet, Provider, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet, parse_fleet
+from os_prefilter_tools.fleet.snapshot import anonymous, snapshot
 from tests.conftest import times
 from tests.support.fleets import TIME, fleets
 from tests.support.placements import provider

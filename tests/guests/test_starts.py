@@ -12,7 +12,7 @@ import pytest
 from os_prefilter import unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter.testing.law import disagreements, single_cases
+from os_prefilter_tools.testing.law import disagreements, single_cases
 from tests.guests.cases import NOT_SAID, Case, cases, not_said
 from tests.guests.record import as_built, probed, started
 from tests.guests.records import NOT_KNOWN, REFUSED, STARTS

@@ -18,8 +18,8 @@ from nova.conf import CONF
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter.cli.capabilities import CapabilitiesReport
-from os_prefilter.cli.main import Program
+from os_prefilter_tools.cli.capabilities import CapabilitiesReport
+from os_prefilter_tools.cli.main import Program
 from tests.support.deployment_tools import BLAZARS, FILES, NOVAS, OURS, SECTION, read_conf
 from tests.support.nova_start import entries, starting
 from tests.support.pages import DOCS, DROP_IN

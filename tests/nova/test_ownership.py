@@ -10,9 +10,9 @@ from nova import objects
 from nova.scheduler import utils
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.fleet.model import Fleet, provider_uuid
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.conftest import pipeline_of
 from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
 from tests.support.nova_objects import nova_spec

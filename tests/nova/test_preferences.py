@@ -11,9 +11,9 @@ from nova.scheduler import request_filter
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.nova import PreferredTraits, RequestFilters
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider

@@ -10,12 +10,12 @@ from nova import exception
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter import nova as entry_point
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.filters.report_scope import configured_scope
-from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.conftest import conf_with
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry

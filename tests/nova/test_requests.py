@@ -16,10 +16,10 @@ from nova.scheduler.manager import messaging
 
 from os_prefilter import Pipeline, Request, Requirements
 from os_prefilter import nova as entry_point
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context

@@ -12,9 +12,9 @@ from nova.objects.aggregate import AggregateList
 from nova.scheduler.client import report
 from nova.scheduler.client.report import SchedulerReportClient
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.pipeline import facts_from_conf
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, entries, our_entry, user_context
 from tests.support.placements import Observed, lone_host

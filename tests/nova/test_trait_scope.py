@@ -8,8 +8,8 @@ from nova import context as nova_context
 from nova import exception, objects
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import Fleet, provider_uuid
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.cli.main import main
 from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, nova_conf, put_traits, served, traits_of

@@ -1,11 +1,11 @@
 """Asking a Placement that must not be changed."""
 
 from os_prefilter import Flavor, RequestSpec
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.operators.candidates import ask_live_placement
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.request.requirements import ROOT, Requirement
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.operators.candidates import ask_live_placement
 from tests.support.placements import Observed, lone_host
 
 _CASES = [

@@ -2,9 +2,9 @@
 
 from os_prefilter import Options
 from os_prefilter.filters.loading import installed_filters, load_filters
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.readiness import CLOSED, OPEN, Line, readiness
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 

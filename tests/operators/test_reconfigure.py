@@ -12,9 +12,9 @@ from os_prefilter.common.errors import FlavorImageConflict
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
-from os_prefilter.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
 from os_prefilter.request.spec import Image
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
+from os_prefilter_tools.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
 from tests.conftest import pipeline_of
 
 _KEY = "deploy-config:hyperthreading"

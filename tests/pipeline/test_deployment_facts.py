@@ -12,7 +12,7 @@ from os_prefilter import NOTHING, Decision, Pipeline, Request, Requirements, for
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.filters.loading import UNKNOWN, Declaration, Unknown, as_filter
 from os_prefilter.pipeline.deployment_facts import Fact, Query, readings_of
-from os_prefilter.testing import request_of
+from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
 
 _DOWN = OSError("x://me:hunter2@h is down")

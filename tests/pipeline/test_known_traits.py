@@ -9,7 +9,6 @@ import os_traits
 import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import KnownTraits
 from os_prefilter.common.errors import FilterFailed, PlacementUnavailable, UnknownTraits
 from os_prefilter.common.trait_names import Trait
@@ -18,6 +17,7 @@ from os_prefilter.filters.report_scope import configured_traits
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, put_traits
 from tests.support.reporting_fleets import fleet_of

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from os_prefilter import Pipeline
 from os_prefilter.common.errors import ConfigurationError, FilterFailed, RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline import metrics
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter_tools.operators.readiness import coverage_of
 from tests.conftest import conf_with, spec_of
 from tests.support.reporting_fleets import fleet_of
 

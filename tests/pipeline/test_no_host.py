@@ -12,14 +12,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.filters.loading import LoadedFilter, as_filter, load_filters
-from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.pipeline.host_traits import HostTraitsFact
 from os_prefilter.pipeline.no_host import no_host_check
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.conftest import conf_with, pipeline_of, spec_of, times
 from tests.support.placements import Answer, Observed, answering, provider, put_traits
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import OwnerCoverage
-from os_prefilter.fleet.model import Fleet, Provider
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, provider, put_traits
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from os_prefilter import Options, Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
@@ -17,12 +16,13 @@ from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.filters.report_scope import EVERY_TRAIT, report_scope
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.model import REVISION, is_reported_marker
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.operators.readiness import coverage_of
 from tests.conftest import conf_with, spec_of
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.placements import Observed, put_traits

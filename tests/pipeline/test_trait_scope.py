@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.adapters.placement.coverage import NestedProviders
 from os_prefilter.conf.options import TraitScope
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import conf_with, pipeline_of, spec_of
 from tests.support.placements import Observed
 

@@ -12,10 +12,10 @@ import pytest
 
 from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.testing import reporter_conformance
-from os_prefilter.testing.law import Case, case_of, choices, platform_cases, single_cases
-from os_prefilter.testing.reporters import compare
 from os_prefilter.vocabulary import BY_NAME, trait_of_platform
+from os_prefilter_tools.testing import reporter_conformance
+from os_prefilter_tools.testing.law import Case, case_of, choices, platform_cases, single_cases
+from os_prefilter_tools.testing.reporters import compare
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
 from tests.support.hosts import OFFERED, few_libvirt_hosts, libvirt_hosts, other_hosts

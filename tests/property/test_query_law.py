@@ -10,7 +10,7 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
-from os_prefilter.testing.generated import any_request
+from os_prefilter_tools.testing.generated import any_request
 from tests.conftest import pipeline_of, times
 from tests.support.queries import parts, traits_in, traits_required
 

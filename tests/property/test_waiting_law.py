@@ -8,18 +8,18 @@ from random import Random
 import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import ReadFact
-from os_prefilter.testing.law import Case, list_requiring_filters, single_cases
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import OFFERED, few_libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of

@@ -3,9 +3,9 @@
 from os_prefilter import Request
 from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.testing import request_of
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
+from os_prefilter_tools.testing import request_of
 
 _DROPPED = "Nova does not know it, and drops it"
 _NO_SUCH = "Nova knows no such extra spec"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.pipeline import facts_from_conf
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.rules.reload import RuleFolders
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, answering, lone_host
 from tests.support.rule_texts import rule, rules_text, settle, write_rules

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from os_prefilter.fleet.model import MAX_INT, Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.model import MAX_INT, Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 
 NAMES = st.text(min_size=1, max_size=12).filter(str.isprintable)
 TIME = "2026-11-21T18:00:00Z"

@@ -7,7 +7,7 @@ from itertools import chain, combinations, product
 from typing import NamedTuple
 
 from os_prefilter import RequestGroup, RequestSpec
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import spec_of
 
 NOVA, CYBORG = "nova", "cyborg"

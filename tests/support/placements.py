@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.support.loopback import Call, Reply, serving
 
 HOST = "kvm-1"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import NOTHING
-from os_prefilter.testing import filter_conformance
+from os_prefilter_tools.testing import filter_conformance
 
 pytest_plugins = ["pytester"]
 
@@ -17,7 +17,7 @@ import itertools, os, socket, time
 from functools import cache
 from pathlib import Path
 from os_prefilter import NOTHING, Note, as_boolean, Request, Requirement, Requirements, require
-from os_prefilter.testing import filter_conformance, request_of
+from os_prefilter_tools.testing import filter_conformance, request_of
 
 ASKED = request_of({"acme": "yes"}, {"acme:level": "3"})
 NUMBERS = itertools.count()

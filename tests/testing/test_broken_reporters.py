@@ -3,7 +3,7 @@
 import pytest
 
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.testing import reporter_conformance
+from os_prefilter_tools.testing import reporter_conformance
 from tests.testing.test_broken_filters import _outcome
 
 pytest_plugins = ["pytester"]
@@ -13,7 +13,7 @@ import random, time
 from dataclasses import dataclass, field
 from typing import ClassVar
 from os_prefilter import HostFacts, Reporter
-from os_prefilter.testing import reporter_conformance
+from os_prefilter_tools.testing import reporter_conformance
 
 CAN = {"vif_model": {"virtio"}, "disk_bus": {"virtio"}, "cdrom_bus": {"virtio"}, "video_model": {"vga"}}
 OWNS = frozenset((*CAN, "machine_type"))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import pytest_os_prefilter
+import os_prefilter_tools.pytest_plugin
 from os_prefilter import NOTHING, Request, RequestGroup, Requirements, capability_traits, require
 from os_prefilter.common.errors import ConfigurationError, DocumentError, MissingFact
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.operators.candidates import find_candidates
+from os_prefilter_tools.operators.candidates import find_candidates
 
 Make = Callable[..., Any]
 _FLEET = {"hosts": {"one": {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 9}, "traits": ["CUSTOM_QUIET"]}}}
@@ -59,23 +59,27 @@ def test_prefilter_facts_builds_fake_facts_or_those_of_a_given_class(prefilter_f
 
 
 def test_plugin_is_registered_and_exports_only_prefilter_fixtures() -> None:
-    (point,) = (each for each in entry_points(group="pytest11") if each.value == "pytest_os_prefilter")
-    assert point.load() is pytest_os_prefilter
-    public = {name for name in vars(pytest_os_prefilter) if not name.startswith("_")}
-    own = {name for name in public if getattr(vars(pytest_os_prefilter)[name], "__module__", "") == point.value}
+    (point,) = (each for each in entry_points(group="pytest11") if each.value == "os_prefilter_tools.pytest_plugin")
+    assert point.load() is os_prefilter_tools.pytest_plugin
+    public = {name for name in vars(os_prefilter_tools.pytest_plugin) if not name.startswith("_")}
+    own = {
+        name
+        for name in public
+        if getattr(vars(os_prefilter_tools.pytest_plugin)[name], "__module__", "") == point.value
+    }
     assert own == {"prefilter_facts", "prefilter_pipeline", "prefilter_placement", "prefilter_request"}
     assert not {name for name in public if name.startswith("pytest_")}
 
 
 def test_importing_the_plugin_imports_nothing_of_os_prefilter() -> None:
-    code = "import sys, pytest_os_prefilter; print([name for name in sys.modules if 'prefilter' in name])"
+    code = "import sys, os_prefilter_tools.pytest_plugin; print([name for name in sys.modules if 'prefilter' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['pytest_os_prefilter']\n"
+    assert done.stdout == "['os_prefilter_tools', 'os_prefilter_tools.pytest_plugin']\n"
 
 
 def test_missing_hypothesis_error_names_the_testing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("os_prefilter.testing")]:
+    for name in [name for name in sys.modules if name.startswith("os_prefilter_tools.testing")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ConfigurationError, match="The test kit needs hypothesis, which is not installed: pip install"):
-        import_module("os_prefilter.testing")
+        import_module("os_prefilter_tools.testing")

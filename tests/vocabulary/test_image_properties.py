@@ -11,10 +11,10 @@ from os_prefilter import allocation_candidates_query, unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import IMAGE_PROPERTY, Subject, as_nova_spells, readings
-from os_prefilter.testing.law import list_requiring_filters
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED
 from os_prefilter.vocabulary.model import Row
+from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import pipeline_of, spec_of
 from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec

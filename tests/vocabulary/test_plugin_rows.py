@@ -122,7 +122,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         tmp_path,
         """
         from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
-        from os_prefilter.cli.catalogue import vocabulary
+        from os_prefilter_tools.cli.catalogue import vocabulary
         from os_prefilter.filters.report_scope import EVERY_TRAIT
         from os_prefilter.hosts.drivers.fake import FakeFacts
 

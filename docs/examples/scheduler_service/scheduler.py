@@ -15,7 +15,6 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
@@ -28,8 +27,9 @@ from os_prefilter.common.errors import (
     RequestRejected,
 )
 from os_prefilter.documents.strict_json import parse_json
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.reader import example_fleet
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.reader import example_fleet
 
 LOG = logging.getLogger("scheduler")
 LARGEST_REQUEST = 1_000_000

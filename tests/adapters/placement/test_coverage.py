@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import GATES
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.readiness import coverage_of
 from tests.conftest import times
 from tests.support.placements import Answer, Observed, provider
 from tests.support.reporting_fleets import fleet_of

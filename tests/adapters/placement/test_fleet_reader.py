@@ -15,14 +15,14 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import fleet_reader
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.fleet_reader import THREADS, read_fleet
 from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownProvider
-from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.fleet.reader import parse_fleet
-from os_prefilter.fleet.snapshot import snapshot
+from os_prefilter_tools.adapters import fleet_reader
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.fleet_reader import THREADS, read_fleet
+from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.reader import parse_fleet
+from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.conftest import times
 from tests.support.fleets import fleets
 from tests.support.placements import Answer, Observed, answering, served

@@ -7,11 +7,11 @@ import nova.conf
 import pytest
 from keystoneauth1.identity import generic
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import load_conf, prefilter_options
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.placements import lone_host, nova_conf, served
 
 STATIC = "auth_type = admin_token\nendpoint = http://placement.invalid\ntoken = admin\n"

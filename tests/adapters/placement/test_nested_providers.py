@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders
 from os_prefilter.common.errors import PlacementError
-from os_prefilter.fleet.model import Fleet, Provider, provider_uuid
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
 from tests.support.placements import Answer, Observed, answering, provider
 
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"

@@ -6,8 +6,8 @@ import pytest
 from oslo_config import cfg
 from placement.conf import placement as service
 
-from os_prefilter.adapters.placement.service_conf import CandidateLimits, candidate_limits
 from os_prefilter.common.errors import PrefilterError
+from os_prefilter_tools.adapters.placement_conf import CandidateLimits, candidate_limits
 
 _OURS = CandidateLimits._fields
 

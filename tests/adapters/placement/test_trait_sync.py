@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import trait_sync
 from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, HostTraits
 from os_prefilter.common.errors import (
@@ -17,9 +16,10 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.hosts.desired_traits import Change, Goal
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
     HOST,
     UUID,

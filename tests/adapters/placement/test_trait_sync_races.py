@@ -13,13 +13,13 @@ from nova.exception import ResourceProviderUpdateConflict
 from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.placements import HOST, UUID, Observed, lone_host, provider, traits_of

@@ -7,13 +7,13 @@ found them; traits and late checks both come from these facts.
 import random
 from dataclasses import dataclass, replace
 
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.benchmarks.mixed.ways import SCOPE
 from tests.support.reporting_fleets import by_nova_alone, by_the_agent
 

@@ -21,7 +21,7 @@ from nova.scheduler import manager, utils
 from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.benchmarks.mixed.hosts import Kind, kind_of
 from tests.benchmarks.mixed.requests import Boot, spec_of
 from tests.benchmarks.mixed.ways import Way

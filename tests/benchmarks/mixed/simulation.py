@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.fleet.model import Provider
 from os_prefilter.hosts.driver_check import unsupported
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Provider
 from tests.benchmarks.mixed.hosts import KINDS, Kind, fleet, kind_of
 from tests.benchmarks.mixed.requests import Boot, spec_of
 from tests.benchmarks.mixed.scheduler import Outcome, Scheduler, scheduler

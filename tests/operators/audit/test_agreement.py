@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import PlacementRefused
-from os_prefilter.fleet.capability_index import CapabilityIndex
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, audit
 from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.operators.audit.audit import Audit, Cause, Change, Line, audit
 from tests.conftest import pipeline_of, times
 
 TRAITS = (

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
-from os_prefilter.fleet.model import Fleet, Provider
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
+from os_prefilter_tools.fleet.model import Fleet, Provider
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
+from os_prefilter_tools.operators.readiness import coverage_of
 from tests.conftest import conf_with, pipeline_of
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
@@ -181,8 +181,8 @@ def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) 
 
 
 def test_audit_escapes_names_and_limits_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter.operators.audit.audit.MOST_NAMES", 3)
-    monkeypatch.setattr("os_prefilter.operators.audit.audit.MOST_UNKNOWN", 2)
+    monkeypatch.setattr("os_prefilter_tools.operators.audit.audit.MOST_NAMES", 3)
+    monkeypatch.setattr("os_prefilter_tools.operators.audit.audit.MOST_UNKNOWN", 2)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
     assert (line.names, line.images) == ((r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"), 5)

@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.matching import hosts_in, meets
-from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.operators.audit.destinations import Destinations
-from os_prefilter.operators.audit.server_audit import ServerAudit, Verdict, audit_servers
-from os_prefilter.operators.audit.together import Together
 from os_prefilter.request.demand import AGGREGATE, POLICY, Condition
-from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Destination
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.matching import hosts_in, meets
+from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.server_audit import ServerAudit, Verdict, audit_servers
+from os_prefilter_tools.operators.audit.together import Together
 from tests.conftest import pipeline_of, times
 from tests.operators.audit.test_agreement import FLAVORS, PROPERTIES, Asked, hosts
 

@@ -9,8 +9,8 @@ import pytest
 
 from os_prefilter import Image
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.operators.audit import entry_list
-from os_prefilter.operators.audit.image_list import read_images
+from os_prefilter_tools.operators.audit import entry_list
+from os_prefilter_tools.operators.audit.image_list import read_images
 
 SHOWN = {"id": "1", "name": "a", "disk_format": "raw", "properties": {"hw_vif_model": "igb"}, "tags": []}
 OF_GLANCE = {"id": "1", "name": "a", "disk_format": "raw", "hw_vif_model": "igb", "tags": [], "os_hidden": False}

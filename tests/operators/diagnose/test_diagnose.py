@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.matching import hosts_in
-from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.operators.diagnose.diagnose import diagnose
-from os_prefilter.operators.diagnose.result import CANDIDATES, NO_CANDIDATES, Diagnosis
 from os_prefilter.request.demand import RESOURCE, Condition, Demand
 from os_prefilter.request.requirements import ROOT
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.matching import hosts_in
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
+from os_prefilter_tools.operators.diagnose.diagnose import diagnose
+from os_prefilter_tools.operators.diagnose.result import CANDIDATES, NO_CANDIDATES, Diagnosis
 from tests.conftest import spec_of, times
 from tests.support.demands import oracle, random_demand, random_fleet, request_of
 from tests.support.placements import lone_host

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.matching import hosts_in, meets
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.operators.diagnose.diagnose import diagnose
-from os_prefilter.operators.diagnose.first_candidates import Limits, find_first, only_hosts
-from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, Diagnosis, FirstCandidates
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.spec import Flavor, RequestSpec
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.matching import hosts_in, meets
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.operators.diagnose.diagnose import diagnose
+from os_prefilter_tools.operators.diagnose.first_candidates import Limits, find_first, only_hosts
+from os_prefilter_tools.operators.diagnose.result import CANDIDATES, NO_ANSWER, Diagnosis, FirstCandidates
 from tests.conftest import times
 from tests.support.demands import query_of, random_demand, random_fleet, request_of
 from tests.support.placements import Observed

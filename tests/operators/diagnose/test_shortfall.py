@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from os_prefilter.fleet.matching import hosts_in, meets
-from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.operators.diagnose import shortfall
-from os_prefilter.operators.diagnose.shortfall import Shortfalls
 from os_prefilter.request.demand import RESOURCE, Condition, Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter_tools.fleet.matching import hosts_in, meets
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
+from os_prefilter_tools.operators.diagnose import shortfall
+from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
 
 def _host(*gpus: frozenset[str], name: str = "host") -> Provider:

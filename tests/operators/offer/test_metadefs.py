@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.offer.metadefs import FLAVORS, IMAGES, file_name, namespaces
-from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer
+from os_prefilter_tools.cli.arguments import pipeline_from
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, file_name, namespaces
+from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value, offer
 
 _LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
 

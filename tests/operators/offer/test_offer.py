@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates
-from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.candidates import find_candidates
-from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
-from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.arguments import pipeline_from
+from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.reader import example_fleet
+from os_prefilter_tools.operators.candidates import find_candidates
+from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
+from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value, offer
 from tests.conftest import one_in, pipeline_of, times
 
 ROOM = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}

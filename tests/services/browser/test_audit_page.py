@@ -12,13 +12,13 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
-from os_prefilter.cli.audit_page import MOST_COLUMNS, page, server_page
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.operators.audit.audit import Audit, Change, audit
-from os_prefilter.operators.audit.destinations import Destinations
-from os_prefilter.operators.audit.entry_list import LeftOut
-from os_prefilter.operators.audit.server_audit import audit_servers
-from os_prefilter.request.server import Server
+from os_prefilter_tools.cli.audit_page import MOST_COLUMNS, page, server_page
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.audit import Audit, Change, audit
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.server_audit import audit_servers
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
 

@@ -19,7 +19,7 @@ from typing import Any
 import openstack
 import yaml
 
-from os_prefilter.adapters.cloud.connection import connect
+from os_prefilter_tools.adapters.cloud.connection import connect
 from tests.services.cloud import services
 from tests.services.cloud.others import Others, others
 from tests.services.cloud.services import PASSWORD, REGION, SERVICE_USER, Service

@@ -17,8 +17,8 @@ from uuid import UUID
 
 import requests
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.reader import example_fleet
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support.programs import Program, running, until
 
 PASSWORD = "of-tests"  # noqa: S105 - on loopback, for as long as the tests

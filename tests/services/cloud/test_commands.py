@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.cli.main import main
+from os_prefilter_tools.cli.main import main
 from tests.services.cloud.cloud import Cloud
 
 Capture = pytest.CaptureFixture[str]

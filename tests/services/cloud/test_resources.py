@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.adapters.cloud import connection as clouds
-from os_prefilter.adapters.cloud.service import CloudError
+from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.fleet.model import Aggregate
+from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
 
 # What openstacksdk makes attributes of, renames, converts or fails at, and what it knows nothing of.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.cloud import connection as clouds
-from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused
+from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.cli.main import main
 from tests.services.cloud.cloud import Cloud
 from tests.support.pages import DOCS, files_of
 from tests.support.project import our_commands

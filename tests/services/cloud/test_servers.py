@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.cloud import connection as clouds
-from os_prefilter.cli.main import main
-from os_prefilter.request.server import Server
+from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.server import Server
 from tests.services.cloud.cloud import Cloud
 
 Capture = pytest.CaptureFixture[str]
@@ -169,7 +169,7 @@ def test_volumes_that_are_not_listed_are_read_a_few_at_a_time(cloud: Cloud, of_v
 def test_servers_of_volumes_are_not_judged_where_cinder_hangs_or_refuses(
     cloud: Cloud, of_volumes: dict[str, str], answer: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os_prefilter.adapters.cloud.connection.TIMEOUT", 1)
+    monkeypatch.setattr("os_prefilter_tools.adapters.cloud.connection.TIMEOUT", 1)
     end = threading.Event()
 
     def respond(path: str) -> Any:

@@ -26,4 +26,4 @@ def proxy(ironic: Ironic) -> Iterator[Recorder]:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the SDK look more often than each two seconds; the rest of the waiting is real."""
     monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
-    monkeypatch.setattr("os_prefilter.cli.baremetal.SECOND_LOOK", 0.05)
+    monkeypatch.setattr("os_prefilter_tools.cli.baremetal.SECOND_LOOK", 0.05)

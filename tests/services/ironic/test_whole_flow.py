@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.ironic.errors import StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
-from os_prefilter.cli.main import main
-from os_prefilter.fleet.model import Fleet
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import pipeline_of
 from tests.services.ironic.bios import FAILS
 from tests.services.ironic.ironics import MODEL, Ironic, setting

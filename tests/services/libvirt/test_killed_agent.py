@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
@@ -44,7 +44,7 @@ def server() -> Iterator[Served]:
 def agent(server: Served, folder: Path) -> "Iterator[Popen[bytes]]":
     conf = folder / "nova.conf"
     conf.write_text(nova_conf(server.url) + RECOMMENDED, encoding="utf-8")
-    command = [sys.executable, "-m", "os_prefilter.cli.main", "capabilities", "report", "--watch", "1"]
+    command = [sys.executable, "-m", "os_prefilter_tools.cli.main", "capabilities", "report", "--watch", "1"]
     command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
     environment = {**os.environ, "no_proxy": "127.0.0.1"}
     with (folder / "agent.log").open("ab") as log, started(command, stdout=log, stderr=log, env=environment) as process:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.placement.fleet_reader import read_fleet
-from os_prefilter.cli.main import main
-from os_prefilter.fleet.snapshot import snapshot
+from os_prefilter_tools.adapters.fleet_reader import read_fleet
+from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.services.nova.api import Api, Server, api_running
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
 from tests.services.recorder import Answer, Recorder, recorded

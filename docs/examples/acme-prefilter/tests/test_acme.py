@@ -3,8 +3,8 @@
 from acme_prefilter.reporter import CloudHypervisorFacts
 
 from os_prefilter import capability_traits
-from os_prefilter.operators.candidates import find_candidates
-from os_prefilter.testing import filter_conformance, reporter_conformance, request_of
+from os_prefilter_tools.operators.candidates import find_candidates
+from os_prefilter_tools.testing import filter_conformance, reporter_conformance, request_of
 
 HOSTS = [
     CloudHypervisorFacts(host="ch-new", architecture="x86_64", has_uefi=True),

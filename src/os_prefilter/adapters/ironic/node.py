@@ -12,7 +12,7 @@ from typing import Any
 
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.cloud.service import proxy_of
+from os_prefilter.adapters.cloud_service import proxy_of
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
 from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write

@@ -1,6 +1,6 @@
 """A client of the Placement API: plain values, one request a method, no retries; only provider names are cached.
 
-It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod:`os_prefilter.adapters.embedded`.
+It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod:`os_prefilter_tools.adapters.embedded`.
 Source of what is sent and expected: the Placement API reference.
 """
 

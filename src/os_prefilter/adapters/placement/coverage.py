@@ -181,7 +181,7 @@ class KnownTraits:
 
 
 class LiveReported:
-    """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter.fleet.model.Fleet`.
+    """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
 
     Each raises :class:`os_prefilter.common.errors.PlacementError` if Placement fails or does not answer.
 

@@ -1,0 +1,1 @@
+"""Other services, as the commands use them: clouds through openstacksdk, and a Placement embedded in the process."""

@@ -1,0 +1,143 @@
+"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is read; nothing is written to it here."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import openstack
+import yaml
+from keystoneauth1.exceptions import ClientException
+from openstack.config import loader
+from openstack.exceptions import SDKException
+
+from os_prefilter.adapters.cloud_service import Service, proxy_of, unexpected
+from os_prefilter.adapters.login import log_in
+from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
+from os_prefilter.adapters.session_limits import limit
+from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
+from os_prefilter.common.quoting import describe_error, escape_line, quote
+from os_prefilter.documents.files import check_readable
+from os_prefilter_tools.adapters.cloud.resources import flavor_named, flavors, image_named, images
+from os_prefilter_tools.adapters.cloud.servers import request_of_server, servers
+from os_prefilter_tools.fleet.model import Aggregate
+
+__all__ = [
+    "connect",
+    "flavor_named",
+    "flavors",
+    "host_aggregates",
+    "image_named",
+    "images",
+    "placement_of",
+    "request_of_server",
+    "servers",
+]
+
+# The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
+_AGGREGATE_UUIDS = "2.41"
+# Of its metadata, the keys that request filters read.
+_READ = ("filter_tenant_id", "trait:")
+
+
+def connect(name: str) -> Any:
+    """Return an ``openstack.connection.Connection`` to a cloud, after the login at its Keystone.
+
+    :raises ConfigurationError: there is no such cloud, its entry or a file cannot be used, or the login fails
+    """
+    for path in _configuration_files():
+        check_readable(path)
+        # The pipe of a shell can be read only once.
+        if path.resolve().is_file():
+            _check_syntax(path)
+    logging.getLogger("openstack.config").addFilter(_without_error_text)
+    try:
+        # Without the timeout, a service that hangs would keep the command forever.
+        connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
+    except (SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"The cloud {quote(name)} cannot be used: {describe_error(error).rstrip('.')}. Name a cloud of clouds.yaml "
+            "in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
+        ) from error
+    limit(connection.session)
+    log_in(connection.session, name)
+    return connection
+
+
+def placement_of(connection: Any) -> PlacementClient:
+    """Return the client of a cloud's Placement.
+
+    :raises CloudError: the service catalogue has no endpoint of it
+    :raises PlacementUnavailable: Keystone refuses, or the service does not show its versions
+    """
+    try:
+        return PlacementClient(proxy_of(connection, "placement"))
+    except (SDKException, ClientException) as error:
+        raise PlacementUnavailable("GET /", describe_error(error)) from error
+
+
+def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
+    """Return Nova's host aggregates with their availability zones and the metadata that filters read, in Nova's order.
+
+    :raises CloudError: Nova does not answer, or refuses: by default only administrators may see them
+    """
+    rows: Any = Service(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
+    try:
+        return tuple(
+            Aggregate(
+                str(UUID(row["uuid"])),
+                str(row["name"]),
+                str(row["availability_zone"] or ""),
+                {key: str(value) for key, value in (row.get("metadata") or {}).items() if key.startswith(_READ)},
+            )
+            for row in rows
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise unexpected("Nova, the host aggregates", rows) from error
+
+
+def _configuration_files() -> Iterator[Path]:
+    """Yield the files that openstacksdk will read: the first readable one of each kind."""
+    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
+    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
+        first = next((name for name in (override, *names) if name and os.access(name, os.R_OK)), None)
+        if first:
+            yield Path(first)
+
+
+def _check_syntax(path: Path) -> None:
+    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which parsing failed.
+
+    :raises ConfigurationError: it cannot; the message has the place but no text, which may be a password
+    """
+    kind, place = "JSON" if path.suffix == ".json" else "YAML", ""
+    try:
+        with path.open() as file:
+            # As openstacksdk reads it.
+            json.load(file) if kind == "JSON" else yaml.safe_load(file)
+    except OSError:
+        # openstacksdk reports it.
+        return
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except json.JSONDecodeError as error:
+        place = f": line {error.lineno}, column {error.colno}"
+    except (yaml.YAMLError, ValueError, RecursionError):
+        pass
+    else:
+        return
+    raise ConfigurationError(
+        f"{escape_line(str(path))}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as "
+        "* or ! in quotes."
+    )
+
+
+def _without_error_text(record: logging.LogRecord) -> bool:
+    """Replace parser errors in openstacksdk's log by their type: their text may have a password."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
+    return True

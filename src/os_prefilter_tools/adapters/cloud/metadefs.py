@@ -1,0 +1,145 @@
+"""Reconcile namespaces of Glance's metadata definitions: plan the changes, and write them.
+
+Each change is one request, so that values which are still served can be chosen all the time. Withdrawn values are
+removed first: where Glance fails half-way, it offers too little rather than too much.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote as quote_url
+
+from os_prefilter.adapters.cloud_service import CloudError, Service, unexpected
+from os_prefilter.common.quoting import escape_line, pluralize, quote
+
+_NAMESPACES = "/metadefs/namespaces"
+# What is written of a namespace itself; Glance resets what a PUT leaves out.
+_FIELDS = ("display_name", "description", "visibility")
+
+
+class Change(NamedTuple):
+    """One request to Glance, and what it changes."""
+
+    what: str
+    """``delete``, ``remove``, ``replace``, ``update``, ``dissociate``, ``associate``, ``add`` or ``create``."""
+    namespace: str
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    name: str = ""
+    """The property; empty for a namespace."""
+    before: Mapping[str, Any] | None = None
+    """The definition of the property before."""
+
+
+# Removals first; a namespace is created as a whole.
+_ORDER = ("delete", "remove", "replace", "update", "dissociate", "associate", "add", "create")
+
+
+def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str) -> list[Change]:
+    """Return the changes that make Glance have these namespaces, in the order in which to write them.
+
+    A namespace without properties is to be deleted. Other namespaces are not read.
+
+    :param connection: an ``openstack.connection.Connection``
+    :param wanted: namespaces, as Glance takes them
+    :param mark: the tag of a namespace that may be changed
+    :raises CloudError: Glance does not answer or refuses, or a namespace to be changed lacks the mark or is protected
+    """
+    glance = Service(connection, "image")
+    changes: list[Change] = []
+    for namespace in wanted:
+        name = str(namespace["namespace"])
+        found = glance.find(_path(name))
+        needed = list(_changes(namespace, found))
+        if found is not None and needed:
+            _check_ours(name, found, mark)
+        changes += needed
+    return sorted(changes, key=lambda change: _ORDER.index(change.what))
+
+
+def write_metadefs(connection: Any, changes: Iterable[Change]) -> None:
+    """Write the changes, one after the other.
+
+    :raises CloudError: Glance does not answer or refuses; the message says how many changes are written
+    """
+    glance = Service(connection, "image")
+    changes = list(changes)
+    for written, change in enumerate(changes):
+        try:
+            glance.send(change.method, change.path, change.body)
+        except CloudError as error:
+            target = " ".join(filter(None, (change.namespace, escape_line(change.name))))
+            all_changes = pluralize(len(changes), "change")
+            what = f"Metadata definitions: wrote {written} of {all_changes}, then failed to {change.what} {target}"
+            advice = "Run the command again when that is solved: it writes what is missing."
+            raise CloudError(what, str(error).rstrip("."), advice, error.status) from error
+
+
+def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[Change]:
+    name = str(wanted["namespace"])
+    path = _path(name)
+    if found is None:
+        if wanted["properties"]:
+            yield Change("create", name, "POST", _NAMESPACES, wanted)
+        return
+    before = found.get("properties") or {}
+    _check_objects(name, before, before.values() if isinstance(before, dict) else None)
+    if not wanted["properties"]:
+        yield Change("delete", name, "DELETE", path)
+        return
+    if any(found.get(field) != wanted[field] for field in _FIELDS):
+        body = {"namespace": name, "protected": False, **{field: wanted[field] for field in _FIELDS}}
+        # Else it becomes that of the user's project.
+        owner = {"owner": found["owner"]} if found.get("owner") else {}
+        yield Change("update", name, "PUT", path, {**body, **owner})
+    yield from _association_changes(name, found.get("resource_type_associations") or [], wanted)
+    yield from _property_changes(name, before, wanted["properties"])
+
+
+def _association_changes(namespace: str, before: Any, wanted: Mapping[str, Any]) -> Iterator[Change]:
+    _check_objects(namespace, before, before if isinstance(before, list) else None)
+    path = f"{_path(namespace)}/resource_types"
+    for each in wanted["resource_type_associations"]:
+        same = [old for old in before if old.get("name") == each["name"]]
+        # With a prefix, Horizon shows wrong names of properties.
+        is_wrong = any(old.get("prefix") or old.get("properties_target") for old in same)
+        if is_wrong:
+            yield Change("dissociate", namespace, "DELETE", f"{path}/{quote_url(each['name'], safe='')}")
+        if is_wrong or not same:
+            yield Change("associate", namespace, "POST", path, each)
+
+
+def _property_changes(
+    namespace: str, before: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Change]:
+    path = f"{_path(namespace)}/properties"
+    for name in sorted({*before, *wanted}):
+        old, new = before.get(name), wanted.get(name)
+        own = f"{path}/{quote_url(name, safe='')}"
+        if new is None:
+            yield Change("remove", namespace, "DELETE", own, None, name, old)
+        elif old is None:
+            yield Change("add", namespace, "POST", path, {"name": name, **new}, name)
+        elif any((old.get(field) or None) != (new.get(field) or None) for field in {*old, *new} - {"name"}):
+            yield Change("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
+
+
+def _check_objects(namespace: str, found: object, rows: Iterable[object] | None) -> None:
+    if rows is None or not all(isinstance(each, dict) for each in rows):
+        raise unexpected(f"Glance, the namespace {quote(namespace)}", found)
+
+
+def _check_ours(name: str, found: Mapping[str, Any], mark: str) -> None:
+    """Refuse to change a namespace that was made by hand, or that an operator has protected."""
+    where = f"Glance, the namespace {quote(name)}"
+    tags = found.get("tags") or []
+    if not isinstance(tags, list) or {"name": mark} not in tags:
+        reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
+        raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
+    if found.get("protected"):
+        advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
+        raise CloudError(where, "it is protected. Nothing was written", advice)
+
+
+def _path(namespace: str) -> str:
+    return f"{_NAMESPACES}/{quote_url(namespace, safe='')}"

@@ -1,0 +1,206 @@
+"""``os-prefilter audit --servers``: the hosts that may take each server that runs."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.quoting import join_first_names, pluralize, shorten
+from os_prefilter.filters.nova_translation import BY_REQUEST
+from os_prefilter_tools.cli.cloud import (
+    READ_TIMEOUT,
+    TIMEOUT,
+    cloud_adapter,
+    connection_of,
+    has_cloud,
+    option_name,
+    seconds,
+)
+from os_prefilter_tools.cli.listing import Cell, cut, first_of
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.destinations import Requirement
+from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter_tools.operators.audit.server_audit import (
+    MOST_HOSTS,
+    MOST_NOTES,
+    STRANDED,
+    URGENT,
+    Line,
+    Name,
+    ServerAudit,
+    Verdict,
+)
+from os_prefilter_tools.operators.audit.server_list import read_servers
+
+_MOST_NAMES = 3
+_FIRST = 10
+_OF_IMAGES = ("images", "flavor")
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of an audit of servers."""
+    group = parser.add_argument_group("servers instead of images")
+    group.add_argument(
+        "--servers",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="audit servers: which hosts could take each of them; FILE has them with their hosts and request specs in "
+        "JSON, default: all servers of the cloud",
+    )
+    group.add_argument(
+        "--without",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="with --servers: also count the destinations if this host is drained (comma-separated or repeated)",
+    )
+
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        dest=READ_TIMEOUT,
+        help="with --servers: after this time, judge the servers that were read from the cloud until then; "
+        f"default: {TIMEOUT:g}",
+    )
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together.
+
+    :raises DocumentError: for such options
+    """
+    if arguments.servers is None:
+        for name, value in (("--without", arguments.without), ("--timeout", getattr(arguments, READ_TIMEOUT))):
+            if value:
+                raise DocumentError(name, "it is about servers. Give --servers as well.")
+        return
+    for name in _OF_IMAGES:
+        if getattr(arguments, name):
+            raise DocumentError(option_name(name), "it cannot go with --servers. Give one of the two.")
+    if arguments.only == "changed":
+        raise DocumentError("--only", "changed is about images. With --servers, give unschedulable.")
+    if not arguments.servers and not has_cloud(arguments):
+        raise DocumentError("--servers", "it needs a cloud to ask, or a file. Give --os-cloud NAME or --servers FILE.")
+
+
+def servers_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Server]:
+    """Return the servers that the arguments name.
+
+    :raises DocumentError: if their file is wrong
+    :raises PrefilterError: if the cloud does not answer
+    """
+    if arguments.servers:
+        return read_servers(arguments.servers, broken)
+    servers: Iterable[Server] = cloud_adapter().servers(connection_of(arguments), broken)
+    return servers
+
+
+def server_rows(
+    found: ServerAudit, *, only_stranded: bool, escape: Callable[[str], str]
+) -> tuple[tuple[str, ...], list[Any]]:
+    """Return the columns and rows of the listing.
+
+    :param escape: makes text safe for the format
+    """
+    without = ("Without",) * bool(found.drained)
+    columns = ("Host", "Project", "Servers", "Count", "Now", "If died", *without, "Verdict", "Why", "Destinations")
+    lines = [line for line in found.lines if not only_stranded or line.verdict in STRANDED]
+    return columns, [_row(line, found, escape) for line in lines]
+
+
+def _row(line: Line, found: ServerAudit, escape: Callable[[str], str]) -> tuple[Any, ...]:
+    names = [server.name or server.id for server in line.servers]
+    sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
+    why = line.reason or format_conflict(line.conflict)
+    hosts = destinations_of(line, found)
+    return (
+        escape(line.host),
+        escape(line.project),
+        Cell(
+            [server._asdict() for server in line.servers],
+            "\n".join(shorten([cut(name) for name in names[:_MOST_NAMES]], _MOST_NAMES, len(names))),
+            escape("; ".join(map(format_name, line.servers))),
+        ),
+        len(line.servers),
+        *(each.bit_count() for each in sets),
+        str(line.verdict),
+        Cell(
+            {"requirements": [each._asdict() for each in line.conflict], "if_empty": line.if_empty, "text": why},
+            why,
+            why,
+        ),
+        Cell(hosts, "\n".join(shorten(hosts[:_MOST_NAMES], _MOST_NAMES, line.now.bit_count())), "; ".join(hosts)),
+    )
+
+
+def format_name(server: Name) -> str:
+    """Return the name of a server and its ID."""
+    return f"{server.name} ({server.id})" if server.name and server.id else server.name or server.id
+
+
+def format_conflict(conflict: Sequence[Requirement]) -> str:
+    """Return requirements that no host meets together, with their filters and sources."""
+    return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
+
+
+def destinations_of(line: Line, found: ServerAudit) -> list[str]:
+    """Return the names of the first destinations of a line."""
+    return [found.names[number] for number in numbers_in(line.now)[:MOST_HOSTS]]
+
+
+def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:
+    """Return the summary for JSON and YAML.
+
+    :param not_read: why not all servers were read; empty if they were
+    """
+    return {
+        "is_complete": not not_read,
+        "not_read": not_read,
+        "servers": found.servers,
+        "hosts": found.hosts,
+        "verdicts": {str(verdict): found.count(verdict) for verdict in URGENT},
+        "drained": {"hosts": list(found.drained), **found.if_drained._asdict()} if found.if_drained else None,
+        "if_host_died": [each._asdict() for each in found.of_hosts],
+        "projects": [
+            {"project": project, "servers": number, "stranded": stranded}
+            for project, number, stranded in found.of_projects
+        ],
+        "not_in_the_fleet": [{**each._asdict(), "servers": number} for each, number in found.unknown],
+        "not_judged": dict(found.not_judged),
+        "not_required": dict(found.notes),
+        "left_out": left_out.as_document(),
+    }
+
+
+def server_summary(found: ServerAudit) -> Iterator[str]:
+    """Yield the lines beside the listing."""
+    yield f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}."
+    now = found.count(Verdict.NONE, Verdict.NONE_IF_EMPTY, Verdict.REJECTED)
+    later = {
+        "no capable host": found.count(Verdict.NONE_IF_EMPTY),
+        "rejected by the filters": found.count(Verdict.REJECTED),
+        "none if the host died": found.count(Verdict.NONE_IF_DIED),
+        "none without the drained hosts": found.count(Verdict.NONE_WITHOUT),
+        "not all at the same time if the host died": found.count(Verdict.NOT_ALL_IF_DIED),
+        "not all at the same time if drained": found.count(Verdict.NOT_ALL_WITHOUT),
+        "not judged": found.count(Verdict.UNKNOWN),
+    }
+    counts = [f"No destination now: {now}", *(f"{what}: {number}" for what, number in later.items() if number)]
+    yield f"{'; '.join(counts)}."
+    hosts = [f"{each.host} ({each} placed)" for each in found.of_hosts if each.placed < each.servers]
+    yield from first_of("Hosts with servers that find no place if the host dies", hosts)
+    if found.if_drained:
+        drained = join_first_names(found.drained, _FIRST)
+        yield f"Drained: {drained}: {found.if_drained} find a place at the same time."
+    projects = [
+        f"{project or 'no project'} ({stranded} of {number})" for project, number, stranded in found.of_projects
+    ]
+    yield from first_of("Projects", projects[: sum(stranded > 0 for *_, stranded in found.of_projects)])
+    yield from first_of("Not in the fleet", [f"{each.what} {each.name} ({number})" for each, number in found.unknown])
+    yield from first_of("Not judged", [f"{text} ({pluralize(number, 'server')})" for text, number in found.not_judged])
+    counted = f", of which {MOST_NOTES} are counted" * (len(found.notes) >= MOST_NOTES)
+    notes = [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes]
+    yield from first_of(f"Not required{counted}", notes)

@@ -1,0 +1,144 @@
+"""``os-prefilter baremetal ...``: plan and apply the steps that configure a bare-metal node."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.conf import GROUP
+from os_prefilter.filters.loading import load_filters
+from os_prefilter.hosts.driver_check import guest_settings
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter_tools.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
+from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, placement_from, seconds
+from os_prefilter_tools.cli.host import add_node_arguments, check_node_arguments, node_facts
+from os_prefilter_tools.cli.listing import NO_HOST, Listing
+from os_prefilter_tools.operators.reconfigure import Plan, reconfiguration
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.ironic.node import IronicNode
+
+SECOND_LOOK = 5.0
+"""Seconds before ``--apply`` checks a second time that nothing is left to do on a node."""
+_TIMEOUT = 3600
+
+
+class BaremetalSteps(Listing):
+    """Show the deploy steps that configure a node for a request; Ironic's own client takes the -f json output."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request_arguments(parser)
+        add_node_arguments(parser.add_argument_group("the node"))
+        parser.add_argument(
+            "--nova-conf", metavar="FILE", help="with [prefilter] config_templates; default: the bundled"
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        spec = request_from(parsed_args)
+        check_node_arguments(parsed_args)
+        facts = node_facts(parsed_args)
+        steps = deploy_steps(guest_settings(spec, facts), facts)
+        return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
+
+
+class Line(NamedTuple):
+    """One row of the plan."""
+
+    kind: str
+    name: str
+    before: str
+    after: str
+
+
+class BaremetalReconfigure(Listing):
+    """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
+        parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
+        for which in ("old", "new"):
+            name = f"--{which}-flavor"
+            text = f"the instance's {which} flavor: output of 'openstack flavor show -f json'"
+            parser.add_argument(name, metavar="FILE", required=True, help=text)
+        parser.add_argument(
+            "--config-file", metavar="FILE", help="a configuration file with [prefilter]; default: deploy_config alone"
+        )
+        parser.add_argument("--instance", metavar="UUID", help="refuse if another instance is on the node")
+        parser.add_argument("--apply", action="store_true", help="run the steps; otherwise nothing is changed")
+        parser.add_argument(
+            "--timeout", metavar="SECONDS", type=seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
+        )
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plan; return 2 if the node cannot do it."""
+        try:
+            return int(super().run(parsed_args))
+        except RequestRejected as error:
+            self.app.stderr.write(f"{error}\n")
+            return NO_HOST
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        # cliff imports every command at its start, and the SDK takes a second to import.
+        from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
+
+        old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
+        pipeline = _pipeline(parsed_args.config_file)
+        node = IronicNode.of(connection_of(parsed_args), parsed_args.node)
+        if not parsed_args.apply:
+            # Before it is read: the state of a node that is being changed may be outdated in a moment.
+            node.check_ready(parsed_args.instance)
+        elif parsed_args.instance:
+            node.check_instance(parsed_args.instance)
+        facts = replace(node.facts(), templates=pipeline.options.templates)
+        plan = reconfiguration(old, new, facts, pipeline)
+        plan.check(facts.host, placement_from(parsed_args).has_provider)
+        if facts.bios_may_differ:
+            anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
+            self.tell(
+                f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine "
+                f"may have other BIOS settings than Ironic shows; {anew}."
+            )
+        if parsed_args.apply or not plan.steps:
+            # Nothing is left to do only if the node has the settings now, and is not being changed.
+            _service(node, plan, parsed_args)
+        if parsed_args.apply and not plan.steps:
+            # Ironic has no lock for clients, and a simultaneous command may be about to begin.
+            time.sleep(SECOND_LOOK)
+            _service(node, plan, parsed_args)
+        result = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
+        self.tell(f"{facts.host}: {result}.")
+        return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
+
+
+def _service(node: "IronicNode", plan: Plan, arguments: argparse.Namespace) -> None:
+    node.service(plan.steps, timeout=arguments.timeout, instance=arguments.instance, settings=plan.settings)
+
+
+def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
+    yield from (Line("configuration", *map(escape_line, each)) for each in plan.configurations)
+    for step in plan.steps:
+        changes = bios_changes([step])
+        for name, value in changes.items():
+            yield Line("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
+        if not changes:
+            yield Line("step", f"{step['interface']}.{step['step']}", "", _plain(step["args"]))
+
+
+def _plain(args: Mapping[str, Any]) -> str:
+    return json.dumps(args, sort_keys=True)
+
+
+def _pipeline(path: str | None) -> Pipeline:
+    conf = read_configuration(path)
+    if not path:
+        conf.set_override("enabled_filters", ["deploy_config"], GROUP)
+    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
+    enabled = [each.name for each in filters if not each.declaration.only_new]
+    conf.set_override("enabled_filters", enabled, GROUP)
+    return Pipeline.from_conf(conf)

@@ -1,0 +1,41 @@
+"""``os-prefilter candidates``: the hosts that Placement returns for a request."""
+
+import argparse
+from typing import Any
+from urllib.parse import unquote
+
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.request.requirements import ROOT
+from os_prefilter_tools.cli import arguments
+from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
+
+
+class Candidates(RequestListing):
+    """Show which hosts Placement, embedded or of a cloud, returns for a request."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        spec = arguments.request_from(parsed_args)
+        with arguments.backend_from(parsed_args) as backend:
+            decision = backend.pipeline.apply(spec)
+            found = backend.ask(spec, decision)
+        hosts = found.candidates.hosts
+        self.exit_code = 0 if hosts else NO_HOST
+        if any(item.required and item.scope == ROOT for item in decision.requirements):
+            self.tell_trait_scope(backend.pipeline)
+        self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
+        for note in found.notes:
+            self.tell(escape_line(note), warning=True)
+        count = found.candidates.count
+        if backend.fleet and count == arguments.MOST_CANDIDATES:
+            text = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
+            self.tell(text, warning=True)
+        if found.created:
+            self.tell(f"No host of the fleet has {', '.join(found.created)}; created for the query.", warning=True)
+        if found.unknown:
+            text = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
+            self.tell(text, warning=True)
+        if backend.fleet:
+            self.tell(f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts remain.")
+        else:
+            self.tell(f"Hosts of the cloud that remain: {len(hosts)}.")
+        return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in hosts]

@@ -1,0 +1,115 @@
+"""``os-prefilter decisions``: the history of decisions of a service."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from heapq import nlargest
+from typing import Any
+from uuid import UUID
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import pluralize, quote
+from os_prefilter_tools.cli.listing import Listing
+from os_prefilter_tools.operators.decisions import Decision, DecisionFile
+from os_prefilter_tools.operators.explain import line_of
+
+_MOST = 1000
+
+
+class Decisions(Listing):
+    """Show what requests of the past required and why they were rejected, from the log of the service."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "paths",
+            metavar="PATH",
+            nargs="+",
+            help="a log of the service; - for the standard input",
+        )
+        parser.add_argument("--server", metavar="UUID", help="the decisions about this server")
+        parser.add_argument(
+            "--request-id",
+            metavar="ID",
+            help="the decisions of this request, such as req-1b0d6a72-..., with a line for each requirement",
+        )
+        parser.add_argument("--rejected", action="store_true", help="only requests that were rejected or failed")
+        parser.add_argument(
+            "--limit", metavar="N", type=int, default=_MOST, help="show the latest N decisions; default: %(default)s"
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        server = _uuid(parsed_args.server)
+        if parsed_args.limit < 1:
+            raise DocumentError("--limit", f"{parsed_args.limit} is not a number of decisions. Give 1 or more.")
+        self._read = self._matching = self._damaged = 0
+        wanted = self._wanted(parsed_args, server)
+        # A history may be larger than the memory.
+        latest = [each for *_, each in sorted(nlargest(parsed_args.limit, wanted))]
+        if not self._read:
+            advice = "the log is empty; check that [prefilter] decision_history is true."
+            if self._damaged:
+                advice = "each line of a decision is damaged. Check the format of the log and what cuts its lines."
+            raise DocumentError("no decision", advice)
+        if not latest:
+            self.tell(f"None of {pluralize(self._read, 'decision')} is as given.", warning=True)
+        elif len(latest) < self._matching:
+            text = f"The latest {len(latest)} of {self._matching} decisions are shown; a higher --limit shows more."
+            self.tell(text, warning=True)
+        if parsed_args.formatter in ("json", "yaml"):
+            return Decision._fields, latest
+        if parsed_args.request_id is not None:
+            columns = ("Time", "Server", "Trait", "Rule", "On", "By", "Because of")
+            return columns, [line for each in latest for line in _lines(each)]
+        return ("Time", "Request", "Server", "Result", "Hosts"), list(map(_line, latest))
+
+    def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, Decision]]:
+        """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
+        # A file may be named twice.
+        for path in {each if each == "-" else os.path.realpath(each): each for each in arguments.paths}.values():
+            file = DecisionFile(path)
+            for each in file:
+                self._read += 1
+                if (
+                    (server is None or each.server == server)
+                    and (arguments.request_id is None or each.request == arguments.request_id)
+                    and (not arguments.rejected or each.result != "passed")
+                ):
+                    self._matching += 1
+                    yield each.time, self._matching, each
+            if file.damaged:
+                number, first = len(file.damaged), file.damaged[0]
+                self._damaged += number
+                problem = f"left out {pluralize(number, 'damaged decision')}, the first one here."
+                self.tell(str(DocumentError(file.path, problem, first)), warning=True)
+
+
+def _uuid(text: str | None) -> str | None:
+    try:
+        return text and str(UUID(text))
+    except ValueError as error:
+        advice = "Give the ID that 'openstack server list' shows."
+        raise DocumentError("--server", f"{quote(text)} is not a UUID. {advice}") from error
+
+
+def _line(each: Decision) -> tuple[object, ...]:
+    if each.reason is not None:
+        result = f"{each.result}: {each.reason}"
+    else:
+        number = len(each.requirements) + len(each.aggregates)
+        result = pluralize(number, "requirement") if number else "no requirement"
+    return each.time, each.request or "", each.server or "", result, "" if each.hosts is None else each.hosts
+
+
+def _lines(each: Decision) -> Iterator[tuple[str, ...]]:
+    """Yield the requirements of a decision as ``explain`` shows them, and before them why it was rejected."""
+    where = (each.time, each.server or "")
+    if each.reason is not None:
+        yield (*where, "", each.result, "", "", each.reason)
+    for item in each.items():
+        yield (*where, *line_of(item))
+    for note in each.notes:
+        yield (*where, "", "not required", "", "", note)
+    if each.left_out:
+        yield (*where, "", "left out", "", "", f"{each.left_out} more requirements, preferences and notes")
+    elif each.reason is None and not (each.requirements or each.aggregates or each.preferences or each.notes):
+        yield (*where, "", "nothing required", "", "", "")

@@ -1,0 +1,83 @@
+"""``os-prefilter demo``: the bundled requests, their requirements and their hosts."""
+
+import argparse
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from os_prefilter.common.errors import PlacementRefused, UnknownTraits
+from os_prefilter.common.quoting import pluralize
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.spec import RequestSpec
+from os_prefilter_tools.cli.arguments import Backend, add_pipeline_arguments, backend_from
+from os_prefilter_tools.cli.listing import Cell, Listing
+from os_prefilter_tools.operators.examples import Example, example_requests
+from os_prefilter_tools.operators.explain import Line, lines_of
+
+_COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
+_WIDTH = 38
+_ANY_WIDTH = 10_000
+
+
+class Demo(Listing):
+    """Show for each bundled request its content, the requirements and their filters, and the hosts that remain."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_pipeline_arguments(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        with backend_from(parsed_args) as backend:
+            rows = [_row(each, backend) for each in example_requests().values()]
+        names = ", ".join(each.name for each in backend.pipeline.filters) or "none"
+        where = "The Placement of the cloud"
+        if backend.fleet:
+            where = f"{pluralize(len(backend.fleet.instance_hosts), 'host')} in a real Placement on SQLite"
+        self.tell(f"{where}; filters: {names}.")
+        return _COLUMNS, rows
+
+
+def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
+    spec = example.request_spec()
+    decision = backend.pipeline.apply(spec)
+    hosts = _hosts(spec, decision, backend)
+    without = _hosts(example.request_spec(), Decision(()), backend)
+    spared = [host for host in without if host not in hosts]
+    requested, required = example.list_requested(), lines_of(decision)
+    return (
+        _cell(
+            {"name": example.name, "title": example.title, "requested": requested},
+            lambda width: [
+                *textwrap.wrap(f"{example.name}: {example.title}", width),
+                *(f"  {each}" for each in requested),
+            ],
+        ),
+        _cell(
+            [line._asdict() for line in required],
+            lambda width: [each for line in required for each in _format_line(line, width)] or ["nothing"],
+        ),
+        _cell(list(hosts), lambda _width: hosts or ("none",)),
+        _cell(spared, lambda _width: spared or ["none"]),
+    )
+
+
+def _cell(value: Any, lines: Callable[[int], Iterable[str]]) -> Cell:
+    """Return a cell of the lines that ``lines`` wraps at a width."""
+    # The empty line separates it from the next request.
+    return Cell(value, "\n".join([*lines(_WIDTH), ""]), "; ".join(lines(_ANY_WIDTH)))
+
+
+def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str, ...]:
+    try:
+        hosts: tuple[str, ...] = backend.ask(spec, decision).candidates.hosts
+    except (PlacementRefused, UnknownTraits):
+        # Another fleet may lack the resource class of a bundled request, or an old cloud a trait.
+        return ()
+    return hosts
+
+
+def _format_line(line: Line, width: int) -> list[str]:
+    if not line.trait:
+        return textwrap.wrap(f"({line.because})", width, subsequent_indent=" ")
+    sign = "" if line.rule == "required" else "!"
+    scope = "" if line.scope == "root" else f" on {line.scope}"
+    return [f"{line.by}: {sign}{line.trait}{scope}"]

@@ -1,0 +1,219 @@
+"""``os-prefilter diagnose``: why no host remains for a request."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+import yaml
+
+from os_prefilter.adapters.nova_conf import max_placement_results
+from os_prefilter.common.errors import PlacementUnavailable
+from os_prefilter.common.quoting import escape_line, join_first_names
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter_tools.cli.arguments import (
+    asks_live_placement,
+    fleet_from,
+    pipeline_from,
+    read_configuration,
+    request_from,
+)
+from os_prefilter_tools.cli.cloud import placement_from
+from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
+from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.diagnose.diagnose import diagnose
+from os_prefilter_tools.operators.diagnose.first_candidates import Limits
+from os_prefilter_tools.operators.diagnose.result import (
+    CANDIDATES,
+    NO_ANSWER,
+    UNKNOWN,
+    Diagnosis,
+    Finding,
+    FirstCandidates,
+)
+
+_COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
+_ERROR = 1
+# The usual scopes of resources and traits are not printed.
+_PLAIN = (ROOT, UNSUFFIXED)
+_MOST_NAMES = 5
+_MOST_LINES = 20
+_MOST_WAYS = 5
+
+
+class Diagnose(RequestListing):
+    """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--placement-conf",
+            metavar="FILE",
+            help="the placement.conf of the Placement service, whose limits on allocation candidates its API does not "
+            "show; default: not known, and for --hosts those of Placement, which are none",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table of requirements."""
+        self._diagnosis = self._diagnose(parsed_args)
+        self.exit_code = {CANDIDATES: 0, NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
+        return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
+
+    def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
+        spec = request_from(arguments)
+        limits = _limits(arguments)
+        try:
+            fleet = fleet_from(arguments)
+            # The candidates are the same, and no requirement is listed twice.
+            pipeline = pipeline_from(arguments, fleet).on_root_only()
+        except PlacementUnavailable as error:
+            return Diagnosis(NO_ANSWER, str(error))
+        self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
+        live = asks_live_placement(arguments)
+        shown = progress_on(self.app.stderr, is_wanted=not self.is_quiet)
+        with _placement(arguments, fleet, limits) as (placement, load), shown as progress:
+            return diagnose(spec, pipeline, fleet, placement, live=live, limits=limits, load=load, progress=progress)
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Print all parts, the answer first; csv and value print the table of requirements only."""
+        write = self.app.stdout.write
+        if parsed_args.formatter == "json":
+            write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
+        elif parsed_args.formatter == "yaml":
+            write(yaml.safe_dump(self._diagnosis.as_document(), sort_keys=False, allow_unicode=True))
+        elif parsed_args.formatter != "table":
+            super().produce_output(parsed_args, column_names, data)
+        else:
+            write(f"{self._head()}\n")
+            for title, lines in self._sections():
+                shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
+                shown += [f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"] * (len(lines) > _MOST_LINES)
+                write("".join((f"\n{title}\n", *shown)))
+            if self._diagnosis.query:
+                write("\n" + escape_line(f"GET /allocation_candidates?{unquote(self._diagnosis.query)}") + "\n")
+            if data:
+                super().produce_output(parsed_args, column_names, data)
+        return 0
+
+    def _row(self, finding: Finding) -> tuple[Any, ...]:
+        required_by = f"{finding.by}: {finding.because}"
+        counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
+        return (finding.number, self._describe(finding.condition), required_by, *counts, finding.state)
+
+    def _describe(self, condition: Condition) -> str:
+        text = str(condition)
+        if condition.kind == RESOURCE:
+            text = f"{condition.amount} {condition.names[0]}"
+        elif condition.kind == AGGREGATE:
+            names = ", ".join(self._names.get(name, name) for name in condition.names)
+            text = ("in one of " if condition.wanted else "in none of ") + names
+        elif condition.kind == POLICY:
+            text = f"group_policy={condition}"
+        if condition.scope in _PLAIN:
+            return escape_line(text)
+        suffixes = condition.scope.split(",")
+        return escape_line(f"{text} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
+
+    def _head(self) -> str:
+        found = self._diagnosis
+        stage = found.stage + (f" by {found.by}" if found.by else "")
+        return escape_line(f"Stage: {stage}. {found.message}")
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the answer, and then the hosts that it comes from."""
+        found = self._diagnosis
+        short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
+        if found.candidates:
+            yield "Candidates", [_names(found.candidates)]
+            yield from _first(found.first_candidates)
+        elif found.conflicts:
+            freed = {each.number for each in found.requirements if each.free_on}
+            lines = [
+                f"{' + '.join(short[number] for number in each.requirements)}: "
+                + ("no host could ever" if each.ever else "no host now")
+                + ("" if each.ever or freed.isdisjoint(each.requirements) else "; one could if it were empty")
+                for each in found.conflicts
+            ]
+            yield "Smallest sets of requirements that no host meets (each set must be broken)", lines
+        in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
+        in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
+        helpful = [each for each in found.requirements if each.number in in_the_way]
+        helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
+        lines = [f"{short[each.number]}: {each.help}{_others(each)}" for each in helpful]
+        if lines and not found.candidates:
+            yield "Suggested changes, most effective first", lines
+        if found.notes:
+            yield "Notes", [escape_line(note) for note in found.notes]
+        if found.nearest and not found.candidates:
+            lines = [
+                f"{_names(each.hosts)}: " + "; ".join(f"{short[lack.requirement]}: {lack.has}" for lack in each.lacks)
+                for each in found.nearest
+            ]
+            yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
+        if found.accounts:
+            lines = [_account(each.without, each.hosts) for each in found.accounts]
+            yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    """Return the limits on candidates in the configuration files of Nova and Placement."""
+    most = max_placement_results(read_configuration(arguments.config_file), escape_line(str(arguments.config_file)))
+    if not arguments.placement_conf:
+        return Limits(most)
+    # Placement's client imports keystoneauth1.
+    from os_prefilter_tools.adapters.placement_conf import candidate_limits  # noqa: PLC0415
+
+    return Limits(most, *candidate_limits(arguments.placement_conf))
+
+
+@contextmanager
+def _placement(
+    arguments: argparse.Namespace, fleet: Fleet, limits: Limits
+) -> Iterator[tuple[Any, Callable[[Fleet], None]]]:
+    """Yield the cloud's Placement, or an empty one with the custom names of the fleet, and what loads hosts into it."""
+    if asks_live_placement(arguments):
+        yield placement_from(arguments), lambda _fleet: None
+        return
+    # Placement takes seconds to import.
+    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+
+    options = {
+        "max_allocation_candidates": limits.max_allocation_candidates,
+        "allocation_candidates_generation_strategy": limits.strategy,
+    }
+    with EmbeddedPlacement(options={name: value for name, value in options.items() if value is not None}) as placement:
+        # A standard name that is missing is newer than this Placement, which then refuses a query with it.
+        placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
+        yield placement.client, placement.load
+
+
+def _first(found: FirstCandidates | None) -> Iterator[tuple[str, list[str]]]:
+    if found and found.help:
+        lines = [found.help]
+        if found.max_allocation_candidates is None:
+            lines.append("Placement's own limits are not known; by default it has none. Give --placement-conf FILE.")
+        yield "Hosts that nova-scheduler does not see", list(map(escape_line, lines))
+
+
+def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
+    without = " or ".join(" + ".join(map(str, way)) for way in ways[:_MOST_WAYS])
+    if len(ways) > _MOST_WAYS:
+        without += f" or {len(ways) - _MOST_WAYS} more"
+    return f"{len(hosts)} {f'without {without}' if without else 'as it is'}: {_names(hosts)}"
+
+
+def _others(finding: Finding) -> str:
+    """Return what else excludes the hosts that meet a requirement."""
+    if not finding.others_kept_out_by:
+        return ""
+    total = sum(finding.others_kept_out_by.values())
+    reasons = "; ".join(f"{reason} ({count})" for reason, count in finding.others_kept_out_by.items())
+    return f" Hosts that meet it and lack something else: {total}: {reasons}."
+
+
+def _names(hosts: Sequence[str]) -> str:
+    return join_first_names(hosts, _MOST_NAMES)

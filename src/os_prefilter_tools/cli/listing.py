@@ -1,0 +1,179 @@
+"""Listings: tables that fit the terminal, and cliff's other formats."""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import combining, east_asian_width
+
+import yaml
+from cliff.columns import FormattableColumn
+from cliff.formatters.json_format import JSONFormatter
+from cliff.formatters.table import TableFormatter
+from cliff.lister import Lister
+from cliff.utils import terminal_width
+
+from os_prefilter.common.quoting import shorten
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter_tools.cli.arguments import add_pipeline_arguments, add_request_arguments
+from os_prefilter_tools.cli.cloud import CloudCommand
+
+_MOST_SHOWN = 10
+NO_HOST = 2
+"""Exit code of a command that succeeds but finds no host."""
+
+if TYPE_CHECKING:
+    _Column = FormattableColumn[Any]
+else:
+    # cliff 4.9 made it generic.
+    _Column = FormattableColumn
+
+
+class Cell(_Column):
+    """A cell that JSON and YAML show as a list or an object, and other formats as text.
+
+    :param text: for a table
+    :param line: for csv and value, which have one line for a row
+    """
+
+    def __init__(self, value: Any, text: str, line: str) -> None:
+        super().__init__(value)
+        self.text = text
+        self.line = line
+
+    def human_readable(self) -> str:
+        return self.text
+
+    def machine_readable(self) -> Any:
+        return self._value
+
+
+class Listing(CloudCommand, Lister):
+    """A listing in the formats table, json, yaml, csv and value."""
+
+    about: Mapping[str, Any] | None = None
+    """What JSON and YAML have beside the rows, which are then below ``lines``; None if they have the rows alone."""
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Print the listing; a table fits the terminal."""
+        if parsed_args.formatter == "table":
+            self.formatter = Table()
+        elif self.about is not None and parsed_args.formatter in ("json", "yaml"):
+            self.formatter = _Document(self.about)
+        elif parsed_args.formatter in ("csv", "value"):
+            data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
+        return int(super().produce_output(parsed_args, column_names, data) or 0)
+
+
+def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
+    """Yield a line with the number of items and the first ones, if there are any."""
+    if items:
+        count = len(items) if count is None else count
+        first = shorten([item.rstrip(".") for item in items[:_MOST_SHOWN]], _MOST_SHOWN, count)
+        yield f"{what}: {count}: {'; '.join(first)}."
+
+
+def cut(name: str) -> str:
+    """Return a name that is no wider than a column of a table should be."""
+    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
+
+
+class _Document(JSONFormatter):
+    """One object with the rows under ``lines``."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._about = about
+
+    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+        """Print the object as JSON or YAML."""
+        rows = (
+            [each.machine_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+        )
+        document = {**self._about, "lines": [dict(zip(column_names, row, strict=True)) for row in rows]}
+        if parsed_args.formatter == "json":
+            stdout.write(f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n")
+        else:
+            stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+class Table(TableFormatter):
+    """cliff's table without broken words: if they do not fit, each row becomes a list of names and values."""
+
+    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+        """Print the rows, no wider than the terminal or ``--max-width``."""
+        rows = [
+            [each.human_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+        ]
+        width = _display_width(parsed_args)
+        # A border and a space on either side of each column, and the last border.
+        most = width - 3 * len(column_names) - 1
+        columns = list(zip(column_names, *rows, strict=True))
+        full = [max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns]
+        if width and sum(full) > most:
+            # A heading is not folded.
+            words = [[column[0], *chain.from_iterable(str(cell).split() for cell in column[1:])] for column in columns]
+            least = [max(map(_width, each)) for each in words]
+            if sum(least) > most:
+                _emit_vertically(column_names, rows, stdout, width)
+                return
+            widths = _share_out(least, full, most)
+            rows = [[_fold(*each) for each in zip(row, widths, strict=True)] for row in rows]
+        unfitted = argparse.Namespace(**{**vars(parsed_args), "max_width": 0, "fit_width": False})
+        super().emit_list(column_names, rows, stdout, unfitted)
+
+
+def _display_width(arguments: argparse.Namespace) -> int:
+    """Return the maximum width of a table; 0 for any."""
+    if arguments.max_width > 0:
+        return int(arguments.max_width)
+    return (terminal_width() or 0) if arguments.fit_width or sys.stdout.isatty() else 0
+
+
+def _width(text: str) -> int:
+    return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
+
+
+def _share_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
+    """Return the widths of columns, each from ``least`` to ``full``, with the sum ``most``."""
+    widths = list(least)
+    for _ in range(most - sum(least)):
+        needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
+        widths[needy] += 1
+    return widths
+
+
+def _fold(cell: Any, width: int) -> Any:
+    """Return a text wrapped between words; other values, which are aligned differently, stay."""
+    if not isinstance(cell, str):
+        return cell
+    lines = (
+        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in cell.split("\n")
+    )
+    return "\n".join(chain.from_iterable(lines))
+
+
+def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout: TextIO, width: int) -> None:
+    """Print each row as lines of a name and a value, with an empty line between rows."""
+    indent = max(map(len, names)) + 2
+    for number, row in enumerate(rows):
+        stdout.write("\n" * bool(number))
+        for name, cell in zip(names, row, strict=True):
+            value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
+            stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
+
+
+class RequestListing(Listing):
+    """A listing about one request."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request_arguments(parser)
+        add_pipeline_arguments(parser)
+
+    def tell_trait_scope(self, pipeline: Pipeline) -> None:
+        """Print what ``trait_scope = auto`` chose, if it is ``auto``."""
+        if text := pipeline.describe_trait_scope():
+            self.tell(text)

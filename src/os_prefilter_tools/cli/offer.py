@@ -1,0 +1,146 @@
+"""``os-prefilter offer ...``: the abilities of a cloud as a document for its customers, and in its Glance."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import escape_line, join_names, pluralize
+from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
+from os_prefilter_tools.cli.cloud import CloudCommand, connection_of, has_cloud
+from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
+from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
+from os_prefilter_tools.cli.snapshot import summary
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
+from os_prefilter_tools.operators.offer.metadefs import MARK, as_text, file_name, namespaces
+from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, offer
+from os_prefilter_tools.operators.offer.offer import Offer as Found
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from os_prefilter_tools.adapters.cloud.metadefs import Change
+
+_FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
+_METADEFS = "metadefs"
+
+
+class Offer(CloudCommand):
+    """Describe for customers which image properties and extra specs this cloud serves, without naming a host."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_pipeline_arguments(parser)
+        parser.add_argument("--format", choices=(*_FORMATS, _METADEFS), default="markdown", help="default: markdown")
+        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
+        parser.add_argument(
+            "--default-zone",
+            metavar="NAME",
+            default=DEFAULT_ZONE,
+            help="the zone of hosts whose aggregates have none; default: %(default)s",
+        )
+        parser.add_argument("--count", action="store_true", help="also show how many hosts serve a value")
+        add_output_arguments(parser, more="; with --format metadefs, an existing directory for one file per namespace")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Write the document; return 2 if there is no enabled host."""
+        is_metadefs = parsed_args.format == _METADEFS
+        if is_metadefs:
+            _check_metadefs_arguments(parsed_args)
+        else:
+            check_output(parsed_args.output, force=parsed_args.force)
+        fleet = fleet_from(parsed_args)
+        found = offer(fleet, pipeline_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
+        if parsed_args.by and found.hosts and not found.places:
+            raise DocumentError(
+                f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
+            )
+        for path, text in _documents(parsed_args, found):
+            write_output(text, path, self.app.stdout, force=parsed_args.force)
+        return _tell_about(self, fleet, found)
+
+
+class OfferPublish(Listing):
+    """Plan, and with --apply write, Glance's metadata definitions of what the cloud offers, from which users choose."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_pipeline_arguments(parser)
+        parser.add_argument("--apply", action="store_true", help="write the changes; otherwise nothing is changed")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        # cliff imports every command at its start, and the SDK takes a second to import.
+        if not has_cloud(parsed_args):
+            raise DocumentError("--os-cloud", "it is needed, as the values go to the Glance of a cloud. Name a cloud.")
+        from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs  # noqa: PLC0415
+
+        fleet = fleet_from(parsed_args)
+        found = offer(fleet, pipeline_from(parsed_args, fleet))
+        self.exit_code = _tell_about(self, fleet, found)
+        changes: list[Change] = []
+        if found.hosts:
+            connection = connection_of(parsed_args)
+            changes = plan_metadefs(connection, namespaces(found), MARK)
+            if parsed_args.apply:
+                write_metadefs(connection, changes)
+        rows = [row for each in changes for row in _rows(each)]
+        if not rows:
+            self.tell("Nothing was changed." if not found.hosts else "Nothing is left to do.")
+        else:
+            written = "written" if parsed_args.apply else "planned; nothing was written without --apply"
+            self.tell(f"{pluralize(len(rows), 'change')} {written}.")
+        return ("Namespace", "Property", "Change", "Before", "After"), rows
+
+
+def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:
+    for option in ("by", "count"):
+        if getattr(arguments, option):
+            advice = f"metadata definitions have neither places nor numbers. Leave out --{option}."
+            raise DocumentError(f"--format {_METADEFS}", advice)
+    if arguments.output is not None:
+        directory = Path(arguments.output)
+        if not directory.is_dir():
+            raise DocumentError(arguments.output, "this is not a directory. Make one, or give another path.")
+        for name in map(file_name, namespaces(Found((), 0))):
+            check_output(str(directory / name), force=arguments.force)
+
+
+def _documents(arguments: argparse.Namespace, found: Found) -> "Iterator[tuple[str | None, str]]":
+    """Yield the path of each file, or None for the standard output, and its text."""
+    if arguments.format != _METADEFS:
+        yield arguments.output, _FORMATS[arguments.format](found, count=arguments.count)
+    elif arguments.output is None:
+        yield None, as_text(namespaces(found))
+    else:
+        for each in namespaces(found):
+            yield str(Path(arguments.output) / file_name(each)), as_text(each)
+
+
+def _tell_about(command: CloudCommand, fleet: Fleet, found: Found) -> int:
+    """Print what an operator must know of the offer; return the exit code."""
+    if fleet.taken_at:
+        command.tell(summary(fleet), warning=bool(fleet.changed_while_read))
+    if found.waiting:
+        names = join_names(found.waiting)
+        advice = "Values that they would require are not checked; 'os-prefilter readiness' shows the compute nodes."
+        command.tell(f"Filters that wait for compute nodes to report: {names}. {advice}", warning=True)
+    if not found.hosts:
+        command.tell("No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.", warning=True)
+    return 0 if found.hosts else NO_HOST
+
+
+def _rows(change: "Change") -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the plan for a change: of a new namespace, also those of its properties."""
+    body = change.body or {}
+    after = body if change.name and change.method != "DELETE" else None
+    yield change.namespace, escape_line(change.name), change.what, _values(change.before), _values(after)
+    if change.what == "create":
+        for name, definition in body["properties"].items():
+            yield change.namespace, escape_line(name), "add", _values(None), _values(definition)
+
+
+def _values(definition: "Mapping[str, Any] | None") -> Cell:
+    """Return a cell with the values of a property; of none, or free text, without any."""
+    values = [str(each) for each in (definition or {}).get("enum") or ()]
+    text = ", ".join(map(escape_line, values)) or ("any text" if definition else "")
+    return Cell(values, text, text)

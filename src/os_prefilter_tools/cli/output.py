@@ -1,0 +1,99 @@
+"""Output beside listings: a document to the standard output or a file, and progress to a terminal."""
+
+import argparse
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.documents.files import open_file, replace_file, status_to_replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from os_prefilter_tools.operators.audit.audit import Progress
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add ``--output`` and ``--force``.
+
+    :param more: the end of the help of ``--output``
+    """
+    text = f"write to this file, whole or not at all; default: standard output{more}"
+    parser.add_argument("-o", "--output", metavar="FILE", help=text)
+    add_force_argument(parser)
+
+
+def add_force_argument(parser: Any, text: str = "replace an existing file") -> None:
+    """Add ``--force`` to a parser or a group."""
+    parser.add_argument("--force", action="store_true", help=text)
+
+
+def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
+    """Refuse a path that could not be written, before any work is done.
+
+    :param mark: the beginning of documents of this kind; a file that has it is replaced without ``force``
+    :raises DocumentError: if the file exists, is a link, or its directory is missing.
+    """
+    if path is None or status_to_replace(path) is None or force:
+        return
+    if not mark:
+        raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
+    with open_file(path) as file:
+        beginning = file.read(len(mark))
+    if beginning not in (b"", mark.encode()):
+        advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."
+        raise DocumentError(path, advice)
+
+
+def write_output(  # noqa: PLR0913 - the options of a command
+    text: str, path: str | None, stdout: Any, *, force: bool, mark: str = "", private: bool = False
+) -> None:
+    """Write a document into a file, or to the standard output if there is no path.
+
+    :param private: whether only the owner may read and write the file
+    :raises DocumentError: if it cannot be written, or the file has appeared meanwhile.
+    """
+    if path is None:
+        stdout.write(text)
+        return
+    check_output(path, force=force, mark=mark)
+    replace_file(path, text, _mode(path, private=private))
+
+
+def _mode(path: str, *, private: bool) -> int:
+    """Return the permissions of the file: its present ones, or the user's defaults for a new one."""
+    if private:
+        return 0o600
+    try:
+        return stat.S_IMODE(Path(path).lstat().st_mode)
+    except FileNotFoundError:
+        # The only way to read it.
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+@contextmanager
+def progress_on(stream: TextIO, *, is_wanted: bool = True) -> "Iterator[Progress]":
+    """Show progress on ``stream`` within the context, if it is a terminal."""
+    if not (is_wanted and stream.isatty()):
+        yield lambda _what, _done, _of: None
+        return
+    # Slow to import.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(file=stream), transient=True) as bars:
+        tasks: dict[str, object] = {}
+
+        def show(what: str, done: int, of: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of)
+            bars.update(tasks[what], completed=done, total=of)  # type: ignore[arg-type]
+
+        yield show

@@ -1,0 +1,122 @@
+"""``os-prefilter rules check``: check files of rules before they are deployed, and see what each rule does."""
+
+import argparse
+import os
+from typing import Any
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import pluralize, shorten
+from os_prefilter.rules.model import Rule
+from os_prefilter.rules.reader import read_rules
+from os_prefilter_tools.cli.arguments import fleet_from, pipeline_from
+from os_prefilter_tools.cli.audit import cell, images_from
+from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, first_of
+from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.rule_effects import Effect, OnImage, rule_effects
+
+_ERROR = 1
+_MOST_NAMES = 3
+_Table = tuple[tuple[str, ...], list[Any]]
+
+
+class RulesCheck(Listing):
+    """Show the rules in files as the filter reads them, or all their errors, or what each rule does to which images."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "paths",
+            metavar="PATH",
+            nargs="+",
+            help="a file of rules, or a directory; give all directories of [prefilter] rules_dirs at once",
+        )
+        parser.add_argument(
+            "--against",
+            metavar="FLEET",
+            dest="hosts",
+            help="show what each rule does to which images on the hosts of this fleet file, such as 'os-prefilter "
+            "snapshot' writes",
+        )
+        parser.add_argument(
+            "--images",
+            metavar="FILE",
+            help="with --against: the images, as for 'os-prefilter audit'; default: the bundled examples",
+        )
+        parser.add_argument(
+            "--config-file",
+            metavar="FILE",
+            help="with --against: a file that names the filters beside the rules in [prefilter] enabled_filters; "
+            "default: all filters of the library",
+        )
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the table, or the problems; return 1 if the rules must not be used."""
+        for name in ("images", "config_file") if not parsed_args.hosts else ():
+            if getattr(parsed_args, name):
+                raise DocumentError(f"--{name.replace('_', '-')}", "it is for --against FLEET alone. Give that, too.")
+        # A file that is named twice would have duplicate rules.
+        paths = list({os.path.realpath(path): path for path in parsed_args.paths}.values())
+        with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress:
+            read = read_rules(paths, progress)
+        for problem in read.problems:
+            self.tell(str(problem), warning=True)
+        if read.errors:
+            return _ERROR
+        self._rules = read.rules.rules
+        if not self._rules:
+            self.tell("No rules found. The names of rule files end in .yaml or .yml.", warning=True)
+        return int(super().run(parsed_args) or 0)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> _Table:
+        if parsed_args.hosts:
+            return self._effects(parsed_args)
+        columns = ("Rule", "When", "Required", "Forbidden", "Preferred", "On", "Because", "File")
+        return columns, [_line(each) for each in self._rules]
+
+    def _effects(self, arguments: argparse.Namespace) -> _Table:
+        arguments = argparse.Namespace(**vars(arguments), filter=[], os_cloud=None)
+        left_out = LeftOut()
+        fleet = fleet_from(arguments)
+        images = images_from(arguments, left_out)
+        effects = rule_effects(self._rules, images, fleet, pipeline_from(arguments, fleet))
+        for text in first_of("Left out", left_out.first, left_out.count):
+            self.tell(text, warning=True)
+        # A hint about a trait is the choice of each user.
+        if any(each.verdict in BECOMES_UNSCHEDULABLE and not each.rule.hint_trait for each in effects):
+            self.exit_code = NO_HOST
+        columns = ("Rule", "Request", "Verdict", "Count", "Images")
+        return columns, [_effect_line(each, is_csv=arguments.formatter == "csv") for each in effects]
+
+
+def _line(rule: Rule) -> tuple[str, ...]:
+    return (
+        rule.name,
+        rule.conditions,
+        ", ".join(rule.require),
+        ", ".join(rule.forbid),
+        ", ".join(rule.prefer),
+        rule.scope,
+        rule.because,
+        f"{rule.file}:{rule.line}",
+    )
+
+
+def _effect_line(effect: Effect, *, is_csv: bool) -> tuple[Any, ...]:
+    first = [_on_image(each) for each in effect.images[:_MOST_NAMES]]
+    all_of = "; ".join(map(_on_image, effect.images))
+    return (
+        effect.rule.name,
+        effect.request,
+        str(effect.verdict or "applies to no image"),
+        len(effect.images),
+        Cell(
+            [each._asdict() for each in effect.images],
+            "\n".join(shorten(first, _MOST_NAMES, len(effect.images))),
+            cell(all_of) if is_csv else all_of,
+        ),
+    )
+
+
+def _on_image(each: OnImage) -> str:
+    return f"{cut(each.name)}: " + (each.reason or f"{each.before} to {pluralize(each.after, 'host')}")

@@ -1,0 +1,361 @@
+"""``os-prefilter-status upgrade check``: what to correct before nova-scheduler is restarted with new code or options.
+
+It reads nova.conf as nova-scheduler does, only reads Placement, and prints what ``nova-status upgrade check`` prints:
+a table, or with ``--json`` a document. Its exit codes are those of oslo.upgradecheck.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from datetime import datetime, timezone
+from functools import wraps
+from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
+from pathlib import Path
+
+from keystoneauth1.exceptions import Unauthorized
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+from oslo_upgradecheck.upgradecheck import Code, Result
+
+import os_prefilter
+from os_prefilter.adapters.nova_conf import available_filters, closed_owner_gate, reason_of, unsupported_nova
+from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
+from os_prefilter.adapters.placement.from_conf import client_from
+from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
+from os_prefilter.common.quoting import escape_line, pluralize, shorten
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.conf import GROUP
+from os_prefilter.conf.options import Options
+from os_prefilter.documents.files import check_readable
+from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.filters.report_scope import report_scope, traits_named_by
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
+from os_prefilter.pipeline.facts_from_conf import RULES
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.report_gates import EVERY, Unreported
+from os_prefilter.rules.reader import read_rules
+from os_prefilter.vocabulary import opt_in_traits
+from os_prefilter_tools.adapters.fleet_reader import read_fleet
+from os_prefilter_tools.adapters.processes import Process, processes_of
+from os_prefilter_tools.cli.program import PasswordMaskingFormatter, flush, prepare_output
+from os_prefilter_tools.operators.readiness import CLOSED, readiness, reported_otherwise
+
+GRACE = 5.0
+"""Seconds after the start of a process in which a change of a file counts as read: it imports Nova first."""
+
+_OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
+_BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
+# The facts that the entry point for Nova provides. Nothing queries them here.
+_FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits", "nested_providers")
+_MOST_TRAITS = 5
+_FIND = (cfg.find_config_files, cfg.find_config_dirs)
+_UNAUTHORIZED = 401
+# oslo.upgradecheck's exit code for an error that is not the result of a check.
+_UNEXPECTED = 255
+
+
+def _failing(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
+    """Make an error of a check its failure."""
+
+    @wraps(check)
+    def run(self: "Checks") -> Result:
+        try:
+            return check(self)
+        except PrefilterError as error:
+            return Result(Code.FAILURE, str(error))
+
+    return run
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks, in the order in which they run: later ones need what the first ones read."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._pipeline: Pipeline | None = None
+        self._placement: PlacementClient | None = None
+        self._known: frozenset[str] = frozenset()
+
+    def _get_details(self, upgrade_check_result: Result) -> str | None:
+        """Wrap the text as oslo.upgradecheck does, but not within the name of a command or an option."""
+        lines = textwrap.wrap(upgrade_check_result.details or "", 60, subsequent_indent="  ", break_on_hyphens=False)
+        return "\n".join(lines) or None
+
+    @_failing
+    def _configuration(self) -> Result:
+        if not self._files():
+            where = escape_line(", ".join(self._conf.config_dir)) or "/etc/nova"
+            return Result(Code.FAILURE, f"There is no nova.conf in {where}. Give --config-file FILE.")
+        with _logged_warnings() as warnings:
+            self._pipeline = Pipeline.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
+        names = [each.name for each in self._pipeline.filters]
+        if not names:
+            warnings.append("[prefilter] enabled_filters is empty: no filter runs.")
+        enabled = f"Request filters enabled: {', '.join(names)}."
+        return Result(Code.WARNING, " ".join(warnings)) if warnings else Result(Code.SUCCESS, enabled)
+
+    @_failing
+    def _entry_point(self) -> Result:
+        if not self._files():
+            return _not_checked()
+        found = available_filters(self._conf, self._where())
+        option = "[filter_scheduler] available_filters"
+        if _OURS not in found:
+            text = f"{option} has no line with {_OURS}: nova-scheduler runs no filter of os-prefilter. {_BOTH_LINES}"
+            unused = self._pipeline is not None and not self._pipeline.filters
+            return Result(Code.WARNING if unused else Code.FAILURE, text)
+        # Single filters of Nova may be listed instead.
+        if not any(each.startswith("nova.scheduler.filters.") for each in found):
+            text = f"{option} lacks Nova's own host filters, so that nova-scheduler does not start. {_BOTH_LINES}"
+            return Result(Code.FAILURE, text)
+        return Result(Code.SUCCESS)
+
+    @_failing
+    def _placement_api(self) -> Result:
+        if not self._files():
+            return _not_checked()
+        client = client_from(self._conf, self._where())
+        try:
+            newest = client.newest_microversion()
+            if _minor(newest) < _minor(MICROVERSION):
+                text = f"Placement has microversions up to {newest}, and {MICROVERSION} is needed. Upgrade Placement."
+                return Result(Code.FAILURE, text)
+            self._known = client.traits()
+        except PlacementError as error:
+            if isinstance(error.__cause__, Unauthorized) or getattr(error, "status", 0) == _UNAUTHORIZED:
+                advice = "The login was refused: correct the user and the password in the section [placement]."
+                return Result(Code.FAILURE, f"{error} {advice}")
+            raise
+        self._placement = client
+        return Result(Code.SUCCESS, f"Microversions up to {newest}.")
+
+    @_failing
+    def _traits(self) -> Result:
+        if not self._pipeline or not self._placement:
+            return _not_checked()
+        options = self._pipeline.options
+        missing = [(each, self._named_by(each, options) - self._known) for each in self._pipeline.filters]
+        custom = {trait for _, traits in missing for trait in traits if trait.startswith(CUSTOM_PREFIX)}
+        standard = {trait for _, traits in missing for trait in traits} - custom
+        said = []
+        if standard:
+            said.append(
+                f"Placement does not know {_of_filters(missing, standard)}. The filters do not require them, so that a "
+                "request may get a host that lacks the device. They come with a newer os-traits beside Placement; "
+                "'os-prefilter vocabulary list' has the releases."
+            )
+        if custom:
+            said.append(
+                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
+                "those of the vocabulary, and Placement refuses the requests that require any other. "
+                "'os-prefilter capabilities report' on a compute host creates those of the vocabulary; 'openstack "
+                "trait create NAME' creates any other."
+            )
+        # A filter that waits requires none before the hosts have reported, and that creates them.
+        others = custom - opt_in_traits()
+        fails = any(not self._waits(each, options) and traits & others for each, traits in missing)
+        return Result(Code.FAILURE if fails else Code.WARNING, " ".join(said)) if said else Result(Code.SUCCESS)
+
+    @_failing
+    def _coverage(self) -> Result:
+        if not self._pipeline or not self._placement:
+            return _not_checked()
+        options = self._pipeline.options
+        fleet = read_fleet(self._placement, inventories=False)
+        closed = [each for each in readiness(fleet, self._pipeline.filters, options) if each.state == CLOSED]
+        if closed and not any(line.unreported for line in closed):
+            text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
+            return Result(Code.WARNING, text)
+        said = []
+        elsewhere = set(reported_otherwise(fleet, report_scope(self._pipeline.filters, options)))
+        for each in self._pipeline.filters:
+            if each.name == "owner" and (never := closed_owner_gate(self._conf)):
+                said.append(never)
+                continue
+            names = {name for line in closed if line.filter == each.name for name in line.unreported}
+            # The trait of its owner is in no report's scope.
+            others = set() if each.declaration.gate else elsewhere
+            parts = (
+                (names - others, "without a report"),
+                (names & others, "that reported by another section [prefilter], or by an earlier release"),
+            )
+            nodes = " and ".join(f"{Unreported.of(some)} {how}" for some, how in parts if some)
+            if nodes:
+                said.append(f"{each.name} {'waits for' if self._waits(each, options) else 'may exclude'} {nodes}.")
+        if not said:
+            return Result(Code.SUCCESS, "Every compute node has reported what the enabled filters require.")
+        same = "Give the schedulers and the compute nodes the same section [prefilter]. " if elsewhere else ""
+        advice = (
+            f"{same}Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
+            "wait_for_answers makes a filter wait for them."
+        )
+        return Result(Code.WARNING, " ".join((*said, advice)))
+
+    def _versions(self) -> Result:
+        try:
+            nova = version("nova")
+        except PackageNotFoundError:
+            advice = "Run the os-prefilter-status of nova-scheduler's environment."
+            return Result(Code.WARNING, f"Nova is not installed beside {escape_line(sys.executable)}. {advice}")
+        outside = unsupported_nova()
+        if outside:
+            return Result(Code.WARNING, outside)
+        ours = f"os-prefilter {version('os-prefilter')}, os-traits {version('os-traits')}"
+        return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
+
+    def _workers(self) -> Result:
+        every = processes_of("nova-scheduler")
+        started = {pid: each.started for pid, each in every.items() if self._has_these_files(each)}
+        if not started:
+            others = f" with these files, {len(every)} with others" if every else ""
+            return Result(Code.SUCCESS, f"No nova-scheduler runs on this host{others}.")
+        package = Path(os_prefilter.__file__).parent.rglob("*.py")
+        changed, path = max((_changed(path), path) for path in (*self._files(), *package))
+        old = sorted(pid for pid, when in started.items() if when + GRACE < changed)
+        if not old:
+            number = pluralize(len(started), "nova-scheduler")
+            return Result(Code.SUCCESS, f"Started after the newest change of configuration and code: {number}.")
+        when = datetime.fromtimestamp(changed, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+        since = f"since before {escape_line(str(path))} changed at {when} UTC"
+        pids = ", ".join(map(str, old))
+        return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")
+
+    def _has_these_files(self, process: Process) -> bool:
+        """Whether a process reads any file or directory of this configuration: a host may have several deployments."""
+        named = [process.folder / path for path in _named_in(process.arguments)] or _default_files()
+        own = {os.path.realpath(path) for path in (*self._conf.config_file, *self._conf.config_dir)}
+        return not own.isdisjoint(map(os.path.realpath, named))
+
+    def _files(self) -> list[Path]:
+        """Return the files of the configuration: each option of ours needs a restart."""
+        in_folders = (path for folder in self._conf.config_dir for path in sorted(Path(folder).glob("*.conf")))
+        templates = [self._conf[GROUP].config_templates] if self._pipeline else []
+        return [*map(Path, self._conf.config_file), *in_folders, *map(Path, filter(None, templates))]
+
+    def _where(self) -> str:
+        return ", ".join((*self._conf.config_file, *self._conf.config_dir)) or "nova.conf"
+
+    def _named_by(self, each: LoadedFilter, options: Options) -> frozenset[str]:
+        """Return the traits of a filter that must exist; nova-scheduler creates the ``CUSTOM_`` traits of rules."""
+        of_rules = read_rules(self._conf[GROUP].rules_dirs).rules.traits if RULES in each.facts else frozenset()
+        return traits_named_by(each, options).union(t for t in of_rules if not t.startswith(CUSTOM_PREFIX))
+
+    def _waits(self, each: LoadedFilter, options: Options) -> bool:
+        """Whether the filter requires nothing of hosts that have not reported."""
+        if each.declaration.gate:
+            return bool(self._conf[GROUP].owner_gate != "always")
+        return not each.nova_style and not {EVERY, each.name}.isdisjoint(options.wait_for_answers)
+
+    _upgrade_checks = (
+        ("Configuration", _configuration),
+        ("Entry point", _entry_point),
+        ("Placement API", _placement_api),
+        ("Traits in Placement", _traits),
+        ("Coverage", _coverage),
+        ("Versions", _versions),
+        ("Workers", _workers),
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return its exit code: 0 success, 1 warning, 2 failure, 255 an unexpected error."""
+    conf = cfg.ConfigOpts()
+    upgradecheck.register_cli_options(conf, Checks(conf))
+    # As nova-scheduler does.
+    files, folders = (find("nova", "nova-scheduler") for find in _FIND)
+    prepare_output()
+    named = _named_in(argv) or [*files, *folders]
+    try:
+        for path in named:
+            check_readable(path)
+        conf(list(argv), project="nova", default_config_files=files, default_config_dirs=folders)
+        for folder in conf.config_dir:
+            # To oslo.config a file is an empty directory.
+            if not Path(folder).is_dir():
+                raise DocumentError(folder, "this is not a directory.")
+    except (cfg.Error, OSError, ValueError, PrefilterError) as error:
+        # Without its cause, which has the line, in which a password may be.
+        where = f"{escape_line(', '.join(named))}: " if isinstance(error, UnicodeError) else ""
+        advice = "Correct it, or give --config-file."
+        print(f"The configuration cannot be read: {where}{reason_of(error)} {advice}", file=sys.stderr)  # noqa: T201
+        return int(Code.FAILURE)
+    upgradecheck.CONF = conf
+    # oslo.upgradecheck would print a traceback where the reader of its output has gone.
+    with _masked_log(), redirect_stdout(StringIO()) as text:
+        code = int(upgradecheck.run(conf))
+    return flush(code, _UNEXPECTED, text.getvalue())
+
+
+def _default_files() -> list[Path]:
+    """Return the files and directories that nova-scheduler reads without arguments."""
+    return [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
+
+
+def _named_in(argv: Sequence[str]) -> list[str]:
+    """Return the files and directories of the configuration that a command line names."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    for option in ("--config-file", "--config-dir"):
+        parser.add_argument(option, action="append", dest="named", default=[])
+    try:
+        return [str(path) for path in parser.parse_known_args(list(argv))[0].named]
+    except (argparse.ArgumentError, SystemExit):
+        # oslo.config says what is wrong.
+        return []
+
+
+@contextmanager
+def _masked_log() -> Iterator[None]:
+    """Print warnings of client libraries, without the passwords in URLs."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(PasswordMaskingFormatter(logging.Formatter()))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+def _not_checked() -> Result:
+    return Result(Code.WARNING, "Not checked: correct the failures above first.")
+
+
+def _minor(microversion: str) -> int:
+    return int(microversion.partition(".")[2])
+
+
+def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:
+    """Return those of the missing traits, and the filters that name them."""
+    filters = [each.name for each, of_one in missing if of_one & traits]
+    return f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))} ({', '.join(filters)})"
+
+
+@contextmanager
+def _logged_warnings() -> Iterator[list[str]]:
+    """Yield a list of the warnings that the library logs in the context."""
+    texts: list[str] = []
+    handler, logger = logging.Handler(logging.WARNING), logging.getLogger("os_prefilter")
+    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    # The table shows them.
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield texts
+    finally:
+        logger.propagate = before
+        logger.removeHandler(handler)
+
+
+def _changed(path: Path) -> float:
+    """Return when a file was written or put in its place: a package or a copy may keep the time of the content."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0.0
+    return max(status.st_mtime, status.st_ctime)

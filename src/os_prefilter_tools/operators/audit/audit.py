@@ -1,0 +1,419 @@
+"""All images of a cloud against a fleet: the hosts that each has before and after filters are enabled, and why.
+
+An audit judges capability: traits, and the presence of resource classes. Amounts and usage are not judged. Filters that
+wait for capability reports are judged twice: as they are now, and as they are once none waits. The worse counts.
+Thousands of images make tens of groups of images with the same requirements.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+
+from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.host_sets import union
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.filters.nova_translation import requirements_without_filters
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
+from os_prefilter.request.demand import RESOURCE, Condition, condition_of
+from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
+from os_prefilter.request.view import Request
+from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
+
+Progress = Callable[[str, int, int | None], None]
+"""Gets the current stage, how many are done, and how many there are (None if that is not known)."""
+MOST_NAMES = 100_000
+"""The most image names that are kept in all groups together; further images are only counted."""
+MOST_UNKNOWN = 10_000
+"""The most distinct unknown values that are counted."""
+_LONGEST_NAME = 255
+
+ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+"""For images alone, where every host counts as large enough."""
+
+
+class Change(NamedTuple):
+    """The filters before and after a change."""
+
+    before: Pipeline
+    after: Pipeline
+
+
+class Requested(NamedTuple):
+    """The conditions of a request after a pipeline."""
+
+    query: tuple[Condition, ...]
+    from_request: tuple[Requirement, ...] = ()
+    """From flavor and image."""
+    added: tuple[Requirement, ...] = ()
+    """By the pipeline."""
+    rejected: str = ""
+    """Why the request is rejected, so that it has no query; empty if it is not."""
+
+    def own(self) -> frozenset[Condition]:
+        """Return the conditions that only the pipeline adds."""
+        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
+
+
+@dataclass(slots=True)
+class ImageGroup:
+    """Images with the same requirements with one flavor."""
+
+    flavor: str
+    before: Requested
+    waiting: Requested
+    """After the change, while filters wait for capability reports."""
+    after: Requested
+    """After the change, once none waits."""
+    names: list[str] = field(default_factory=list)
+    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
+    images: int = 0
+
+
+@dataclass(slots=True)
+class ImageGroups:
+    """All images in groups, in the order of their first images."""
+
+    groups: list[ImageGroup]
+    images: int
+    unknown: Counter[str]
+    """Unknown values, such as misspelt ones, and how many images have them, counted with the filters to enable."""
+    waits: Counter[str]
+    """Requirements deferred by filters that wait, and how many images have them."""
+
+
+class Verdict(str, Enum):
+    """The effect on an image of enabling the filters, most urgent first."""
+
+    # As in enum.StrEnum, which Python 3.10 does not have.
+    __str__ = str.__str__
+
+    REJECTED = "becomes rejected"
+    UNSCHEDULABLE = "becomes unschedulable"
+    LOSES = "loses hosts"
+    ALREADY_REJECTED = "already rejected"
+    ALREADY = "already unschedulable"
+    OK = "ok"
+
+
+_URGENT = tuple(Verdict)
+BECOMES_UNSCHEDULABLE = frozenset((Verdict.UNSCHEDULABLE, Verdict.REJECTED))
+CHANGED = BECOMES_UNSCHEDULABLE | {Verdict.LOSES}
+
+
+class Cause(NamedTuple):
+    """One requirement and its source."""
+
+    trait: str
+    """The name of a trait, or of a resource class."""
+    rule: str
+    """``required``, ``forbidden``, or ``resource class``."""
+    on: str
+    """The suffix of a request group; empty for the host itself."""
+    by: str
+    """The filters that add it, or ``request``."""
+    because: str
+
+
+class Loss(NamedTuple):
+    """The hosts that an image loses to one requirement."""
+
+    cause: Cause
+    lacking: int
+    """How many of the lost hosts fail the requirement."""
+    lacking_only: int
+    """How many of them meet all other requirements that the filters to enable add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Images with the same requirements, with one flavor or alone."""
+
+    names: tuple[str, ...]
+    """The names of the images, as far as they are kept."""
+    images: int
+    flavor: str
+    before: int
+    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.capability_index`)."""
+    waiting: int
+    """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
+    after: int
+    """The set of hosts once no filter waits.
+
+    A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
+    its trait, so each counts as having it.
+    """
+    verdict: Verdict
+    """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
+    losses: tuple[Loss, ...] = ()
+    combined: int = 0
+    """How many lost hosts meet each requirement alone, but not all together."""
+    reason: str = ""
+    """Why the request is rejected, if it is."""
+
+
+class HostGroup(NamedTuple):
+    """Hosts that no requirement of any image tells apart."""
+
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    """The bits of these hosts in the sets of hosts of a :class:`Line`, which has all of them or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All images against one fleet."""
+
+    lines: tuple[Line, ...]
+    """Images that become rejected or unschedulable first, unaffected images last."""
+    images: int
+    flavors: int
+    """How many flavors each image was judged with; 0 for images alone."""
+    host_groups: tuple[HostGroup, ...]
+    """The largest first."""
+    hosts: int
+    unused: tuple[str, ...]
+    """Hosts that no image can be scheduled to with the filters enabled."""
+    newly_unused: tuple[str, ...]
+    """Those of :attr:`unused` that some image could be scheduled to before."""
+    unserved: tuple[tuple[Cause, int], ...]
+    """Requirements that no host meets, and how many images have them."""
+    unknown: tuple[tuple[str, int], ...]
+    """Unknown values, such as misspelt ones, and how many images have them."""
+    waits: tuple[tuple[str, int], ...]
+    """Requirements deferred by filters that wait, and how many images have them."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an image has other hosts once no filter waits."""
+        return any(line.waiting != line.after for line in self.lines)
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Return how many images have one of the verdicts; with flavors, how many pairs of image and flavor."""
+        return sum(line.images for line in self.lines if line.verdict in verdicts)
+
+
+def audit(
+    images: Iterable[Image],
+    fleet: Fleet,
+    change: Change,
+    *,
+    flavors: Sequence[Flavor] = (),
+    progress: Progress = lambda _what, _done, _of: None,
+) -> Audit:
+    """Compare which hosts remain for each image, with each flavor, before and after a change of the filters.
+
+    :param flavors: without one, images are judged alone: each host counts as large enough.
+    :raises PrefilterError: if a filter fails, or adds something that an audit cannot judge; a rejection is a verdict.
+    """
+    # Without a compute node no gate opens.
+    enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
+    found = group_images(images, flavors, change, enforcing, lambda count: progress("images", count, None))
+    conditions = {
+        item
+        for group in found.groups
+        for requested in (group.before, group.waiting, group.after)
+        for item in requested.query
+    }
+    now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
+    gated = {each.name for each in change.after.filters if each.declaration.gate}
+    deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
+    if any(item.filter in gated for item in deferred):
+        sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
+    lines = []
+    for number, group in enumerate(found.groups, 1):
+        lines.append(_line(group, now, sets))
+        progress("kinds of images", number, len(found.groups))
+    used_before, used = union(line.before for line in lines), union(line.after for line in lines)
+    return Audit(
+        lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
+        images=found.images,
+        flavors=len(flavors),
+        host_groups=tuple(
+            HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
+        ),
+        hosts=len(sets.names),
+        unused=sets.names_of(sets.all & ~used),
+        newly_unused=sets.names_of(used_before & ~used),
+        unserved=_find_unserved(found.groups, sets),
+        unknown=tuple(found.unknown.most_common()),
+        waits=tuple(found.waits.most_common()),
+    )
+
+
+def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
+    had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
+    states = (
+        (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
+        for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
+    )
+    verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
+    losses: tuple[Loss, ...] = ()
+    combined = 0
+    if lost := had & ~left if not worse.rejected else 0:
+        losses, combined = _losses(lost, group.before, worse, index)
+    return Line(
+        names=tuple(group.names),
+        images=group.images,
+        flavor=group.flavor,
+        before=had,
+        waiting=has_now,
+        after=has_later,
+        verdict=verdict,
+        losses=losses,
+        combined=combined,
+        reason=worse.rejected,
+    )
+
+
+def _hosts(requested: Requested, index: CapabilityIndex) -> int:
+    return 0 if requested.rejected else index.find_serving(requested.query)
+
+
+def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+    """Return the effect on images whose hosts were the set ``had``, and are the set ``has``."""
+    if after.rejected and had:
+        return Verdict.REJECTED
+    if after.rejected and before.rejected:
+        return Verdict.ALREADY_REJECTED
+    if not has:
+        return Verdict.UNSCHEDULABLE if had else Verdict.ALREADY
+    return Verdict.LOSES if had & ~has else Verdict.OK
+
+
+def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
+    """Return the losses to each new requirement, largest first, and how many hosts only their combination costs."""
+    new = after.own() - before.own()
+    without_all = [item for item in after.query if item not in new]
+    losses = []
+    explained = 0
+    for cause, conditions in _causes(after.added, new).items():
+        lacking = lost & ~index.find_serving([*without_all, *conditions])
+        only = lacking & index.find_serving(item for item in after.query if item not in conditions)
+        explained |= lacking
+        if lacking:
+            losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
+    losses.sort(key=lambda loss: (-loss.lacking_only, -loss.lacking, loss.cause))
+    return tuple(losses), (lost & ~explained).bit_count()
+
+
+def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) -> dict[Cause, list[Condition]]:
+    """Return the conditions by cause.
+
+    A trait that is required both on the root and in the unsuffixed group is one cause, and so is a trait that two
+    filters require: dropping one of them alone would change nothing.
+    """
+    conditions: dict[tuple[str, str, str], list[Condition]] = {}
+    sources: dict[tuple[str, str, str], dict[str, str]] = {}
+    for item in requirements:
+        condition = condition_of(item)
+        if condition in among:
+            key = item.trait, "required" if item.required else "forbidden", condition.suffix
+            conditions.setdefault(key, []).append(condition)
+            sources.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
+    return {
+        Cause(*key, ", ".join(sources[key]), " and ".join(dict.fromkeys(sources[key].values()))): some
+        for key, some in conditions.items()
+    }
+
+
+def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
+    """Return the requirements and resource classes that no host meets, and how many images have them."""
+    found: Counter[Cause] = Counter()
+    for group in groups:
+        requested = group.after
+        if requested.rejected:
+            continue
+        source = f"flavor {group.flavor}" if group.flavor else "the image"
+        resources = [item for item in requested.query if item.kind == RESOURCE]
+        for item in resources:
+            if not index.find_serving([item]):
+                found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
+        if not index.find_serving(resources):
+            continue
+        requirements = (*requested.from_request, *requested.added)
+        for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
+            if not index.find_serving([*resources, *conditions]):
+                found[cause] += group.images
+    return tuple(found.most_common())
+
+
+# -- groups of images --------------------------------------------------------------------------------------------------
+
+
+def group_images(
+    images: Iterable[Image],
+    flavors: Sequence[Flavor],
+    change: Change,
+    enforcing: Pipeline,
+    progress: Callable[[int], None] = lambda _images: None,
+) -> ImageGroups:
+    """Apply the pipelines to each image with each flavor, and group images with the same requirements.
+
+    :param flavors: if empty, each image alone.
+    :param enforcing: the filters after the change, once none of them waits; run where one does.
+    :param progress: called with the number of images that are done.
+    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    """
+    groups: dict[tuple[str, Requested, Requested, Requested], ImageGroup] = {}
+    unknown: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    queries: dict[str, tuple[Condition, ...]] = {}
+    count = kept = 0
+    for count, image in enumerate(images, 1):
+        notes: set[Note] = set()
+        name = name_of(image)
+        for flavor in flavors or (ANY_FLAVOR,):
+            label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            spec = RequestSpec(flavor=flavor, image=image)
+            before = requested_by(spec, change.before, queries, notes)
+            deferred: set[Note] = set()
+            waiting = after = requested_by(spec, change.after, queries, deferred)
+            if any(note.waits for note in deferred):
+                after = requested_by(spec, enforcing, queries, notes)
+            notes |= deferred
+            key = label, before, waiting, after
+            group = groups.setdefault(key, ImageGroup(*key))
+            group.images += 1
+            if kept < MOST_NAMES:
+                group.names.append(name)
+                kept += 1
+        _count(unknown, {str(note) for note in notes if note.warn})
+        _count(waits, {str(note) for note in notes if note.waits})
+        progress(count)
+    return ImageGroups(list(groups.values()), count, unknown, waits)
+
+
+def name_of(image: Image) -> str:
+    """Return the name of an image, or its ID, as a part of a line."""
+    return escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+
+
+def _count(counter: Counter[str], texts: set[str]) -> None:
+    counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
+
+
+def requested_by(
+    spec: RequestSpec, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+) -> Requested:
+    """Return the conditions of a request without request groups of its own; it stays as it is.
+
+    :param queries: the conditions by query; those of this request are added
+    :param notes: the notes of the pipeline are added
+    """
+    spec = replace(spec, request_level_params=RequestLevelParams())
+    try:
+        from_request = requirements_without_filters(Request(spec))
+        decision = pipeline.apply(spec)
+        text = allocation_candidates_query(spec, limit=None)
+    except RequestRejected as error:
+        return Requested((), rejected=str(error))
+    notes.update(note for note in decision.notes if note.warn or note.waits)
+    if text not in queries:
+        queries[text] = capability_of(demand_of(spec))
+    return Requested(queries[text], tuple(dict.fromkeys(from_request)), tuple(dict.fromkeys(decision.requirements)))

@@ -1,0 +1,252 @@
+"""Why a request has no host: the stage at which it ends, what excludes each host, and the suggested changes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.common.quoting import pluralize
+from os_prefilter.filters.nova_translation import BY_REQUEST, requirements_without_filters
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
+from os_prefilter.request.demand import TRAIT, Condition, Demand
+from os_prefilter.request.view import Request
+from os_prefilter_tools.fleet.matching import Host, hosts_in
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators import candidates
+from os_prefilter_tools.operators.audit.audit import Progress
+from os_prefilter_tools.operators.diagnose import result
+from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
+from os_prefilter_tools.operators.diagnose.first_candidates import (
+    Limits,
+    describe_cost,
+    find_first,
+    only_hosts,
+)
+from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
+from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
+
+_DEFAULTS = Limits()
+_MOST_NEAR = 5
+_MOST_LOOKED_AT = 1000
+_FROM_FLEET = (
+    "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it from the fleet."
+)
+
+
+class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
+    """The methods used of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
+
+    def traits(self) -> frozenset[str]:
+        """Return all traits."""
+
+
+def diagnose(  # noqa: PLR0913
+    request_spec: Any,
+    pipeline: Pipeline,
+    fleet: Fleet,
+    placement: Placement,
+    *,
+    live: bool,
+    limits: Limits = _DEFAULTS,
+    load: Callable[[Fleet], None] = lambda _fleet: None,
+    progress: Progress = lambda _what, _done, _of: None,
+) -> Diagnosis:
+    """Find the stage at which a request ends, and why.
+
+    :param placement: decides whether the query is valid
+    :param live: whether it is the one that ``fleet`` was read from. If not, it must know the fleet's traits and
+        resource classes, and its candidates do not count; the ``CUSTOM_`` traits that filters require are created in
+        it, as a scheduler would have done.
+    :param limits: how many candidates Nova requests, and what is known of Placement's own limits
+    :param load: creates hosts in ``placement`` if it is not live and does not have them
+    :param progress: called with the current stage, how many are done, and how many there are
+    """
+    diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
+    try:
+        query = _Query(request_spec, pipeline)
+    except RequestRejected as error:
+        return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
+    diagnosis = replace(diagnosis, query=query.text, notes=query.notes)
+    known: frozenset[str] | None = None
+    try:
+        # Traits that filters require exist or no host has them; the embedding service creates them.
+        known = placement.traits() | (frozenset() if live else fleet.traits)
+        query.check_traits(known)
+        known |= {item.trait for item in query.decision.requirements if not (live and item.required)}
+        answer = query.ask(placement, limits.max_placement_results if live else 1, live=live)
+    except PlacementError as error:
+        diagnosis = _analyse(diagnosis, query, fleet, known, progress)
+        return _without_answer(diagnosis, error, query.demand, _capable(diagnosis, fleet), limits)
+    diagnosis = _analyse(diagnosis, query, fleet, known, progress)
+    if live:
+        diagnosis = _note_change(diagnosis, answer)
+
+    def ask_for_first() -> Any:
+        if live:
+            return answer
+        load(only_hosts(fleet, diagnosis.candidates, query.demand))
+        return query.ask(placement, limits.max_placement_results, live=False)
+
+    return _with_first(diagnosis, query.demand, _capable(diagnosis, fleet), limits, ask_for_first, live=live)
+
+
+class _Query:
+    """The query of a request that the pipeline was applied to, and the sources of its parts."""
+
+    def __init__(self, request_spec: Any, pipeline: Pipeline) -> None:
+        request = Request(request_spec)
+        from_request = requirements_without_filters(request)
+        self._request_spec = request_spec
+        self.decision = pipeline.apply(request_spec)
+        self.text = allocation_candidates_query(request_spec, limit=None)
+        self.demand = demand_of(request_spec)
+        self.sources = Sources(request, from_request, self.decision, pipeline.filters)
+        self.notes = tuple(dict.fromkeys(str(note) for note in self.decision.notes))
+
+    def check_traits(self, known: frozenset[str]) -> None:
+        """Refuse traits that the request itself requires and that do not exist.
+
+        Placement may return no candidates before it checks them.
+        """
+        required = {name for item in self.demand.conditions() if item.kind == TRAIT for name in item.names}
+        if unknown := required - {item.trait for item in self.decision.requirements} - known:
+            raise UnknownTraits(unknown)
+
+    def ask(self, placement: Placement, limit: int, *, live: bool) -> Any:
+        """Return the candidates of Placement."""
+        send = candidates.ask_live_placement if live else candidates.ask_placement
+        return send(self._request_spec, self.decision, placement, limit).candidates
+
+
+def _capable(diagnosis: Diagnosis, fleet: Fleet) -> list[Host]:
+    """Return the hosts that meet all requirements."""
+    names = frozenset(diagnosis.candidates)
+    return [host for host in hosts_in(fleet) if host.name in names] if names else []
+
+
+def _without_answer(
+    diagnosis: Diagnosis, error: PlacementError, demand: Demand, capable: Sequence[Host], limits: Limits
+) -> Diagnosis:
+    """Return the diagnosis of a query that Placement refused, or did not answer."""
+    is_refused = not isinstance(error, PlacementUnavailable)
+    more = [_FROM_FLEET, *_missing_group_policy(demand, diagnosis.query)]
+    more += filter(None, [] if is_refused else [describe_cost(capable, demand, limits)])
+    if diagnosis.candidates:
+        # Placement might have returned these.
+        diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
+    stage = result.REFUSED if is_refused else result.NO_ANSWER
+    return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
+
+
+def _note_change(diagnosis: Diagnosis, answer: Any) -> Diagnosis:
+    if bool(answer.hosts) == bool(diagnosis.candidates):
+        return diagnosis
+    has = "has candidates" if answer.hosts else "has no candidate"
+    note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
+    return replace(diagnosis, notes=(*diagnosis.notes, note))
+
+
+def _with_first(  # noqa: PLR0913
+    diagnosis: Diagnosis,
+    demand: Demand,
+    capable: Sequence[Host],
+    limits: Limits,
+    ask: Callable[[], Any],
+    *,
+    live: bool,
+) -> Diagnosis:
+    """Return the diagnosis with the hosts that the first candidates cover."""
+    if not capable:
+        return diagnosis
+    first = find_first(capable, demand, limits, ask, live=live)
+    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
+    if first.hosts is not None and first.hosts < len(capable):
+        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
+    if len(capable) > most:
+        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
+    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
+
+
+def _missing_group_policy(demand: Demand, query: str) -> Iterable[str]:
+    if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in query:
+        yield (
+            "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a "
+            "provider) or isolate (they must not)."
+        )
+
+
+def _analyse(
+    diagnosis: Diagnosis, query: _Query, fleet: Fleet, known: frozenset[str] | None, progress: Progress
+) -> Diagnosis:
+    """Return the diagnosis with the results for each requirement and each host."""
+    hosts = hosts_in(fleet)
+    demand = query.demand.merge_alike()
+    now = Shortfalls(hosts, demand, progress=progress)
+    empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
+    numbers = {item: number for number, item in enumerate(now.conditions, 1)}
+    return replace(
+        diagnosis,
+        stage=result.CANDIDATES if now.candidates else result.NO_CANDIDATES,
+        message=_message(now, empty),
+        candidates=now.candidates,
+        hosts=len(hosts),
+        candidates_if_empty=len(empty.candidates),
+        requirements=findings(now, empty, query.sources, hosts, known),
+        conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
+        accounts=_accounts(now, numbers),
+        nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
+        notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
+    )
+
+
+def _message(now: Shortfalls, empty: Shortfalls) -> str:
+    if now.candidates:
+        return f"{len(now.candidates)} of {now.hosts} hosts meet all requirements."
+    if not now.hosts:
+        return "The fleet has no host."
+    if count := len(empty.candidates):
+        were = "they were" if count > 1 else "it were"
+        return f"No host meets all requirements now; {count} of {now.hosts} would if {were} empty."
+    return f"No host of {now.hosts} meets all requirements, and none would if all were empty."
+
+
+def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
+    if fleet.taken_at:
+        yield f"The fleet was read at {fleet.taken_at}."
+    if fleet.changed_while_read:
+        yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
+    if not fleet.has_inventories:
+        yield "The fleet was read without inventories: resources were not checked."
+    if now.is_limited:
+        yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
+    if given_up := now.given_up + empty.given_up:
+        yield (
+            f"The search for providers that serve a part of the request on one host was cut off {given_up} times; the "
+            "host counts as one that does not meet that part."
+        )
+
+
+def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, ...]:
+    together: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+    for host, ways in sorted(now.ways.items()):
+        key = tuple(sorted((_numbers(way, numbers) for way in ways), key=lambda way: (len(way), way)))
+        together.setdefault(key, []).append(host)
+    accounts = (Account(ways, len(hosts), tuple(hosts)) for ways, hosts in together.items())
+    return tuple(sorted(accounts, key=lambda each: (len(each.without[0]), -each.count, each.without)))
+
+
+def _nearest(now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]) -> tuple[Near, ...]:
+    excluded = sorted((min(map(len, ways)), name) for name, ways in now.ways.items() if ways[0])
+    alike: dict[tuple[Lack, ...], list[str]] = {}
+    for _, name in excluded[:_MOST_LOOKED_AT]:
+        smallest: Way = min(now.ways[name], key=len)
+        way = sorted(smallest, key=lambda item: numbers[item])
+        lacks = tuple(Lack(numbers[item], describe_instead(hosts[name], item)) for item in way)
+        if lacks in alike or len(alike) < _MOST_NEAR:
+            alike.setdefault(lacks, []).append(name)
+    return tuple(Near(tuple(names), lacks) for lacks, names in alike.items())
+
+
+def _numbers(way: Way, numbers: dict[Condition, int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers[item] for item in way))

@@ -1,0 +1,294 @@
+"""One finding for each requirement: its source, its state, the hosts that fail it, and the suggested change."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+import os_traits
+
+from os_prefilter.common.quoting import escape_line, join_first_names, join_names
+from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.filters.nova_translation import BY_REQUEST
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
+from os_prefilter.request.extra_specs import resource_key
+from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import table
+from os_prefilter_tools.fleet.matching import Host, capacity_of
+from os_prefilter_tools.fleet.model import Inventory
+from os_prefilter_tools.operators.diagnose import result
+from os_prefilter_tools.operators.diagnose.result import Finding
+from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
+
+_MOST_NAMES = 5
+_FIELDS = {
+    "VCPU": "flavor vcpus",
+    "PCPU": "flavor vcpus, and dedicated CPUs",
+    "MEMORY_MB": "flavor ram",
+    "DISK_GB": "flavor disk, ephemeral and swap",
+    "MEM_ENCRYPTION_CONTEXT": "memory encryption",
+}
+
+
+class Sources:
+    """The source of each condition of one request."""
+
+    def __init__(
+        self,
+        request: Request,
+        from_request: Iterable[Requirement],
+        decision: Decision,
+        filters: Iterable[LoadedFilter],
+    ) -> None:
+        """Take a request as it was before the pipeline was applied to it, and what it required then.
+
+        :param from_request: :func:`os_prefilter.filters.nova_translation.requirements_without_filters` of the request
+        :param filters: the filters of the pipeline
+        """
+        self._request = request
+        self._excludes = {each.name: each.declaration.excludes for each in filters}
+        self._required: dict[Condition, tuple[str, str]] = {}
+        # What the request requires comes first: it stays when the filter is switched off.
+        items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]
+        for item in items:
+            because = item.because if isinstance(item, AggregateRequirement) else item.source
+            self._required.setdefault(condition_of(item), (item.filter, escape_line(because)))
+
+    def of(self, condition: Condition) -> tuple[str, str]:
+        """Return the filter that requires a condition, or ``request``, and the reason.
+
+        Of request groups that are alike, it is that of the first.
+        """
+        first, *alike = condition.scope.split(",")
+        by, because = BY_REQUEST, f"the request group {escape_line(first)}"
+        if condition.kind == TRAIT:
+            by, because = self._required.get(condition._replace(scope=first), (by, because))
+        elif condition in self._required:
+            by, because = self._required[condition]
+        else:
+            because = escape_line(self._field_of(condition._replace(scope=first)))
+        return by, f"{because} and {len(alike)} alike" if alike else because
+
+    def reason(self, condition: Condition) -> str:
+        """Return the reason to count hosts under that do not meet a condition."""
+        if declared := self._excludes.get(self.of(condition)[0]):
+            return declared
+        if condition.names == (os_traits.COMPUTE_STATUS_DISABLED,):
+            return result.DISABLED
+        of_kind = {TRAIT: result.TRAITS, RESOURCE: result.RESOURCES, AGGREGATE: result.AGGREGATE}
+        return of_kind.get(condition.kind, result.PLACE)
+
+    def _field_of(self, condition: Condition) -> str:
+        if condition.kind == POLICY:
+            return "flavor extra spec group_policy=isolate"
+        if condition.scope in self._request.requested_groups:
+            return f"request group {condition.scope}"
+        if condition.kind == AGGREGATE:
+            return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
+        if condition.kind == TREE:
+            return "same_subtree of the request" if condition.scope == ROOT else "the host that the request names"
+        name, groups = condition.names[0], self._request.flavor_groups
+        for suffix in (condition.suffix, ""):
+            if suffix in groups and name in groups[suffix].resources:
+                return f"flavor extra spec {resource_key(name, suffix)}"
+        return _FIELDS.get(name, "flavor and image")
+
+
+def findings(
+    now: Shortfalls, empty: Shortfalls, sources: Sources, hosts: Sequence[Host], known: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """Return a finding for each requirement.
+
+    :param known: the traits that exist in Placement; None if it did not answer
+    """
+    reasons = {item: sources.reason(item) for item in now.conditions}
+    providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
+    offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
+    helps = _where_change_helps(now)
+    room = where_room_helps(now, empty)
+    found = []
+    for number, item in enumerate(now.conditions, 1):
+        by, because = sources.of(item)
+        state = _state(item, now, empty, offered, known)
+        freed = [(host, free) for host, free in room if item in free]
+        found.append(
+            Finding(
+                number=number,
+                condition=item,
+                by=by,
+                because=because,
+                state=state,
+                hosts_lacking=now.count_lacking(item),
+                hosts_lacking_only_this=now.count_lacking_only(item),
+                candidates_without_it=now.count_if_dropped(item),
+                others_kept_out_by=_kept_out(now, item, reasons),
+                free_on=tuple(dict.fromkeys(host for host, _ in freed)),
+                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ()), freed),
+            )
+        )
+    return tuple(found)
+
+
+def _state(
+    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], known: frozenset[str] | None
+) -> str:
+    if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
+        return result.UNKNOWN
+    if now.count_lacking(item) < now.hosts:
+        return result.MET if now.candidates else result.ELSEWHERE
+    if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
+        return result.NOWHERE
+    met_if_empty = empty.count_lacking(item) < empty.hosts
+    if item.kind == RESOURCE:
+        return result.FULL if met_if_empty else result.TOO_LARGE
+    return result.ELSEWHERE if met_if_empty else result.NO_HOST
+
+
+def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]) -> dict[str, int]:
+    """Return what excludes the hosts that meet a requirement; a host that fails several others counts once."""
+    counts: Counter[str] = Counter()
+    for host, ways in now.ways.items():
+        if item not in now.lacks[host] and ways[0]:
+            counts[" + ".join(sorted({reasons[each] for each in min(ways, key=len)}))] += 1
+    return dict(sorted(counts.items()))
+
+
+# -- suggested changes -------------------------------------------------------------------------------------------------
+
+
+def _where_change_helps(now: Shortfalls) -> Mapping[Condition, list[str]]:
+    """Return the hosts on which a requirement can be met, and then no more must change than with any other host."""
+    found: dict[Condition, dict[str, None]] = {}
+    for host, ways in sorted(now.ways.items()):
+        for item in frozenset().union(*now.least_ways.intersection(ways)):
+            found.setdefault(item, {})[host] = None
+    return {item: list(hosts) for item, hosts in found.items()}
+
+
+def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]]:
+    """Return hosts, sorted, each with amounts to free together on it, so that it is a candidate.
+
+    They are all hosts that would be candidates if they were empty. If there are none, they are those for which the
+    least must be dropped beside; but not where dropping that alone, or another part of what they lack, gives a host.
+    """
+    # With such a candidate, to search for the ways of all empty hosts would be in vain.
+    least = frozenset((Way(),)) if empty.candidates else empty.least_ways
+
+    @cache
+    def rests(way: Way) -> list[Way]:
+        """Return what to drop beside the amounts of a way that are freed."""
+        less = [each for each in now.least_ways if each < way]
+        return [
+            rest
+            for rest in least
+            # Another host that lacks less may lack what no room gives: then more must be dropped for it than the rest.
+            if rest < way and all(item.kind == RESOURCE for item in way - rest) and all(rest < each for each in less)
+        ]
+
+    return [
+        (host, way - rest)
+        for host, ways in sorted(now.ways.items())
+        for way in ways
+        for rest in rests(way)
+        if empty.is_candidate_without(host, rest)
+    ]
+
+
+@cache
+def _reported_traits() -> frozenset[str]:
+    """Return the traits that capability reporters report."""
+    return frozenset(trait for row in table() for trait in row.traits)
+
+
+def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str], freed: Iterable[tuple[str, Way]]) -> str:
+    """Return the suggested change.
+
+    :param hosts: those on which it helps, if they are known
+    :param freed: those on which room helps, and what to free together
+    """
+    if item.kind == TRAIT:
+        return _remedy_for_trait(item, state, because, hosts)
+    if item.kind == RESOURCE:
+        name = item.names[0]
+        helps = {
+            result.NOWHERE: f"No host has the resource class {name}: check its name in the {because}.",
+            result.TOO_LARGE: "No host is that large: use a smaller flavor, or add a larger host.",
+        }.get(state, f"Take or add a host with that much {name} and the rest, or use a smaller flavor.")
+        return _free(freed) or helps
+    if item.kind == AGGREGATE:
+        return (
+            "Add suitable hosts to such an aggregate, or request another zone."
+            if item.wanted
+            else "These aggregates are reserved: take hosts out of them, or request what they are reserved for."
+        )
+    if item.kind == POLICY:
+        return "Each group needs a provider of its own: group_policy=none lets them share one."
+    if item.scope != ROOT:
+        return "The request names this host: name another one, or none."
+    return (
+        f"One of the providers of the groups {escape_line(join_names(item.names))} must be above the others: take or "
+        "add a host with such a tree of providers, or leave out same_subtree."
+    )
+
+
+def _free(freed: Iterable[tuple[str, Way]]) -> str:
+    """Return the suggestion to free resources, the fewest first; none if that helps nowhere."""
+    together: dict[tuple[str, ...], dict[str, None]] = {}
+    for host, free in freed:
+        together.setdefault(tuple(sorted({name for item in free for name in item.names})), {})[host] = None
+    ways = sorted(together.items(), key=lambda each: (len(each[0]), each[0]))[:_MOST_NAMES]
+    lines = [f"{' and '.join(names)} on {join_first_names(list(hosts), _MOST_NAMES)}" for names, hosts in ways]
+    return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""
+
+
+def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
+    name, change = "|".join(item.names), f"change {because}"
+    if state == result.UNKNOWN:
+        return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
+    if not item.wanted:
+        if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
+            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
+            return f"Enable the compute services of {names}: openstack compute service set --enable."
+        return f"Take hosts without {name}, or {change}."
+    if item.names[0].startswith("OWNER_"):
+        return f"The providers need the trait {name} of the service that owns them; see the filter owner."
+    if state != result.NOWHERE:
+        return f"Take or add a host that has it, or {change}."
+    how = "set it on the hosts that should have it ('openstack resource provider trait set')"
+    if _reported_traits().issuperset(item.names):
+        how = "'os-prefilter capabilities show' on a host shows whether it has it, and why not"
+    return f"No host has {name}: {how}; otherwise {change}."
+
+
+def describe_instead(host: Host, item: Condition) -> str:
+    """Describe briefly what a host has that does not meet a requirement."""
+    if item.kind == RESOURCE:
+        name = item.names[0]
+        rooms = Counter(
+            _describe_room(each.resources[name]) for each in (*host.own, *host.shared) if name in each.resources
+        )
+        return "; ".join(f"{count} x {room}" if count > 1 else room for room, count in rooms.items()) or f"no {name}"
+    if item.kind == TRAIT:
+        providers = (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
+        having = [each.name for each in providers if not each.traits.isdisjoint(item.names)]
+        if having == [host.name] == [each.name for each in providers]:
+            return "has it"
+        if not item.wanted:
+            return f"has it on {join_names(having)}" if having else "no provider without it is left for the group"
+        return f"has it only on {join_names(having)}" if having else "does not have it"
+    if item.kind == AGGREGATE:
+        return "is in one of them" if not item.wanted else "is in none of them"
+    return "its providers are in different subtrees" if item.scope == ROOT else "is another host"
+
+
+def _describe_room(inventory: Inventory) -> str:
+    capacity = capacity_of(inventory)
+    limits = []
+    if inventory.max_unit < capacity:
+        limits.append(f"at most {inventory.max_unit} an instance")
+    if inventory.min_unit > 1:
+        limits.append(f"at least {inventory.min_unit}")
+    if inventory.step_size > 1:
+        limits.append(f"in steps of {inventory.step_size}")
+    return ", ".join([f"{max(0, capacity - inventory.used)} of {capacity} free", *limits])

@@ -1,0 +1,160 @@
+"""The result of :func:`os_prefilter_tools.operators.diagnose.diagnose.diagnose`; its codes are stable."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from os_prefilter.request.demand import Condition
+
+REJECTED = "rejected"
+"""Stage: a filter rejected the request, or no query can be built from it."""
+REFUSED = "refused"
+"""Stage: Placement refused the query."""
+NO_ANSWER = "no-answer"
+"""Stage: Placement did not answer."""
+NO_CANDIDATES = "no-candidates"
+"""Stage: no host meets all requirements."""
+CANDIDATES = "candidates"
+"""Stage: there are candidates; if the instance was not built, a step after Placement failed."""
+
+UNKNOWN = "unknown"
+"""State of a requirement: the trait does not exist in Placement."""
+NOWHERE = "nowhere"
+"""No provider of any host has the trait or the resource class."""
+TOO_LARGE = "too-large"
+"""No host has that much of the resource, even empty."""
+FULL = "full"
+"""Hosts would have that much of the resource if they were empty; none has it now."""
+NO_HOST = "no-host"
+"""No host meets it, though some have the trait or the resource, for example on another provider."""
+ELSEWHERE = "elsewhere"
+"""Hosts meet it, and each fails another requirement."""
+MET = "met"
+"""Candidates meet it."""
+
+DISABLED, AGGREGATE, RESOURCES, TRAITS, PLACE = "disabled", "aggregate", "resources", "traits", "place"
+"""Reasons that exclude a host which meets a requirement; a filter may declare another (``Declaration.excludes``)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One requirement, and how many hosts fail it."""
+
+    number: int
+    """From 1; the other parts of a diagnosis refer to requirements by it."""
+    condition: Condition
+    by: str
+    """The filter that adds it, or ``request``."""
+    because: str
+    """The image property, the extra spec or the field that requires it."""
+    state: str
+    hosts_lacking: int
+    """Hosts that fail it even if all other requirements are dropped."""
+    hosts_lacking_only_this: int
+    """Those of them that would be candidates without it."""
+    candidates_without_it: int
+    """The hosts that Placement would return without this requirement."""
+    others_kept_out_by: Mapping[str, int]
+    """Of the hosts that meet it and are no candidates: reason -> number of hosts."""
+    free_on: tuple[str, ...]
+    """If it is an amount: the hosts where making room helps, with what else must change for a host there."""
+    help: str
+    """The suggested change; empty if the requirement is met."""
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it in plain types, with the condition taken apart."""
+        document = asdict(self)
+        number, (kind, scope, wanted, names, amount) = document.pop("number"), document.pop("condition")
+        rule = "required" if wanted else "forbidden"
+        condition = {"kind": kind, "names": names, "amount": amount, "rule": rule, "on": scope}
+        return {"number": number, **condition, **document}
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A smallest set of requirements that no host meets together."""
+
+    requirements: tuple[int, ...]
+    """Their numbers."""
+    ever: bool
+    """Whether no host could even if all were empty."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Hosts that fail the same requirements; each host is in one account."""
+
+    without: tuple[tuple[int, ...], ...]
+    """The smallest sets of requirements to drop so that these hosts would be candidates; one empty set if they are.
+
+    Where a set has all resources of a group, the group's other requirements go with them. They are named if the host
+    would fail them also with room.
+    """
+    count: int
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A requirement that a host fails."""
+
+    requirement: int
+    has: str
+    """What the host has instead."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """Hosts that fail few requirements, and the same ones."""
+
+    hosts: tuple[str, ...]
+    lacks: tuple[Lack, ...]
+
+
+@dataclass(frozen=True)
+class FirstCandidates:
+    """The hosts that the first allocation candidates cover, the only ones that Nova's scheduler sees."""
+
+    max_placement_results: int
+    """The most candidates that Nova requests."""
+    max_allocation_candidates: int | None
+    """The most that Placement creates; negative for all; None if it is not known."""
+    allocation_candidates_generation_strategy: str | None
+    """``depth-first`` or ``breadth-first``; None if it is not known."""
+    combinations: int
+    """How many combinations of providers Placement may try: at least the number of candidates of all hosts."""
+    hosts: int | None = None
+    """Of the hosts that meet all requirements, those that these candidates cover; None if they were not counted."""
+    help: str = ""
+    """The suggested change; empty if the candidates cover all hosts."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a request has a host, or none."""
+
+    stage: str
+    message: str
+    """One sentence for people."""
+    by: str = ""
+    """The filter that rejected the request."""
+    query: str = ""
+    taken_at: str = ""
+    """When the fleet was read, ISO 8601; empty for a fleet file written by hand."""
+    hosts: int = 0
+    """All hosts of the fleet."""
+    candidates: tuple[str, ...] = ()
+    candidates_if_empty: int = 0
+    """Candidates if all hosts were empty."""
+    first_candidates: FirstCandidates | None = None
+    """None if there is no candidate."""
+    requirements: tuple[Finding, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    accounts: tuple[Account, ...] = ()
+    nearest: tuple[Near, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Limits of this result, and ignored parts of the request."""
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it in plain types, for JSON."""
+        return asdict(self) | {"requirements": [each.as_document() for each in self.requirements]}

@@ -1,0 +1,323 @@
+"""The requirements that each host fails, and the smallest sets of requirements that no host satisfies together.
+
+A *way* is a smallest set of conditions to drop so that a host would be a candidate, where dropping stands for both that
+users can do: not to request it, and to give the host what it lacks. A set of conditions that no host meets contains
+part of each way of each host, and a smallest such set is a *conflict*.
+
+A group that keeps no resource is gone, with its traits and aggregates: Placement looks for these on the providers that
+give the resources. A way has them nevertheless if no provider that has any of the resources, full or not, meets them:
+the group is back once there is room. Of a host without such a provider, it is the root.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
+from os_prefilter.request.demand import RESOURCE, TRAIT, TREE, Condition, Demand
+from os_prefilter_tools.fleet.matching import Host, Work, fits, meets, room_in
+from os_prefilter_tools.fleet.model import Inventory, Provider
+from os_prefilter_tools.operators.audit.audit import Progress
+
+Way = frozenset[Condition]
+
+_MOST_STEPS = 200_000
+"""Of searches for the ways of all hosts, after which only one way of each is looked for; and for conflicts."""
+_MOST_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Hosts that a demand cannot tell apart."""
+
+    host: Host
+    names: list[str]
+    lacks: Way
+    """The conditions that are in each way."""
+    is_candidate: bool
+
+
+class Shortfalls:
+    """The requirements of a demand that the hosts of a fleet fail.
+
+    :param ignore_usage: treat each host as empty
+    :param progress: called with the current stage, how many are done, and how many there are
+    """
+
+    def __init__(
+        self,
+        hosts: Iterable[Host],
+        demand: Demand,
+        *,
+        ignore_usage: bool = False,
+        progress: Progress = lambda _what, _done, _of: None,
+    ) -> None:
+        self.conditions = demand.conditions()
+        self._everything = frozenset(self.conditions)
+        self._demand = demand
+        self._ignore_usage = ignore_usage
+        self._progress = progress
+        self._work = Work()
+        self._parts: dict[Way, tuple[Demand, Way]] = {}
+        self._candidates_without: dict[tuple[int, Way], bool] = {}
+        self._last: Host | None = None
+        self._met_with_room: Way = frozenset()
+        """What the last host meets if there is room on it."""
+        self._look = _Look(demand, ignore_usage=ignore_usage)
+        alike: dict[object, list[Host]] = {}
+        for host in hosts:
+            alike.setdefault(self._look.at(host), []).append(host)
+        self._kinds = []
+        for number, members in enumerate(alike.values(), 1):
+            self._kinds.append(self._kind_of(members))
+            progress("kinds of empty hosts" if ignore_usage else "kinds of hosts", number, len(alike))
+        self._number_of = {name: number for number, kind in enumerate(self._kinds) for name in kind.names}
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> int:
+        """The number of hosts."""
+        return _count_hosts(self._kinds)
+
+    @cached_property
+    def candidates(self) -> tuple[str, ...]:
+        """The hosts that meet all conditions, sorted."""
+        return tuple(sorted(name for kind in self._kinds if kind.is_candidate for name in kind.names))
+
+    @cached_property
+    def lacks(self) -> Mapping[str, Way]:
+        """Host -> the conditions that it fails even if all others are dropped."""
+        return {name: kind.lacks for kind in self._kinds for name in kind.names}
+
+    def count_lacking(self, condition: Condition) -> int:
+        """Return how many hosts fail a condition even if all others are dropped."""
+        return _count_hosts(kind for kind in self._kinds if condition in kind.lacks)
+
+    def count_lacking_only(self, condition: Condition) -> int:
+        """Return how many of these would be candidates without it."""
+        return _count_hosts(kind for kind in self._kinds_without[condition] if condition in kind.lacks)
+
+    def count_if_dropped(self, condition: Condition) -> int:
+        """Return how many hosts Placement would return for the request without a condition."""
+        return _count_hosts(self._kinds_without[condition])
+
+    @property
+    def given_up(self) -> int:
+        """How many searches for providers reached their limit: the host then counts as failing the condition."""
+        return self._work.given_up
+
+    # -- sets ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ways(self) -> Mapping[str, Sequence[Way]]:
+        """Host -> its ways, smallest first."""
+        return {name: ways for kind, (ways, _) in zip(self._kinds, self._ways, strict=True) for name in kind.names}
+
+    @cached_property
+    def least_ways(self) -> frozenset[Way]:
+        """The ways that contain no way of another host: each breaks all conflicts, and has no more than that takes."""
+        return frozenset(self._smallest.to_drop)
+
+    @property
+    def conflicts(self) -> Sequence[Way]:
+        """The smallest sets that no host meets, those of fewest conditions first; none only if there are candidates."""
+        return self._smallest.unmet
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there may be more ways or conflicts than were found."""
+        return not (self._smallest.are_all and all(are_all for _, are_all in self._ways))
+
+    def is_conflict(self, conditions: Way) -> bool:
+        """Whether no host meets these."""
+        left_out = self._everything - conditions
+        return not any(self._suffices(k.host, left_out) for k in self._kinds if conditions.isdisjoint(k.lacks))
+
+    def is_candidate_without(self, host: str, conditions: Way) -> bool:
+        """Whether a host would be a candidate without these conditions, or without fewer of them."""
+        key = self._number_of[host], conditions
+        if key not in self._candidates_without:
+            self._candidates_without[key] = self._suffices(self._kinds[key[0]].host, conditions)
+        return self._candidates_without[key]
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _kind_of(self, hosts: Sequence[Host]) -> _Kind:
+        is_candidate = self._suffices(hosts[0], frozenset())
+        lacks = frozenset(
+            item
+            for item in self.conditions
+            if not is_candidate and not self._suffices(hosts[0], self._everything - {item})
+        )
+        return _Kind(hosts[0], [each.name for each in hosts], lacks, is_candidate)
+
+    def _suffices(self, host: Host, left_out: Way) -> bool:
+        """Whether a host would be a candidate without these conditions, and if it had what they demand."""
+        if left_out not in self._parts:
+            if len(self._parts) >= _MOST_KEPT:
+                self._parts.clear()
+            gone = self._demand.find_implied(left_out)
+            self._parts[left_out] = self._demand.only(self._everything - left_out - gone), gone - left_out
+        part, rest = self._parts[left_out]
+        return self._is_met(host, part) and rest <= self._met_with_room
+
+    def _is_met(self, host: Host, demand: Demand) -> bool:
+        if host is not self._last:
+            self._work.options.clear()
+            self._last, self._met_with_room = host, self._look.met_with_room(host)
+        return meets(host, demand, ignore_usage=self._ignore_usage, work=self._work)
+
+    @cached_property
+    def _kinds_without(self) -> Mapping[Condition, list[_Kind]]:
+        """Condition -> the kinds of hosts that Placement would return for the request without it."""
+        found: dict[Condition, list[_Kind]] = {item: [] for item in self.conditions}
+        demands = {item: self._demand.without(item) for item in self.conditions}
+        dropped = {item: {item} | self._demand.find_implied({item}) for item in self.conditions}
+        for kind in self._kinds:
+            for item in self.conditions:
+                stays = kind.is_candidate and (item.kind != RESOURCE or item.suffix)
+                if stays or (kind.lacks <= dropped[item] and self._is_met(kind.host, demands[item])):
+                    found[item].append(kind)
+        return found
+
+    @cached_property
+    def _ways(self) -> list[tuple[Sequence[Way], bool]]:
+        """The ways of each kind of hosts, and whether these are all."""
+        is_spent, found = self._limit(), []
+        for number, kind in enumerate(self._kinds, 1):
+            found.append(self._ways_of(kind, is_spent))
+            self._progress("what to drop for each kind of hosts", number, len(self._kinds))
+        return found
+
+    def _ways_of(self, kind: _Kind, is_spent: Callable[[], bool]) -> tuple[Sequence[Way], bool]:
+        if kind.is_candidate or self._suffices(kind.host, kind.lacks):
+            return [kind.lacks], True
+        # It meets the other conditions one by one, but not together: they need different providers, or one provider.
+        found = smallest_sets(
+            [item for item in self.conditions if item not in kind.lacks],
+            lambda kept: self._suffices(kind.host, self._everything - kept),
+            # Most groups have no part in it.
+            together=lambda item: item.scope,
+            is_spent=is_spent,
+        )
+        return [kind.lacks | way for way in found.to_drop], found.are_all
+
+    @cached_property
+    def _smallest(self) -> SmallestSets[Condition]:
+        """The smallest sets for all hosts together."""
+        if not self._kinds:
+            return SmallestSets([], [], True)
+        known = sorted({way for ways, _ in self._ways for way in ways}, key=len)
+        # A way that was not found may have no part in a set.
+        in_doubt = [kind.host for kind, (_, are_all) in zip(self._kinds, self._ways, strict=True) if not are_all]
+
+        def is_met(kept: Way) -> bool:
+            is_known = any(way.isdisjoint(kept) for way in known)
+            return is_known or any(self._suffices(host, self._everything - kept) for host in in_doubt)
+
+        found = smallest_sets(self.conditions, is_met, is_spent=self._limit())
+        if found.unmet or self.candidates:
+            return found
+        return replace(found, unmet=[one_unmet(self.conditions, is_met, self._limit())])
+
+    def _limit(self) -> Callable[[], bool]:
+        """Return what tells when some steps are done from now on."""
+        most = self._work.steps + _MOST_STEPS
+        return lambda: self._work.steps > most
+
+
+def _count_hosts(kinds: Iterable[_Kind]) -> int:
+    return sum(len(kind.names) for kind in kinds)
+
+
+class _Look:
+    """What a demand can see of a host; hosts that look alike fail the same conditions."""
+
+    def __init__(self, demand: Demand, *, ignore_usage: bool) -> None:
+        self._ignore_usage = ignore_usage
+        self._groups = [
+            (suffix, group.resources.keys(), rest)
+            for suffix, group in demand.groups.items()
+            if (rest := [item for item in Demand({suffix: group}).conditions() if item.kind != RESOURCE])
+        ]
+        self._names = frozenset(name for item in demand.conditions() if item.kind != RESOURCE for name in item.names)
+        self._trees = {group.in_tree for group in demand.groups.values()} - {None}
+        amounts: dict[str, list[int]] = {}
+        for suffixes, group in demand.groups.items():
+            for name, amount in group.resources.items():
+                amounts.setdefault(name, []).extend([amount] * len(suffixes.split(",")))
+        self._amounts = {name: (sorted(set(each)), len(each), sum(each)) for name, each in amounts.items()}
+        self._any_provider = not all(group.resources for group in demand.groups.values())
+        """Whether there is a group that providers without any of the resources may serve."""
+        self._by_place = bool(demand.same_subtree)
+
+    def at(self, host: Host) -> object:
+        """Return a key that is equal for hosts that look alike."""
+        root = self._of(host.root)
+        if len(host.own) == 1 and not host.shared:
+            return root
+        rest = self.met_with_room(host)
+        if self._by_place:
+            number = {provider.uuid: index for index, provider in enumerate((*host.own, *host.shared))}
+            places = [
+                (self._of(each), number.get(host.parents.get(each.uuid, ""))) for each in (*host.own, *host.shared)
+            ]
+            return root, rest, len(host.own), tuple(places)
+        trees = frozenset(each.uuid for each in host.own if each.uuid in self._trees)
+        return root, rest, self._count(host.own[1:]), self._count(host.shared), trees
+
+    def met_with_room(self, host: Host) -> Way:
+        """Return the conditions of groups that a provider meets which has any of the group's resources, full or not.
+
+        If the host has no such provider, they are those that its root meets.
+        """
+        found = []
+        for suffix, classes, conditions in self._groups:
+            own = [each for each in host.own if not classes.isdisjoint(each.resources)]
+            shared = [each for each in host.shared if not classes.isdisjoint(each.resources)]
+            offering = own + shared or [host.root]
+            some = frozenset().union(*(each.traits for each in offering))
+            all_ = offering[0].traits.intersection(*(each.traits for each in offering))
+            for item in conditions:
+                if item.kind == TRAIT:
+                    is_met = not some.isdisjoint(item.names) if item.wanted else all_.isdisjoint(item.names)
+                elif item.kind == TREE:
+                    is_met = offering != shared and any(each.uuid in item.names for each in host.own)
+                else:
+                    of_root = () if suffix else host.root.aggregates
+                    is_met = any(
+                        {*each.aggregates, *(() if item.wanted and each in shared else of_root)}.isdisjoint(item.names)
+                        != item.wanted
+                        for each in offering
+                    )
+                if is_met:
+                    found.append(item)
+        return frozenset(found)
+
+    def _count(self, providers: Iterable[Provider]) -> object:
+        looks = map(self._of, providers)
+        return frozenset(Counter(look for look in looks if self._any_provider or look[-1]).items())
+
+    def _of(self, provider: Provider) -> tuple[object, ...]:
+        resources = (
+            self._amount(name, provider.resources[name]) for name in self._amounts if name in provider.resources
+        )
+        return (
+            provider.traits & self._names,
+            self._names.intersection(provider.aggregates),
+            provider.uuid if provider.uuid in self._trees else "",
+            tuple(each for each in resources if each),
+        )
+
+    def _amount(self, name: str, inventory: Inventory) -> object:
+        """Return which of the amounts an inventory can give; None if none of them."""
+        amounts, count, total = self._amounts[name]
+        fitting = [amount for amount in amounts if fits(inventory, amount, ignore_usage=self._ignore_usage)]
+        if not fitting:
+            return None
+        if count == 1:
+            return name
+        together = min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit, total)
+        return name, tuple(fitting), together

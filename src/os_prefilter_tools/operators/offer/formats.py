@@ -1,0 +1,154 @@
+"""Formats of an offer: Markdown, an HTML page and JSON. They name no host and no software."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, NamedTuple
+
+from os_prefilter.common.quoting import escape_line
+from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value
+
+_TITLE = "What this cloud offers"
+_ALONE = (
+    "Each value is offered by at least one host. Two values together may be on different hosts, and a host may be full."
+)
+_NOTHING = "No enabled host offers any of the values that are known."
+_REQUIRES_NOTHING = "Values that require nothing of a host"
+_CODE = re.compile(r"[A-Za-z0-9_.:+-]+")
+# ASCII punctuation that Markdown may take for markup, or for a link without markup.
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
+
+
+class _Part(NamedTuple):
+    """A part of a cell."""
+
+    name: str = ""
+    """Untrusted text, shown as code."""
+    note: str = ""
+    """Trusted text after it."""
+
+
+class _Table(NamedTuple):
+    heading: str
+    columns: tuple[str, ...]
+    rows: list[list[list[_Part]]]
+
+
+def as_markdown(offer: Offer, *, count: bool = False) -> str:
+    """Format the offer as Markdown with tables; ``count`` adds how many hosts serve a value."""
+    lines = [f"# {_TITLE}"]
+    for sentence in _sentences(offer):
+        lines += ["", sentence]
+    for table in _tables(offer, count=count):
+        if table.heading:
+            lines += ["", f"## {table.heading}"]
+        lines += ["", _line(map(_escape, table.columns)), _line("---" for _ in table.columns)]
+        lines += [_line(", ".join(map(_markdown, cell)) for cell in row) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def as_html(offer: Offer, *, count: bool = False) -> str:
+    """Format the offer as one self-contained page; ``count`` adds how many hosts serve a value.
+
+    :raises ModuleNotFoundError: Jinja2 is not installed
+    """
+    # Late: only the page needs Jinja2.
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+
+    template = (resources.files("os_prefilter_tools") / "data" / "offer.html").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
+    return page.render(title=_TITLE, sentences=list(_sentences(offer)), tables=list(_tables(offer, count=count)))
+
+
+def as_json(offer: Offer, *, count: bool = False) -> str:
+    """Format the offer as JSON, with values that are not offered; ``count`` adds how many hosts serve a value."""
+    document: dict[str, Any] = {}
+    if offer.taken_at:
+        document["taken_at"] = offer.taken_at
+    if offer.by:
+        document |= {"by": offer.by, "places": list(offer.places)}
+    document["properties"] = [
+        {
+            **{name: value for name, value in zip(each._fields, each, strict=True) if name != "values" and value},
+            "values": [_value(value, offer, count=count) for value in each.values],
+        }
+        for each in offer.properties
+    ]
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _value(value: Value, offer: Offer, *, count: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"value": value.value, "status": str(value.status)}
+    if value.reason:
+        document["reason"] = value.reason
+    if value.status is Status.OFFERED:
+        places = {name: number for name, number in zip(offer.places, value.by_place, strict=True) if number}
+        if count:
+            document["hosts"] = value.hosts
+        if offer.by:
+            document["places"] = places if count else list(places)
+    return document
+
+
+def _sentences(offer: Offer) -> Iterator[str]:
+    offered = any(value.status is Status.OFFERED for each in offer.properties for value in each.values)
+    yield _ALONE if offered else _NOTHING
+    if offer.taken_at:
+        yield f"As of {offer.taken_at}."
+
+
+def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
+    """Yield the tables of the Markdown and the HTML format."""
+    columns = (
+        "Image property",
+        "Flavor extra spec",
+        *(map(escape_line, offer.places) if offer.places else ("Values",)),
+    )
+    rows = []
+    for each in offer.properties:
+        if any(value.status is Status.OFFERED for value in each.values):
+            where = range(len(offer.places)) if offer.places else (None,)
+            rows.append([*_names(each), *(_values(each, place, count=count) for place in where)])
+    if rows:
+        yield _Table("", columns, rows)
+    rows = [
+        [*_names(each), [_part(value.value)], [_Part(note=value.reason)]]
+        for each in offer.properties
+        for value in each.values
+        if value.status is Status.REQUIRES_NOTHING
+    ]
+    if rows:
+        yield _Table(_REQUIRES_NOTHING, ("Image property", "Flavor extra spec", "Value", "Why"), rows)
+
+
+def _names(each: Property) -> list[list[_Part]]:
+    field = [_part(each.image_field, " (a field of the image)")] if each.image_field else []
+    own = [_part(each.image_property)] if each.image_property else field
+    return [own, [_part(each.extra_spec)] if each.extra_spec else []]
+
+
+def _values(each: Property, place: int | None, *, count: bool) -> list[_Part]:
+    """Return the values that some host of a place, or of the whole cloud, serves."""
+    numbers = [
+        (value.value, value.hosts if place is None else value.by_place[place])
+        for value in each.values
+        if value.status is Status.OFFERED
+    ]
+    return [_part(value, f" ({number})" if count else "") for value, number in numbers if number]
+
+
+def _part(name: str, note: str = "") -> _Part:
+    return _Part(escape_line(name), note)
+
+
+def _markdown(part: _Part) -> str:
+    return (f"`{part.name}`" if _CODE.fullmatch(part.name) else _escape(part.name)) + part.note
+
+
+def _escape(text: str) -> str:
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def _line(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"

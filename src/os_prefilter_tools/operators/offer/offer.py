@@ -1,0 +1,240 @@
+"""The values of image properties and extra specs that a cloud offers, for its customers.
+
+Each value is put into a smallest request, the pipeline turns it into a query, and the index of the fleet gives the
+hosts that could serve it. So the result is that of the scheduler with the same filters, except that a host may be full.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import NamedTuple
+
+import os_traits
+
+from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import demand_of
+from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
+from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.vocabulary import row_named
+from os_prefilter.vocabulary.model import Row
+from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.matching import fits
+from os_prefilter_tools.fleet.model import Fleet
+
+DEFAULT_ZONE = "nova"
+"""The zone of hosts that are in no other: the default of Nova's option ``default_availability_zone``."""
+
+_ENABLED = (
+    Condition(TRAIT, ROOT, True, (os_traits.COMPUTE_NODE,)),
+    Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,)),
+)
+_Conditions = frozenset[Condition]
+
+# What Nova's API needs beside a value; without it, it refuses the value, or the value means nothing.
+_PINNED = {"hw:cpu_policy": "dedicated"}
+_BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("cpu_policy", "mixed"): {"hw:cpu_dedicated_mask": "0"},
+    ("cpu_thread_policy", "isolate"): _PINNED,
+    ("cpu_thread_policy", "require"): _PINNED,
+    ("emulator_threads_policy", "isolate"): _PINNED,
+}
+
+
+class Status(str, Enum):
+    """Whether a value is offered."""
+
+    # As in enum.StrEnum, which Python 3.10 does not have.
+    __str__ = str.__str__
+
+    OFFERED = "offered"
+    """At least one enabled host serves it."""
+    NOT_OFFERED = "not offered"
+    """No enabled host does: a request for it ends without a host."""
+    REQUIRES_NOTHING = "requires nothing"
+    """It requires nothing of a host that traits or resources could express."""
+    NOT_CHECKED = "not checked"
+    """No enabled filter reads it, or no host reports it, or inventories are not known: it may work or not."""
+
+
+class Value(NamedTuple):
+    """One value of a property."""
+
+    value: str
+    status: Status
+    reason: str = ""
+    """Why it requires nothing."""
+    hosts: int = 0
+    """How many enabled hosts serve it."""
+    by_place: tuple[int, ...] = ()
+    """The same for each of :attr:`Offer.places`."""
+
+
+class Property(NamedTuple):
+    """One property; a name is empty where it cannot be requested by that."""
+
+    image_property: str
+    image_field: str
+    extra_spec: str
+    values: tuple[Value, ...]
+    any_text: bool = False
+    """Whether the value is free text, such as the name of a device profile; the one value then stands for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a cloud offers."""
+
+    properties: tuple[Property, ...]
+    hosts: int
+    """How many enabled hosts there are."""
+    by: str = ""
+    """``zone``, ``aggregate``, or empty for the cloud as a whole."""
+    places: tuple[str, ...] = ()
+    """The names of the zones or aggregates."""
+    taken_at: str = ""
+    """When the fleet was read, as in :attr:`os_prefilter_tools.fleet.model.Fleet.taken_at`."""
+    waiting: tuple[str, ...] = ()
+    """The filters that wait for compute nodes to report; the values that they would check are not checked."""
+
+
+def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
+    """Return what the enabled compute nodes of a fleet offer, behind the filters of a pipeline.
+
+    :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
+    :param default_zone: the zone of hosts that are in no aggregate with a zone
+    :raises FilterFailed: a filter raises an error of its own
+    :raises RequestRejected: a filter rejects even a request without any property
+    """
+    requests = _SmallestRequests(pipeline)
+    requested = [
+        (row, {value: requests.conditions_for(row, value) for value in row.values if value}) for row in requests.rows
+    ]
+    ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
+    named = chain(_ENABLED, chain.from_iterable(ways))
+    index = CapabilityIndex(
+        fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
+    )
+    enabled = index.find_serving(_ENABLED)
+    places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
+
+    def judge(row: Row, value: str, ways: list[_Conditions]) -> Value:
+        own = frozenset(row.values[value].traits)
+        if not own and ways and all(way == requests.always for way in ways):
+            return Value(value, Status.REQUIRES_NOTHING, row.values[value].reason)
+        known = [
+            way
+            for way in ways
+            if own <= {name for item in way for name in item.names}
+            and (fleet.has_inventories or _classes_in(way) <= _classes_in(requests.always))
+        ]
+        if ways and not known:
+            return Value(value, Status.NOT_CHECKED)
+        serving = union(map(index.find_serving, known)) & enabled
+        by_place = tuple((serving & members).bit_count() for members in places.values())
+        status = Status.OFFERED if serving else Status.NOT_OFFERED
+        return Value(value, status, "", serving.bit_count(), by_place)
+
+    properties = tuple(
+        Property(
+            row.image_property or "",
+            row.image_attribute or "",
+            row.extra_spec or "",
+            tuple(judge(row, value, ways) for value, ways in values.items()),
+            "" in row.prefixes,
+        )
+        for row, values in requested
+    )
+    return Offer(properties, enabled.bit_count(), by, tuple(places), fleet.taken_at, requests.waiting)
+
+
+def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> Mapping[str, int]:
+    """Return the set of enabled hosts of each zone or aggregate, by its name."""
+    names = {each.uuid: each.availability_zone if by == "zone" else each.name for each in fleet.aggregates.values()}
+    members: dict[str, list[int]] = {name: [] for name in names.values() if name}
+    elsewhere = [default_zone] if by == "zone" else []
+    hosts = fleet.instance_hosts
+    for number in numbers_in(enabled):
+        places = {names[uuid] for uuid in hosts[number].aggregates if names.get(uuid)}
+        for name in places or elsewhere:
+            members.setdefault(name, []).append(number)
+    return {name: set_of(members[name]) for name in sorted(members)}
+
+
+class _SmallestRequests:
+    """The smallest requests for one value, behind the filters of a pipeline."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self.rows = tuple(row for row in pipeline.options.rows if row.required_by)
+        """All rows that can be requested."""
+        self._rows = {row.name: row for row in self.rows}
+        self._deferred: set[tuple[str, str]] = set()
+        self.always = self._conditions_of({})
+        """The conditions of a request without any property."""
+        self._always_deferred = frozenset(self._deferred)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The filters that deferred a requirement because they wait for compute nodes to report.
+
+        A filter that defers for every request, as ``owner`` does, tells nothing about a value.
+        """
+        return tuple(sorted({name for name, _ in self._deferred - self._always_deferred}))
+
+    def conditions_for(self, row: Row, value: str) -> list[_Conditions]:
+        """Return the conditions of each smallest request for a value, without requests that are rejected.
+
+        There are several where a value needs another one: a TPM model is requested with each TPM version.
+        """
+        found = []
+        for wanted in self._complete({row.name: value}):
+            try:
+                found.append(self._conditions_of(wanted))
+            except RequestRejected:
+                continue
+        return found
+
+    def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        """Yield the ways to request values together with those that they need."""
+        for name, value in wanted.items():
+            for other, values in self._find_needed(self._rows[name], value):
+                if other not in wanted:
+                    for each in values:
+                        yield from self._complete({**wanted, other: each})
+                    return
+        yield wanted
+
+    def _find_needed(self, row: Row, value: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
+        for name, needed in row.needs.get(value, ()):
+            yield name, (needed,)
+        if row.only_with and row.values[value].traits:
+            devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
+            yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
+
+    def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
+        spec = self._spec(wanted)
+        decision = self._pipeline.apply(spec)
+        self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
+        conditions = demand_of(spec).conditions()
+        return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
+
+    def _spec(self, wanted: Mapping[str, str]) -> RequestSpec:
+        rows = {name: self._rows[name] for name in wanted}
+        properties = {row.image_property: wanted[name] for name, row in rows.items() if row.image_property}
+        extra_specs = {
+            row.extra_spec: wanted[name] for name, row in rows.items() if row.extra_spec and not row.image_property
+        }
+        for each in wanted.items():
+            extra_specs |= _BESIDE.get(each, {})
+        disk_format = next((wanted[name] for name, row in rows.items() if row.image_attribute), None)
+        # Two CPUs: one shared and one dedicated for the mixed policy.
+        return RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
+
+
+def _classes_in(conditions: _Conditions) -> frozenset[str]:
+    return frozenset(item.names[0] for item in conditions if item.kind == RESOURCE)

@@ -1,0 +1,204 @@
+"""What each of the operator's rules does to each image: the hosts without the rule, and with it.
+
+A rule may also be about what is no part of an image: a flavor, a project, a hint. Each image is then judged in a
+request that says so, on hosts of any size.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.spec import Image, RequestSpec
+from os_prefilter.request.view import Request
+from os_prefilter.rules.conditions import (
+    EXTRA_SPEC,
+    FLAVOR,
+    FORBIDS,
+    HINT,
+    IMAGE_PROPERTY,
+    PROJECT,
+    REQUIRES,
+    ZONE,
+    Clause,
+    Condition,
+    Subject,
+    describe_clauses,
+    format_value,
+)
+from os_prefilter.rules.model import Rule, RuleSet
+from os_prefilter.vocabulary import table
+from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.audit.audit import (
+    ANY_FLAVOR,
+    Requested,
+    Verdict,
+    name_of,
+    requested_by,
+    verdict_of,
+)
+from os_prefilter_tools.operators.readiness import coverage_of
+
+if TYPE_CHECKING:
+    from os_prefilter.request import demand
+
+_ANY_VALUES = ("true", "any")
+"""Of an extra spec or a hint that only has to be present."""
+_VALUES_OF_NOVA = {"trait": "required", "resources": "1"}
+"""Beginnings of extra specs that have values of their own."""
+_MOST_TRIED = 100
+
+
+class OnImage(NamedTuple):
+    """What a rule does to one image."""
+
+    name: str
+    before: int
+    """How many hosts could serve the image without the rule."""
+    after: int
+    """How many can with it."""
+    reason: str
+    """Why the request is rejected, if it is."""
+
+
+class Effect(NamedTuple):
+    """What a rule does to the images to which it does the same."""
+
+    rule: Rule
+    request: str
+    """What the request says beside the image, in words; empty for nothing."""
+    verdict: Verdict | None
+    """None if it applies to no image."""
+    images: tuple[OnImage, ...] = ()
+
+
+def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, pipeline: Pipeline) -> list[Effect]:
+    """Return what each rule alone does to the images, in the order of the rules, the worst effect first.
+
+    :param pipeline: the filters beside the rules; its own rules are left out
+    :raises PrefilterError: if a filter fails; a request that is rejected is a result
+    """
+    # Without a compute node no gate opens.
+    enforcing = pipeline.without_waiting() if coverage_of(fleet).compute_nodes else pipeline
+    judge = _Judge(images, enforcing)
+    judged = [(rule, judge.judge(rule)) for rule in rules]
+    conditions = {item for found in judge.queries.values() for item in found}
+    index = CapabilityIndex(fleet, conditions, any_size=True)
+    return [effect for rule, found in judged for effect in _effects(rule, found, index)]
+
+
+class _Judged(NamedTuple):
+    request: str
+    name: str
+    before: Requested
+    after: Requested
+
+
+class _Judge:
+    """Judges requests for images without a rule and with it; without, each request once for all rules."""
+
+    def __init__(self, images: Iterable[Image], pipeline: Pipeline) -> None:
+        self._images = tuple(images)
+        self._pipeline = pipeline
+        self._without = pipeline.with_rules(RuleSet())
+        self._before: dict[tuple[int, str], Requested] = {}
+        self.queries: dict[str, tuple[demand.Condition, ...]] = {}
+        """The conditions of all requests by query."""
+
+    def judge(self, rule: Rule) -> list[_Judged]:
+        """Return the requests for images that the rule applies to."""
+        alone = RuleSet((rule,))
+        with_rule = self._pipeline.with_rules(alone)
+        judged = []
+        for clause in rule.when:
+            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
+            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            for number, image in enumerate(self._images):
+                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                    continue
+                for spec in _requests(image, clause, rule.unless):
+                    before = self._requested_before(number, spec)
+                    if alone.match(Request(spec), (*before.from_request, *before.added)):
+                        after = requested_by(spec, with_rule, self.queries, set())
+                        judged.append(_Judged(request, name_of(image), before, after))
+                        break
+        return judged
+
+    def _requested_before(self, number: int, spec: RequestSpec) -> Requested:
+        beside = (
+            spec.flavor.name,
+            spec.flavor.extra_specs,
+            spec.project_id,
+            spec.availability_zone,
+            spec.scheduler_hints,
+        )
+        key = number, repr(beside)
+        if key not in self._before:
+            self._before[key] = requested_by(spec, self._without, self.queries, set())
+        return self._before[key]
+
+
+def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
+    found: dict[tuple[Verdict, str], list[OnImage]] = {}
+    for each in judged:
+        had, has = (0 if side.rejected else index.find_serving(side.query) for side in (each.before, each.after))
+        verdict = verdict_of(each.before, each.after, had, has)
+        on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
+        found.setdefault((verdict, each.request), []).append(on_image)
+    urgency = tuple(Verdict)
+    order = sorted(found, key=lambda key: urgency.index(key[0]))
+    effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
+    return effects or [Effect(rule, "", None)]
+
+
+def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterator[RequestSpec]:
+    """Yield requests for an image that say what else the conditions are about, with each value that may be excepted.
+
+    What is required already is not added: it comes from the image, or not at all.
+    """
+    said = [each for each in clause if each.place not in (IMAGE_PROPERTY, REQUIRES, FORBIDS)]
+    times = Counter(each.key for each in (*said, *chain.from_iterable(unless)))
+    choices = [_values(each)[: None if times[each.key] > 1 else 1] for each in said]
+    for values in islice(product(*choices), _MOST_TRIED):
+        yield _request(image, list(zip(said, values, strict=True)))
+
+
+def _values(condition: Condition) -> list[str]:
+    """Return the values that a request may have to meet the condition."""
+    if condition.values:
+        return sorted(map(format_value, condition.values))
+    if condition.place == EXTRA_SPEC:
+        for prefix, value in _VALUES_OF_NOVA.items():
+            if condition.name.startswith(prefix):
+                return [value]
+        known = chain.from_iterable(row.values for row in table() if row.extra_spec == condition.name)
+        return list(known) or [*_ANY_VALUES]
+    return [*_ANY_VALUES]
+
+
+def _request(image: Image, said: Sequence[tuple[Condition, str]]) -> RequestSpec:
+    values: dict[str, dict[str, list[str]]] = {}
+    # A list has all its items; a value that is compared as a whole takes their place.
+    for condition, value in sorted(said, key=lambda each: (not each[0].values, each[0].in_list)):
+        found = values.setdefault(condition.place, {}).setdefault(condition.name, [])
+        if not found or condition.place == HINT or condition.in_list:
+            found.append(value)
+    exact = {each.key for each, _ in said if each.values and not each.in_list}
+    extra_specs: Mapping[str, Any] = {
+        name: found[0] if (EXTRA_SPEC, name) in exact else ",".join(found)
+        for name, found in values.get(EXTRA_SPEC, {}).items()
+    }
+
+    def first_of(place: str) -> str | None:
+        return next(iter(values.get(place, {}).get("", ())), None)
+
+    return RequestSpec(
+        replace(ANY_FLAVOR, extra_specs=extra_specs, name=first_of(FLAVOR)),
+        image,
+        project_id=first_of(PROJECT),
+        availability_zone=first_of(ZONE),
+        scheduler_hints=values.get(HINT, {}),
+    )

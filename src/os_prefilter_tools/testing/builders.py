@@ -1,0 +1,113 @@
+"""Builders of requests, pipelines, host facts and a Placement; the pytest plugin offers them as fixtures."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.common.errors import InvalidFilter
+from os_prefilter.conf.options import Options
+from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.pipeline.deployment_facts import Fact
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fleet
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.client import PlacementClient
+
+ALL_REPORTED = Options(reported_traits=("*",))
+"""The options of tests: ``CUSTOM_`` traits are required, as where ``reported_traits`` names them."""
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def request_of(
+    properties: Mapping[str, object] | None = _NONE,
+    extra_specs: Mapping[str, str] | None = None,
+    *,
+    disk_format: Any = None,
+    memory_mb: int = 512,
+    **fields: Any,
+) -> RequestSpec:
+    """Return a small request with an image of these properties and a flavor of these extra specs.
+
+    :param properties: None for a request without an image
+    :param disk_format: of the image; tests may give something else than text
+    :param memory_mb: of the flavor, MiB
+    :param fields: other fields of :class:`os_prefilter.RequestSpec`: ``is_bfv`` for boot from volume,
+        ``requested_resources`` for groups of ports and devices, or a whole ``flavor``
+    """
+    image = None if properties is None else Image(dict(properties), disk_format=disk_format)
+    flavor = Flavor(vcpus=1, memory_mb=memory_mb, root_gb=1, extra_specs=dict(extra_specs or {}))
+    return RequestSpec(**{"flavor": flavor, "image": image, **fields})
+
+
+def load_filter(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> LoadedFilter:
+    """Return a filter, by the name of its entry point or as the function itself.
+
+    :raises ConfigurationError: if it is not installed, is not a filter, or needs a fact that ``facts`` lacks
+    """
+    provided = NEEDS | facts.keys()
+    if isinstance(plugin, str):
+        return _installed(plugin, frozenset(provided))
+    if not hasattr(plugin, "__name__"):
+        raise InvalidFilter(type(plugin).__name__, "a function, or the name of an entry point", repr(plugin)[:80])
+    return as_filter(plugin.__name__, plugin, provided)
+
+
+@cache
+def _installed(name: str, provided: frozenset[str]) -> LoadedFilter:
+    return load_filters([name], provided)[0]
+
+
+def pipeline_of(
+    *filters: str | Callable[..., Any], options: Options = ALL_REPORTED, facts: Mapping[str, object] | None = None
+) -> Pipeline:
+    """Return a pipeline of these filters, each by the name of its entry point or as the function itself.
+
+    :param options: by default, hosts report all traits
+    :param facts: values of the deployment facts that the filters need, by name
+    :raises ConfigurationError: as at the start of a service
+    """
+    values = facts or {}
+    known = {name: Fact(name, lambda _context, value=value: value, float("inf")) for name, value in values.items()}  # type: ignore[misc]
+    return Pipeline([load_filter(each, values) for each in filters], options, known)
+
+
+def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:
+    """Return the facts of a host.
+
+    :param kind: the facts class of its reporter
+    :param values: its fields; ``can`` of ``FakeFacts`` maps each row to a list of values
+    """
+    if "can" in values and kind is FakeFacts:
+        values["can"] = {row: frozenset(some) for row, some in values["can"].items()}
+    return kind(**values)
+
+
+@contextmanager
+def placement_with(fleet: Fleet | Mapping[str, Any] | str | Path | None = None) -> "Iterator[PlacementClient]":
+    """Run a real Placement with a fleet in this process, and yield its client.
+
+    :param fleet: a mapping as in a fleet file, the path of one, or a fleet; None for the bundled example
+    :raises DocumentError: if the fleet is not valid
+    """
+    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415 - Placement takes seconds to import
+
+    with EmbeddedPlacement(_fleet(fleet)) as placement:
+        yield placement.client
+
+
+def _fleet(fleet: Fleet | Mapping[str, Any] | str | Path | None) -> Fleet:
+    if fleet is None:
+        return example_fleet()
+    if isinstance(fleet, (str, Path)):
+        return load_fleet(fleet)
+    return fleet if isinstance(fleet, Fleet) else parse_fleet(json.dumps(fleet).encode(), "the fleet of the test")

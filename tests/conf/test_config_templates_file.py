@@ -8,8 +8,8 @@ import pytest
 from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf import options_from
-from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
+from os_prefilter.conf.config_templates_file import load_templates
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
 from tests.conftest import conf_with
 
 _STEP = "{interface: raid, step: apply_configuration, args: {}, priority: 90}"
@@ -22,7 +22,7 @@ def _file(folder: Path, *templates: str) -> Path:
 
 
 def test_bundled_templates_enable_and_disable_hyperthreading_by_the_same_settings() -> None:
-    on, off = bundled_templates()
+    on, off = BUNDLED
     assert (str(on), str(off)) == ("deploy-config:hyperthreading=enabled", "deploy-config:hyperthreading=disabled")
     for template in (on, off):
         assert template.traits == ("HW_CPU_HYPERTHREADING",)
@@ -39,7 +39,7 @@ def test_operators_template_file_replaces_and_adds_templates(tmp_path: Path) -> 
         "variants: [{in-use: true, node: {vendor: 'Dell*'}, bios: {A: [x, y], 'B[1]': z}, steps: [" + _STEP + "]}]}",
     )
     on, off, raid = load_templates(path)
-    assert on == next(iter(bundled_templates()))
+    assert on == next(iter(BUNDLED))
     assert off == Template("hyperthreading", "disabled")
     step = Step("raid", "apply_configuration", {}, 90)
     variant = Variant(

@@ -87,8 +87,8 @@ def _of_docs(*endings: str) -> list[bytes]:
     return [text.encode() for name, text in sorted(shown.items()) if name.endswith(endings)]
 
 
-def _bundled(package: str, name: str) -> bytes:
-    return (resources.files(package) / "data" / name).read_bytes()
+def _fleet() -> bytes:
+    return (resources.files("os_prefilter_tools") / "data/fleet.yaml").read_bytes()
 
 
 def _corpus(kind: str) -> list[bytes]:
@@ -133,12 +133,12 @@ SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
     "fleet": lambda: [
-        _bundled("os_prefilter_tools", "fleet.yaml"),
+        _fleet(),
         snapshot(example_fleet()).encode(),
         *_of_docs(".yaml", ".json"),
     ],
     "rules": lambda: _of_docs(".yaml"),
-    "templates": lambda: [_bundled("os_prefilter", "config-templates.yaml"), *_of_docs(".yaml")],
+    "templates": lambda: _of_docs(".yaml"),
     "request_spec": lambda: [*_json(_SPEC), *_of_docs(".json")],
     "stored_request_spec": lambda: _json({"spec": json.dumps(_SPEC)}, {"nova_object.data": _SPEC}),
     "image": lambda: [*_json({**_IMAGE, "properties": _PROPERTIES}), *_of_docs(".json")],

@@ -9,11 +9,10 @@ import pytest
 
 from os_prefilter import Flavor
 from os_prefilter.common.errors import FlavorImageConflict
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.request.spec import Image
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
 from os_prefilter_tools.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
 from tests.conftest import pipeline_of
 
@@ -23,9 +22,7 @@ _STEP = Step("raid", "apply_configuration", {"raid_config": {}}, 90)
 _NODE = IronicFacts(
     host="6d85703a-565d-469a-96ce-30b6de53079d",
     bios={"LogicalProc": BiosSetting("Enabled")},
-    templates=effective_templates(None).replace_with(
-        [Template("raid", "10", (), (Variant(steps=(_STEP,), in_use=True),))]
-    ),
+    templates=BUNDLED.replace_with([Template("raid", "10", (), (Variant(steps=(_STEP,), in_use=True),))]),
 )
 
 
@@ -74,7 +71,7 @@ def test_template_with_own_steps_is_refused_unless_it_allows_in_use() -> None:
     for bios in ((), (BiosChange("LogicalProc", ("Disabled",)),)):
         template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
         with pytest.raises(NotReconfigurable, match=r"raid=10: its template has steps of its own.*in-use: true"):
-            _plan(_PLAIN, _flavor(raid="10"), templates=effective_templates(None).replace_with([template]))
+            _plan(_PLAIN, _flavor(raid="10"), templates=BUNDLED.replace_with([template]))
 
 
 _REFUSED: list[tuple[Flavor, dict[str, Any], str]] = [
@@ -125,7 +122,7 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         _flavor(),
         _flavor(x="on"),
         bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
-        templates=effective_templates(None).replace_with([Template("x", "on", (), (both,))]),
+        templates=BUNDLED.replace_with([Template("x", "on", (), (both,))]),
     )
     assert bios_changes(plan.steps) == {"A": "1"}
     assert plan.settings == {"A": "1", "B": "1"}

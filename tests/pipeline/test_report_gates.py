@@ -11,7 +11,6 @@ from os_prefilter import Options, Pipeline, allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.filters.report_scope import EVERY_TRAIT, report_scope
 from os_prefilter.hosts.capabilities import capability_traits
@@ -20,6 +19,7 @@ from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
+from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter.vocabulary.model import REVISION, is_reported_marker
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.operators.readiness import coverage_of
@@ -38,7 +38,7 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
             answers.setdefault(trait, set()).add(frozenset(gate.reported_by))
     assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
     assert {trait for trait, each in answers.items() if len(each) > 1} == set()
-    assert answers.keys() | effective_templates(None).found_traits == _BY_TRAIT.keys()
+    assert answers.keys() | BUNDLED.found_traits == _BY_TRAIT.keys()
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:

@@ -8,19 +8,19 @@ import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
 
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")
 _BY_BIOS = Variant((BiosChange("Setting*", ("On",)),))
-_TEMPLATES = effective_templates(None).replace_with(
+_TEMPLATES = BUNDLED.replace_with(
     [
         Template("x", "bios", (_A,), (_BY_BIOS,)),
         Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),

@@ -2,8 +2,6 @@
 
 import sys
 from collections import Counter
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, find
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.vocabulary.config_templates import (
     BIOS_STEP,
+    BUNDLED,
     INTERFACES,
     NODE_FIELDS,
     BiosChange,
@@ -23,7 +22,6 @@ from os_prefilter.vocabulary.config_templates import (
     Variant,
 )
 
-_BUNDLED = "config-templates.yaml"
 _STEP = mapping(
     {
         "interface": {"enum": INTERFACES, "expected": f"one of Ironic's interfaces: {join_names(INTERFACES)}"},
@@ -77,19 +75,12 @@ _DOCUMENT = {
 }
 
 
-@lru_cache(maxsize=1)
-def bundled_templates() -> Templates:
-    """Return the templates that come with the library."""
-    data = resources.files("os_prefilter.data").joinpath(_BUNDLED).read_bytes()
-    return Templates(_parse(data, _BUNDLED))
-
-
 def load_templates(path: str | Path) -> Templates:
     """Return the bundled templates with those of a file in place of, or beside, them.
 
     :raises DocumentError: the file cannot be read, or is not such a document; says where in it
     """
-    templates = bundled_templates().replace_with(_parse(read_bytes(path), path))
+    templates = BUNDLED.replace_with(_parse(read_bytes(path), path))
     for each in templates:
         if each.is_found and templates.found_traits.isdisjoint(each.traits):
             # Else it would be found out on the node, after the scheduler has chosen it.

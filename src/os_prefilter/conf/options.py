@@ -10,7 +10,7 @@ import os_traits
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, table
-from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
@@ -33,8 +33,8 @@ class Options:
     reported_traits: tuple[str, ...] = ()
     emulated_architectures: frozenset[str] = frozenset()
     """The architectures, as Nova spells them, of which hosts of another one may run guests."""
-    templates: Templates | None = None
-    """The deployment's configuration templates; None for the bundled ones."""
+    templates: Templates = BUNDLED
+    """The deployment's configuration templates."""
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
     owned_resource_classes: tuple[str, ...] = (
@@ -106,16 +106,6 @@ def is_offered(architecture: str, emulated: Collection[str]) -> bool:
     return architecture in emulated or architecture in map(guest_architecture, emulated)
 
 
-def effective_templates(templates: Templates | None) -> Templates:
-    """Return the templates of a deployment: the bundled ones where it has no others."""
-    if templates is not None:
-        return templates
-    # Late: most deployments have no bare metal, and need no YAML.
-    from os_prefilter.conf.config_templates_file import bundled_templates  # noqa: PLC0415
-
-    return bundled_templates()
-
-
-def rows_with(templates: Templates | None) -> tuple[Row, ...]:
+def rows_with(templates: Templates) -> tuple[Row, ...]:
     """Return the vocabulary and the rows of a deployment's configuration templates."""
-    return (*table(), *effective_templates(templates).rows)
+    return (*table(), *templates.rows)

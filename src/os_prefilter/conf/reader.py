@@ -18,7 +18,7 @@ from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, TraitScope, matches_any, names_of
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
-from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 
@@ -131,9 +131,9 @@ def _check_value(group: Any, option: cfg.Opt) -> None:
         raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
 
 
-def _templates(path: str) -> Templates | None:
+def _templates(path: str) -> Templates:
     if not path:
-        return None
+        return BUNDLED
     # Late: YAML is not needed without it.
     from os_prefilter.conf.config_templates_file import load_templates  # noqa: PLC0415
 

@@ -6,25 +6,22 @@ switched; it says nothing about whether it is on now. Which traits a configurati
 
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Preference, Requirement, Requirements
 from os_prefilter.request.values import unknown_configurations, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
 
-# Read when the filter is loaded, not at the first request.
-effective_templates(None)
 
-
-@Declaration(traits=lambda options: effective_templates(options.templates).traits)
+@Declaration(traits=lambda options: options.templates.traits)
 def deploy_config(request: Request, *, options: Options) -> Requirements:
     """Require the traits of the configuration templates that the request names.
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image request different configurations.
     """
-    templates = effective_templates(options.templates)
+    templates = options.templates
     unknown = unknown_configurations(request, templates.rows)
     if unknown and options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import rows_with
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
-from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import Row
 
 
@@ -42,8 +42,8 @@ class HostFacts:
     """Traits that operators or other services have set; they count for rows that the reporter does not own."""
     emulated_architectures: frozenset[str] = frozenset()
     """The architectures that the cloud offers to emulate: its option ``emulated_architectures``."""
-    templates: Templates | None = None
-    """The deployment's configuration templates; None for the bundled ones."""
+    templates: Templates = BUNDLED
+    """The deployment's configuration templates."""
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, nothing
 
 PREFIX = "deploy-config:"
@@ -145,3 +146,35 @@ class Templates:
     def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""
         return Templates((*self._by_key.values(), *others))
+
+
+# Setting, and its spellings of on and off; the first that the BIOS allows is taken. "*" stands for any characters.
+_HYPERTHREADING = (
+    ("LogicalProc", "Enabled", "Disabled"),  # Dell
+    ("ProcHyperthreading", "Enabled", "Disabled"),  # HPE
+    ("ProcSMT", "Enabled", "Disabled"),  # HPE, processors of AMD
+    ("Processors_HyperThreading", "Enabled Enable", "Disabled Disable"),  # Lenovo
+    ("Processors_SMTMode", "Enabled Enable", "Disabled Disable"),  # Lenovo, processors of AMD
+    ("IntelHyperThread", "enabled Enabled", "disabled Disabled"),  # Cisco
+    ("IntelHyperThreadingTech", "Enabled enabled", "Disabled disabled"),  # Cisco
+    ("SMTMode", "Auto enabled Enabled", "Off disabled Disabled"),  # Cisco, processors of AMD
+    ("Intel(R) Hyper-Threading Tech", "Enabled Enable", "Disabled Disable"),  # Intel
+    ("Hyper-Threading*", "Enabled Enable", "Disabled Disable"),  # Supermicro: Hyper-Threading[ALL]
+    ("HyperThreading*", "Enabled Enable", "Disabled Disable"),  # Supermicro
+    ("SMTControl*", "Enabled Enable Auto", "Disabled Disable"),  # Supermicro, processors of AMD
+)
+
+
+def _hyperthreading(value: str, spellings: Mapping[str, str]) -> Template:
+    # Both are about a node that can switch: only there is either of them certain.
+    variants = tuple(Variant((BiosChange(name, tuple(each.split())),)) for name, each in spellings.items())
+    return Template("hyperthreading", value, (HYPERTHREADING,), variants)
+
+
+BUNDLED = Templates(
+    (
+        _hyperthreading("enabled", {name: on for name, on, _ in _HYPERTHREADING}),
+        _hyperthreading("disabled", {name: off for name, _, off in _HYPERTHREADING}),
+    )
+)
+"""The templates of a deployment that has no file of its own."""

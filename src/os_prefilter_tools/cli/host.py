@@ -14,13 +14,13 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, has_default_cloud, option_name
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode
     from os_prefilter.adapters.nova_conf import LibvirtSettings
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
-    from os_prefilter.vocabulary.config_templates import Templates
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
 _OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
@@ -286,9 +286,9 @@ def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
     return facts_from_node(read_json(arguments.node), bios, **paths)
 
 
-def _templates(nova_conf: str | None) -> "Templates | None":
+def _templates(nova_conf: str | None) -> Templates:
     if not nova_conf:
-        return None
+        return BUNDLED
     from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
 
     return prefilter_options(load_conf(nova_conf)).templates

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from os_prefilter.common.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
@@ -140,7 +139,7 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
 
     :raises NotReconfigurable: steps of a changed one may not run on a node that is in use
     """
-    templates = effective_templates(facts.templates)
+    templates = facts.templates
     chosen = []
     for setting in settings.settings:
         if not setting.name.startswith(PREFIX):

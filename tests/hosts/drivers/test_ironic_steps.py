@@ -6,17 +6,16 @@ import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
 from os_prefilter.common.errors import ImpossibleCombination, UnsupportedByHost
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Templates, Variant
 
 _DELL = {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")), "BootMode": BiosSetting("Uefi")}
 _RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []}}, 90)
 
 
 def _facts(*templates: Template, **fields: Any) -> IronicFacts:
-    return IronicFacts(**{"bios": _DELL, "templates": effective_templates(None).replace_with(templates), **fields})
+    return IronicFacts(**{"bios": _DELL, "templates": BUNDLED.replace_with(templates), **fields})
 
 
 def _steps(facts: IronicFacts, **configuration: str) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from functools import partial
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.hosts.reporter import Reporter
@@ -26,7 +25,7 @@ __all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node"]
 def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     """Return why the node cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
     if row.startswith(PREFIX):
-        return fit(facts, effective_templates(facts.templates).of(row, value)).reason
+        return fit(facts, facts.templates.of(row, value)).reason
     known = BY_NAME[row].canonical(value)
     if known is None:
         return f"unknown value {quote(value)}"
@@ -34,7 +33,7 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     if term.trait is None:
         return ""
     guest = guest_architecture(architecture)
-    templates = effective_templates(facts.templates)
+    templates = facts.templates
     if term.trait in templates.found_traits:
         reason = templates.lack(term.trait, partial(configure, facts))
     else:
@@ -60,7 +59,7 @@ def _threads(_facts: IronicFacts, _value: str) -> str:
 
 def configured(facts: IronicFacts) -> dict[Trait, str]:
     """Return why the node lacks each trait of configuration templates that it decides itself."""
-    templates = effective_templates(facts.templates)
+    templates = facts.templates
     return {trait: templates.lack(trait, partial(configure, facts)) for trait in sorted(templates.found_traits)}
 
 
@@ -78,7 +77,7 @@ def unknown(facts: IronicFacts) -> frozenset[str]:
     """Return the traits of templates until Ironic has read the node's BIOS settings: what was found before stays."""
     if facts.bios or facts.bios_interface == "no-bios":
         return frozenset()
-    return frozenset(effective_templates(facts.templates).found_traits)
+    return frozenset(facts.templates.found_traits)
 
 
 def _architecture(facts: IronicFacts, value: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import join_names, quote
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
@@ -47,7 +46,7 @@ def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, 
 
     :raises ImpossibleCombination: if two configurations change one thing differently.
     """
-    templates = effective_templates(facts.templates)
+    templates = facts.templates
     steps = [
         (setting.source, step)
         for setting in settings.settings

@@ -25,7 +25,7 @@ from tests.guests.starter import Guest, Outcome, Starter
 from tests.support.hosts import EVERY_ARCHITECTURE
 
 HOSTS = Path(__file__).parent / "hosts"
-_NOT_OF_THE_HOST = ("built_by_nova", "nova_release", "emulated_architectures")
+_NOT_OF_THE_HOST = ("built_by_nova", "nova_release", "emulated_architectures", "templates")
 
 
 def probed(uri: str, virt_type: str) -> LibvirtFacts:

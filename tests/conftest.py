@@ -12,8 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.conf import GROUP, OPTIONS, register_opts
-from os_prefilter.pipeline import default_pipeline
+from os_prefilter.service import default_pipeline
+from os_prefilter.service.conf import GROUP, OPTIONS, register_opts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption

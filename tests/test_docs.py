@@ -20,10 +20,10 @@ import pytest
 import os_prefilter
 from os_prefilter import errors
 from os_prefilter.common.errors import PrefilterError
-from os_prefilter.filters.loading import NAMESPACE
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import REPORTERS
-from os_prefilter.pipeline.decision_log import LOGGER
+from os_prefilter.service.decision_log import LOGGER
+from os_prefilter.service.loading import NAMESPACE
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter_tools.cli.capabilities import CapabilitiesReport
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.pages import (

@@ -15,10 +15,9 @@ _FLOORS = {
     "os_prefilter": (
         ("common",),
         ("documents", "vocabulary"),
-        ("conf", "request"),
-        ("filters", "hosts"),
-        ("rules",),
-        ("pipeline",),
+        ("request",),
+        ("filters", "hosts", "pipeline", "rules"),
+        ("service",),
         ("__init__", "adapters"),
         ("nova",),
     ),

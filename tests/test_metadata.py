@@ -2,7 +2,7 @@
 
 from importlib.metadata import distribution, entry_points
 
-from os_prefilter.conf import list_opts
+from os_prefilter.service.conf import list_opts
 from tests.support.project import project_table
 
 

@@ -19,8 +19,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-from os_prefilter.conf import OPTIONS
 from os_prefilter.hosts.capabilities import REPORTERS
+from os_prefilter.service.conf import OPTIONS
 from os_prefilter.vocabulary.without_rows import WITHOUT_ROWS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 

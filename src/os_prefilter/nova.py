@@ -33,17 +33,17 @@ from os_prefilter.common.errors import (
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.common.threads import start_thread
-from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.conf.options import names_of
-from os_prefilter.filters.report_scope import ReportScope, configured_scope
-from os_prefilter.pipeline.deployment_facts import PATIENCE, seconds_to
-from os_prefilter.pipeline.facts_from_conf import RULES
-from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.report_gates import gates_by_trait
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
+from os_prefilter.service.conf import GROUP, register_opts
+from os_prefilter.service.deployment_facts import PATIENCE, seconds_to
+from os_prefilter.service.facts_from_conf import RULES
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service.report_gates import gates_by_trait
+from os_prefilter.service.report_scope import ReportScope, configured_scope
+from os_prefilter.vocabulary.options import names_of
 
 try:
     import nova.conf

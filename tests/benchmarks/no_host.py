@@ -14,7 +14,7 @@ from types import MappingProxyType
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
-from os_prefilter.pipeline.host_traits import HostTraits
+from os_prefilter.service.host_traits import HostTraits
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.benchmarks.shared import FLAT, IGB, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with

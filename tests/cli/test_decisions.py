@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.pipeline.decision_log import LOGGER
+from os_prefilter.service.decision_log import LOGGER
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.decisions import DecisionFile
 from tests.conftest import pipeline_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from os_prefilter.filters.report_scope import configured_scope
+from os_prefilter.service.report_scope import configured_scope
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.cli.arguments import read_configuration
 from os_prefilter_tools.cli.main import main

@@ -18,7 +18,7 @@ from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
 from os_prefilter.adapters.nova_conf import available_filters
-from os_prefilter.filters.report_scope import EVERY_TRAIT
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter_tools.adapters import processes
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main as os_prefilter_main

@@ -17,7 +17,6 @@ from os_prefilter.adapters.libvirt.documents import (
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, RequestRejected
-from os_prefilter.conf.config_templates_file import load_templates
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
@@ -27,6 +26,7 @@ from os_prefilter.rules.conditions import Clause, Condition
 from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
+from os_prefilter.service.conf.config_templates_file import load_templates
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter_tools.fleet.model import Fleet

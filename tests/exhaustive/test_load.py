@@ -24,7 +24,7 @@ from nova import objects
 from oslo_config import cfg
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.service.conf import GROUP, register_opts
 from tests.conftest import pipeline_of, times
 from tests.support.nova_objects import nova_flavor
 from tests.support.rule_texts import rule, rules_text, settle

@@ -13,7 +13,7 @@ import yaml
 
 from os_prefilter import Image
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.audit_page import page
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.reader import example_fleet

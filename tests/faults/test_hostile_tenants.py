@@ -12,7 +12,7 @@ from nova import objects
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.filters.loading import installed_filters
+from os_prefilter.service.loading import installed_filters
 from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import PLACES, Place, at, spec_with, texts
 from tests.support.nova_objects import nova_flavor, nova_spec

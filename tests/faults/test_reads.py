@@ -9,7 +9,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
-from os_prefilter.filters.report_scope import EVERY_TRAIT
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.adapters.fleet_reader import read_fleet

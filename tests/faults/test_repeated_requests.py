@@ -10,7 +10,7 @@ import pytest
 from nova import objects
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.filters.loading import installed_filters
+from os_prefilter.service.loading import installed_filters
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 

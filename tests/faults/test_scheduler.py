@@ -14,8 +14,8 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage, placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.pipeline.deployment_facts import Fact
+from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
@@ -66,7 +66,7 @@ def test_a_gate_never_opens_while_one_host_has_not_answered(tmp_path: Path) -> N
 
 def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No fault closes a gate either; each outage of a fact is one line when it begins and one when it ends."""
-    caplog.set_level(logging.INFO, "os_prefilter.pipeline.deployment_facts")
+    caplog.set_level(logging.INFO, "os_prefilter.service.deployment_facts")
     with EmbeddedPlacement(fleet(NEW, NEW)) as placement, broken(placement, 2, rate=0.0) as (proxy, url):
         client = client_of(url, tmp_path)
         proxy.settle(client)
@@ -94,7 +94,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait longer."""
-    monkeypatch.setattr("os_prefilter.pipeline.pipeline.PATIENCE", 0.5)
+    monkeypatch.setattr("os_prefilter.service.pipeline.PATIENCE", 0.5)
     monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
     with frozen() as url:
         conf = conf_with(enabled_filters=["image_metadata", "hpet"], wait_for_answers=["hpet"])

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.agent import LOG, Watch
 
 GOALS = (
     {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},

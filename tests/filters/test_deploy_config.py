@@ -5,8 +5,8 @@ import pytest
 from os_prefilter import Pipeline
 from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import Options
 from os_prefilter.vocabulary.config_templates import BUNDLED, Template
+from os_prefilter.vocabulary.options import Options
 from tests.conftest import pipeline_of, required_by, spec_of
 
 _KEY = "deploy-config:hyperthreading"

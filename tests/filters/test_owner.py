@@ -6,10 +6,10 @@ from math import inf
 import pytest
 
 from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
-from os_prefilter.conf.options import Options, TraitScope
-from os_prefilter.filters.loading import as_filter, load_filters
-from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.loading import as_filter, load_filters
+from os_prefilter.vocabulary.options import Options, TraitScope
 from tests.conftest import pipeline_of, required_by, spec_of
 
 _PORT = "0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11"

@@ -7,8 +7,8 @@ import pytest
 from os_prefilter import Decision, Pipeline, allocation_candidates_query, prefer
 from os_prefilter.common.errors import FilterFailed, ImpossibleCombination
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.filters.loading import as_filter
 from os_prefilter.request.requirements import Preference, Requirements
+from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_spec
 

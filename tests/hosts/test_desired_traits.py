@@ -12,7 +12,6 @@ from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
 from os_prefilter.common.uuids import is_hyphenated_uuid
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
@@ -27,6 +26,7 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
 

@@ -10,10 +10,10 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.reporter import HostFacts, Setting
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement

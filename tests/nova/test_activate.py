@@ -22,8 +22,8 @@ from os_prefilter.common.errors import (
     MissingFact,
     UnknownFilter,
 )
-from os_prefilter.filters.loading import NAMESPACE, installed_filters
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
+from os_prefilter.service.loading import NAMESPACE, installed_filters
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
 from tests.support.nova_start import Start, entries, our_entry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nova import exception
 
-from os_prefilter.pipeline.decision_log import LOGGER
+from os_prefilter.service.decision_log import LOGGER
 from os_prefilter_tools.cli.main import main
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context

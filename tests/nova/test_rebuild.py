@@ -10,9 +10,9 @@ from nova import exception
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter import nova as entry_point
-from os_prefilter.filters.loading import as_filter
-from os_prefilter.filters.report_scope import configured_scope
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.loading import as_filter
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service.report_scope import configured_scope
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid

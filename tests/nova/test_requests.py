@@ -17,8 +17,8 @@ from nova.scheduler.manager import messaging
 from os_prefilter import Pipeline, Request, Requirements
 from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
+from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
@@ -28,7 +28,7 @@ from tests.support.placements import Observed, lone_host
 DOCS = Path(__file__).parents[2] / "docs"
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
-_SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline.pipeline")
+_SHOWN = ("os_prefilter.nova", "os_prefilter.service.pipeline")
 _SILENT = nova_context.did_not_respond_sentinel
 
 
@@ -161,9 +161,9 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
     # Older Novas than 34 get a warning about the gate of owner as well, which the page tells elsewhere.
     records = [each for each in caplog.records if each.name in _SHOWN and "owner_gate" not in each.getMessage()]
     assert [f"{each.levelname} {each.name}" for each in records] == [
-        "INFO os_prefilter.pipeline.pipeline",
+        "INFO os_prefilter.service.pipeline",
         "INFO os_prefilter.nova",
-        "DEBUG os_prefilter.pipeline.pipeline",
+        "DEBUG os_prefilter.service.pipeline",
     ]
     shown = [each.getMessage() for each in records]
     error = _select(scheduler, _IMPOSSIBLE)

@@ -12,7 +12,7 @@ from nova.objects.aggregate import AggregateList
 from nova.scheduler.client import report
 from nova.scheduler.client.report import SchedulerReportClient
 
-from os_prefilter.pipeline import facts_from_conf
+from os_prefilter.service import facts_from_conf
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec

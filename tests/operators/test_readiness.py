@@ -1,7 +1,7 @@
 """Readiness of a fleet: which filter and row is open, and who holds it back."""
 
 from os_prefilter import Options
-from os_prefilter.filters.loading import installed_filters, load_filters
+from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import CLOSED, OPEN, Line, readiness

@@ -10,8 +10,8 @@ from nova.scheduler import request_filter
 
 from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
 from os_prefilter.common.errors import FilterFailed, RejectedByFilter
-from os_prefilter.filters.loading import as_filter
 from os_prefilter.request.requirements import require
+from os_prefilter.service.loading import as_filter
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
 

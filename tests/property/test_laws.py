@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.filters.loading import installed_filters
-from os_prefilter.filters.report_scope import traits_named_by
+from os_prefilter.service.loading import installed_filters
+from os_prefilter.service.report_scope import traits_named_by
 from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.testing.generated import any_request
 from tests.conftest import pipeline_of, times

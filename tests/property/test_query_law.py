@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
+from os_prefilter.service.loading import installed_filters
 from os_prefilter_tools.testing.generated import any_request
 from tests.conftest import pipeline_of, times
 from tests.support.queries import parts, traits_in, traits_required

@@ -8,7 +8,6 @@ import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -16,6 +15,7 @@ from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
+from os_prefilter.vocabulary.options import Options
 
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")

@@ -10,11 +10,11 @@ import pytest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.pipeline.deployment_facts import ReadFact
+from os_prefilter.service.deployment_facts import ReadFact
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet

@@ -24,10 +24,11 @@ from os_prefilter import (
     process_reqspec,
 )
 from os_prefilter.common.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.filters.loading import Declaration, as_filter
-from os_prefilter.pipeline import default_pipeline
 from os_prefilter.request import view
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.view import field_of, set_fields_of
+from os_prefilter.service import default_pipeline
+from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 

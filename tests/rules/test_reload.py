@@ -11,9 +11,9 @@ import pytest
 
 from os_prefilter import Pipeline
 from os_prefilter.common.errors import InvalidOption
-from os_prefilter.pipeline import facts_from_conf
-from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.rules.reload import RuleFolders
+from os_prefilter.service import facts_from_conf
+from os_prefilter.service.deployment_facts import PATIENCE
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, answering, lone_host

@@ -22,7 +22,7 @@ def test_wheel_has_exactly_the_sources_and_its_core_filters(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     code = (
         "import os_prefilter as p; spec = p.RequestSpec(p.Flavor(1, 512), p.Image({'hw_vif_model': 'igb'}));"
-        "from oslo_config import cfg; from os_prefilter.conf import register_opts; register_opts(cfg.CONF);"
+        "from oslo_config import cfg; from os_prefilter.service.conf import register_opts; register_opts(cfg.CONF);"
         "cfg.CONF([], default_config_files=[]);"
         "cfg.CONF.set_override('enabled_filters', ['image_metadata'], 'prefilter');"
         "p.process_reqspec(None, spec); print(p.allocation_candidates_query(spec))"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from nova.conf import scheduler
 from oslo_config import cfg
 
-from os_prefilter.conf import register_opts
+from os_prefilter.service.conf import register_opts
 from tests.support.pages import DOCS, DROP_IN, files_of
 
 FILES = files_of(DOCS / "deployment-tools.rst")

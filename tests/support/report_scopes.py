@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter.filters.report_scope import ReportScope, configured_scope
+from os_prefilter.service.report_scope import ReportScope, configured_scope
 
 _DROP_IN = Path(__file__).parents[2] / "docs" / "examples" / "nova" / "os-prefilter.conf"
 RECOMMENDED = "\n" + _DROP_IN.read_text(encoding="utf-8").partition("\n\n[prefilter]")[2].join(("[prefilter]", ""))

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
-from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope
 from os_prefilter.vocabulary import REPORTED_CUSTOM
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 

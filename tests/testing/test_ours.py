@@ -4,7 +4,7 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter import NetworkRequest
-from os_prefilter.filters.loading import NAMESPACE
+from os_prefilter.service.loading import NAMESPACE
 from os_prefilter_tools.testing import filter_conformance, request_of
 from tests.support.pages import installed_by_us
 from tests.support.rule_texts import rule, rules_of

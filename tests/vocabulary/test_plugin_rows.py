@@ -12,7 +12,7 @@ from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
-from os_prefilter.filters.vocabulary_filter import require_rows
+from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
@@ -123,7 +123,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         """
         from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
         from os_prefilter_tools.cli.catalogue import vocabulary
-        from os_prefilter.filters.report_scope import EVERY_TRAIT
+        from os_prefilter.service.report_scope import EVERY_TRAIT
         from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():

@@ -6,7 +6,7 @@ It loads this module by the entry point group ``nova.api.extra_spec_validators``
 import nova.conf
 from nova.api.validation.extra_specs import base
 
-from os_prefilter.conf import options_from, register_opts
+from os_prefilter.service.conf import options_from, register_opts
 from os_prefilter.vocabulary.model import Row
 
 

@@ -17,12 +17,12 @@ from oslo_config import cfg, types
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
-from os_prefilter.conf import GROUP, options_from, register_opts
-from os_prefilter.conf.definitions import OWNER_SERVICE_VERSION
-from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
+from os_prefilter.service.conf import GROUP, options_from, register_opts
+from os_prefilter.service.conf.definitions import OWNER_SERVICE_VERSION
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
+from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 

@@ -6,9 +6,10 @@ A filter is a function that gets a read-only view of the request and returns wha
         return NOTHING
 
 It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same result.
-What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.conf.options.Options`),
-``required_before`` (the requirements of the filters before it), or the name of a fact about the deployment that the
-embedding service provides (:mod:`os_prefilter.pipeline.deployment_facts`).
+What else it needs it declares as keyword-only parameters: ``options``
+(:class:`os_prefilter.vocabulary.options.Options`), ``required_before`` (the requirements of the filters before it), or
+the name of a fact about the deployment that the embedding service provides
+(:mod:`os_prefilter.service.deployment_facts`).
 
 ``docs/contribute.rst`` lists what a new one needs. A device model needs no filter at all, only a row in
 :mod:`os_prefilter.vocabulary`. ``noop.py`` is the worked example.

@@ -4,12 +4,12 @@ from typing import Any
 
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options
 from os_prefilter.filters.host_aggregates import HostAggregates
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, Note, Requirements, require_aggregates
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.options import Options
 
 _SOURCE = "availability zone"
 

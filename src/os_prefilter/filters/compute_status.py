@@ -2,7 +2,7 @@
 
 import os_traits
 
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import Requirements, forbid
 from os_prefilter.request.view import Request
 

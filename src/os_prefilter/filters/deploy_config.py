@@ -6,12 +6,12 @@ switched; it says nothing about whether it is on now. Which traits a configurati
 
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Preference, Requirement, Requirements
 from os_prefilter.request.values import unknown_configurations, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.options import Options
 
 
 @Declaration(traits=lambda options: options.templates.traits)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from os_prefilter.common.errors import UnusableFact
 from os_prefilter.common.quoting import escape_line, quote, shorten
 from os_prefilter.common.uuids import is_uuid
-from os_prefilter.filters.loading import UNKNOWN
+from os_prefilter.request.filter_contract import UNKNOWN
 
 FACT = "aggregates"
 """The name of the fact."""

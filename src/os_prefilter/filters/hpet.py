@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import Declaration
-from os_prefilter.filters.vocabulary_filter import require_rows
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
+from os_prefilter.vocabulary.options import Options
 
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 

@@ -1,12 +1,12 @@
 """Device models and guest types that an image requests, as traits of the host (spec image-metadata-prefiltering)."""
 
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import forbid_default_machines, require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_requirements import forbid_default_machines, require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.machine_types import families_without
+from os_prefilter.vocabulary.options import Options
 
 # Nova requires their traits, which say nothing of the machine type.
 _ROWS_OF_NOVA = frozenset(

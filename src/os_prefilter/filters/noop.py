@@ -1,6 +1,6 @@
 """Require nothing: the worked example of a filter."""
 
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, Requirements
 from os_prefilter.request.view import Request
 

@@ -19,13 +19,13 @@ import os_traits
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait, trait_named
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.request.resources import DEVICE_PROFILE, unsuffixed_group_uses_host
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))

@@ -3,7 +3,7 @@
 import os_traits
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, Note, Requirements, require
 from os_prefilter.request.view import Request
 

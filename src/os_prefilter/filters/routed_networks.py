@@ -12,7 +12,7 @@ from typing import Any
 from os_prefilter.common.errors import NoAggregate, UnusableFact
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.uuids import is_uuid
-from os_prefilter.filters.loading import UNKNOWN, Declaration
+from os_prefilter.request.filter_contract import UNKNOWN, Declaration
 from os_prefilter.request.requirements import NOTHING, Note, Requirements, require_aggregates
 from os_prefilter.request.spec import NetworkRequest
 from os_prefilter.request.view import Request

@@ -1,11 +1,11 @@
 """The sound device alone, for clouds that do not filter by all image metadata."""
 
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import Declaration
-from os_prefilter.filters.vocabulary_filter import require_rows
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
 
 
 # The filter image_metadata includes it.

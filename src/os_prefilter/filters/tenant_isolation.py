@@ -4,11 +4,11 @@ from typing import Any
 
 from os_prefilter.common.errors import NoAggregate
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options
 from os_prefilter.filters.host_aggregates import HostAggregates
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, Requirements, require_aggregates
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
 
 
 @Declaration(by_default=False, takes_unknown=True, reads=("project_id",))

@@ -1,10 +1,10 @@
 """Who may read the secret of an emulated TPM."""
 
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
 
 
 def tpm_secret_security(request: Request, *, options: Options) -> Requirements:

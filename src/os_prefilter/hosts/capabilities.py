@@ -7,10 +7,10 @@ from os_prefilter.common.entry_points import Errors, load_entry_point
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import is_offered
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, table
 from os_prefilter.vocabulary.machine_types import guest_architecture
+from os_prefilter.vocabulary.options import is_offered
 
 REPORTERS = "os_prefilter.capability_reporters"
 """The entry point group of capability reporters."""

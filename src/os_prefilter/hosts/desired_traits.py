@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait, trait_named
-from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
+from os_prefilter.vocabulary.options import Options
 
 _OWNER_PREFIX = "OWNER_"
 # Of providers that Neutron's agents report: neutron_lib.placement.constants.

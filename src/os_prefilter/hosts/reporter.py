@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import rows_with
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import rows_with
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestRejected
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.pipeline import nova_style
+from os_prefilter.request.filter_contract import OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement, Requirements
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
 
 
 class Inputs(NamedTuple):

@@ -329,7 +329,7 @@ class Request:
     :param kept_machine_type: the machine type that the server has already and keeps on its next host, or
         ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
     :param reads: what may be read beyond image, flavor, groups and traits of the root
-        (:attr:`os_prefilter.filters.loading.Declaration.reads`); None for everything
+        (:attr:`os_prefilter.request.filter_contract.Declaration.reads`); None for everything
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 

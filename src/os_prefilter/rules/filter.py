@@ -5,14 +5,14 @@ from itertools import islice
 
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import Subject
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.options import Options
 
 # A tenant may write ten thousand hints.
 _MOST_NOTES = 100

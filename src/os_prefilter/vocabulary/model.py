@@ -205,7 +205,7 @@ REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
 """Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".
 
 A host that reports only what some filters require has one with a digest of these traits at its end
-(:mod:`os_prefilter.filters.report_scope`).
+(:mod:`os_prefilter.service.report_scope`).
 """
 
 REPORTED_CUSTOM = Trait(f"CUSTOM_PREFILTER_REPORTED_CUSTOM_{REVISION}")

@@ -1,4 +1,4 @@
-"""Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.pipeline.query``."""
+"""Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.request.query``."""
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING

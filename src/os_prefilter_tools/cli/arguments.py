@@ -13,19 +13,19 @@ from oslo_log import log as logging
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import join_names
-from os_prefilter.conf import GROUP, check_values, misspelt_names, options_from, register_opts
-from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
-from os_prefilter.filters.loading import installed_filters, load_filters
-from os_prefilter.filters.report_scope import ReportScope, report_scope
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.facts_from_conf import RULES
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.service.conf import GROUP, check_values, misspelt_names, options_from, register_opts
+from os_prefilter.service.facts_from_conf import RULES
+from os_prefilter.service.loading import installed_filters, load_filters
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service.report_scope import ReportScope, report_scope
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.cloud import (
     add_cloud_argument,
     cloud_adapter,

@@ -9,9 +9,9 @@ from typing import Any
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
-from os_prefilter.conf import GROUP
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.arguments import (
     add_pipeline_arguments,
     flavor_in,
@@ -347,7 +347,7 @@ def _summary(result: Audit) -> Iterator[str]:
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
     """Log each warning about a flavor or the configuration once, not for each image or pipeline."""
-    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "conf.reader")]
+    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf.reader")]
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

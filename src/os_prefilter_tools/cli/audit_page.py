@@ -9,7 +9,7 @@ from typing import Any
 
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.audit_servers import destinations_of, format_conflict, format_name
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE, Audit, Cause, Change, Line, Loss, Verdict

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.conf import GROUP
-from os_prefilter.filters.loading import load_filters
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.loading import load_filters
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
 from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, placement_from, seconds
 from os_prefilter_tools.cli.host import add_node_arguments, check_node_arguments, node_facts

@@ -15,9 +15,6 @@ from oslo_log import log as logging
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.conf import GROUP, warn_of_misspelt_names
-from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
-from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
     Change,
@@ -28,6 +25,9 @@ from os_prefilter.hosts.desired_traits import (
     withdraw_all,
 )
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service import agent
+from os_prefilter.service.conf import GROUP, warn_of_misspelt_names
+from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter_tools.cli.arguments import read_configuration
 from os_prefilter_tools.cli.cloud import needs_packages, option_name
 from os_prefilter_tools.cli.host import (

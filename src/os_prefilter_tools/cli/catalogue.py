@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import installed_filters, load_filters
+from os_prefilter.service.loading import installed_filters, load_filters
+from os_prefilter.vocabulary.options import Options
 from os_prefilter.vocabulary.without_rows import WITHOUT_ROWS
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value

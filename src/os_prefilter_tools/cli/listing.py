@@ -17,7 +17,7 @@ from cliff.lister import Lister
 from cliff.utils import terminal_width
 
 from os_prefilter.common.quoting import shorten
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter_tools.cli.cloud import CloudCommand
 

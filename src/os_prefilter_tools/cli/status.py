@@ -29,17 +29,17 @@ from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.conf import GROUP
-from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
-from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.filters.report_scope import report_scope, traits_named_by
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
-from os_prefilter.pipeline.facts_from_conf import RULES
-from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.report_gates import EVERY, Unreported
+from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.reader import read_rules
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.facts_from_conf import RULES
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service.report_gates import EVERY, Unreported
+from os_prefilter.service.report_scope import report_scope, traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.adapters.processes import Process, processes_of
 from os_prefilter_tools.cli.program import PasswordMaskingFormatter, flush, prepare_output

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.query import allocation_candidates_query
+from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.service.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import decode, open_file
 from os_prefilter.documents.strict_json import strict
-from os_prefilter.pipeline.decision_log import LOGGER, MAX_BYTES
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
+from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 
 Kinds = dict[str, type | tuple[type, ...]]
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.trait_names import Trait, trait_named
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, report_scope
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
-from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.service.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
+from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, report_scope
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, rows_required_by
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
 OPEN = "open"

@@ -16,9 +16,9 @@ from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX
 
 _FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")

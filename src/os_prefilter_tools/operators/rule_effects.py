@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import (
@@ -29,6 +28,7 @@ from os_prefilter.rules.conditions import (
     format_value,
 )
 from os_prefilter.rules.model import Rule, RuleSet
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet

@@ -9,13 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import InvalidFilter
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.pipeline.deployment_facts import Fact
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.loading import as_filter, load_filters
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fleet
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import pytest
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.pipeline.filter_calls import Inputs, bind, call_filter
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import load_filter, pipeline_of
 
 _INPUT_OUTPUT = ("open", "socket.", "subprocess.", "os.", "shutil.", "sqlite3.", "urllib.", "tempfile.", "glob.")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
+from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service.report_scope import EVERY_TRAIT
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import ALL_REPORTED, request_of
 from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, Subject, fail, forbid_io
 from os_prefilter_tools.testing.generated import (

@@ -10,16 +10,16 @@ from itertools import combinations
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.nova_translation import requirements_without_filters
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import Options
 
 Choice = tuple[Row, str]
 """A row and one of its values."""

@@ -7,8 +7,8 @@ import pytest
 
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import PlacementError
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.pipeline.report_gates import GATES
+from os_prefilter.service.report_gates import GATES
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import load_filters
-from os_prefilter.filters.report_scope import report_scope
+from os_prefilter.service.loading import load_filters
+from os_prefilter.service.report_scope import report_scope
+from os_prefilter.vocabulary.options import Options
 
 _NOVA = """[scheduler]
 image_metadata_prefilter = {prefilters}

@@ -19,15 +19,15 @@ from os_resource_classes import VGPU
 import os_prefilter
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support import hosts
 

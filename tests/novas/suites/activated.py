@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Pipeline, conf
+from os_prefilter import Pipeline
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.service import conf
 from tests.novas.suites.from_wheel import runs_tests
 
 AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]

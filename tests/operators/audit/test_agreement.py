@@ -11,7 +11,7 @@ import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import PlacementRefused
-from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid

@@ -7,10 +7,10 @@ import pytest
 
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.demand import Demand, Group
+from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import forbid, require
+from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of

@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 
 from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.arguments import pipeline_from

@@ -22,12 +22,12 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import ImpossibleCombination
-from os_prefilter.conf.options import Options
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import GuestSettings
+from os_prefilter.service.report_scope import EVERY_TRAIT
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import load_fleet
 from os_prefilter_tools.testing.law import disagreements, pair_cases, platform_cases, single_cases

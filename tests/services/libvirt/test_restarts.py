@@ -10,10 +10,10 @@ from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.agent import LOG, Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.faults.watched import after_round, levels, records_of
 from tests.services.own_services import Service, needs, own_libvirtd

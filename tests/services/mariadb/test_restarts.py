@@ -15,10 +15,10 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import PlacementError
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.agent import LOG, Watch
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from tests.conftest import times
 from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
 from tests.services.own_services import Service, needs, own_mariadb

@@ -23,9 +23,9 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
+from os_prefilter.service.report_scope import EVERY_TRAIT
 from tests.services.cloud.others import others
 from tests.services.mariadb.databases import Databases
 from tests.support.programs import Program, running, until

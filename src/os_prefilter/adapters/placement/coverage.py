@@ -13,11 +13,11 @@ from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import join_first_names
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.conf import GROUP
-from os_prefilter.filters.report_scope import ReportScope, configured_scope, configured_traits
-from os_prefilter.pipeline.deployment_facts import ReadFact
-from os_prefilter.pipeline.known_traits import TraitNames
-from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.deployment_facts import ReadFact
+from os_prefilter.service.known_traits import TraitNames
+from os_prefilter.service.report_gates import REPORTS, Coverage, Unreported
+from os_prefilter.service.report_scope import ReportScope, configured_scope, configured_traits
 from os_prefilter.vocabulary import REPORTED, opt_in_traits
 
 LOG = get_logger(__name__)

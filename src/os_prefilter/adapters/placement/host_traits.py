@@ -10,7 +10,7 @@ import os_traits
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.common.host_sets import set_of
-from os_prefilter.pipeline.host_traits import HostTraits
+from os_prefilter.service.host_traits import HostTraits
 
 
 class HostTraitsReader:

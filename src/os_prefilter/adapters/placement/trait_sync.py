@@ -22,7 +22,6 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
-from os_prefilter.conf.options import Options
 from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,
@@ -33,6 +32,7 @@ from os_prefilter.hosts.desired_traits import (
     with_traits,
 )
 from os_prefilter.vocabulary.model import is_reported_marker
+from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 

@@ -1,0 +1,91 @@
+"""The contract of a filter: the needs that it declares, and how a pipeline sees it."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from os_prefilter.vocabulary.options import Options
+
+OPTIONS, REQUIRED_BEFORE = "options", "required_before"
+NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
+"""What every pipeline has for a filter that declares it as a need; any other need is a fact."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Unknown(Enum):
+    """The type of :data:`UNKNOWN`."""
+
+    UNKNOWN = "unknown"
+
+    def __repr__(self) -> str:
+        return "<unknown>"
+
+    def __bool__(self) -> bool:
+        # Else a filter would take it for a no.
+        raise TypeError("a deployment fact that is not known is neither true nor false: compare it with 'is UNKNOWN'")
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""In place of the value of a deployment fact that could not be read yet; a filter gets it if it declares so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is special about a filter, beside the parameters that it needs: a decorator of its function."""
+
+    gate: str = ""
+    """The fact that must be true before the filter is run; empty if it is run at once."""
+    takes_unknown: bool = False
+    """Whether it is run while a fact that it needs is not known, which is :data:`UNKNOWN` then; else it waits."""
+    closed: str = ""
+    """Why it is not run while that fact is not true; a format of ``options``."""
+    traits: Callable[[Options], Iterable[str]] = lambda _options: ()
+    """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
+    other_traits: Callable[[Options], Iterable[str]] = lambda _options: ()
+    """Returns the other traits that it may name, such as those that it forbids: Placement must know them."""
+
+    excludes: str = ""
+    """The reason under which ``diagnose`` counts the hosts that it excludes; empty: the kind of each requirement."""
+    by_default: bool = True
+    """Whether commands enable it where neither a configuration file nor an argument names filters."""
+    reads: tuple[str, ...] = ()
+    """What it reads of a request beyond image, flavor, groups and traits of the root: ``project_id``,
+    ``availability_zone``, ``scheduler_hints``, ``networks``, ``destination``, ``same_subtree``, or another field of
+    image or flavor, as ``flavor.name``. A decision is taken again only for requests that are equal in these as well."""
+    only_new: bool = False
+    """Whether its requirements no longer matter for an instance that is on its host already."""
+
+    def __call__(self, function: F) -> F:
+        """Declare this of a filter."""
+        function.declaration = self  # type: ignore[attr-defined]
+        return function
+
+
+NOTHING_SPECIAL = Declaration()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFilter:
+    """A filter that is ready to be called."""
+
+    name: str
+    """The name of its entry point."""
+    function: Callable[..., Any]
+    needs: tuple[str, ...] = ()
+    """The keyword-only parameters that it declares."""
+    nova_style: bool = False
+    declaration: Declaration = NOTHING_SPECIAL
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The names of the facts that it needs, or its gate."""
+        gate = (self.declaration.gate,) if self.declaration.gate else ()
+        return (*(need for need in self.needs if need not in NEEDS), *gate)
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]

@@ -1,0 +1,167 @@
+"""Translate a request into required traits by rows of the vocabulary: the logic of most request filters."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from os_prefilter.common.errors import ImpossibleCombination
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.guest_platform import Guest, guest_of
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
+from os_prefilter.request.values import RowValue, is_implied, value_of
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    TRAITS_OF_EMULATION,
+    trait_of_platform,
+)
+from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import Options
+
+_EMULATION = BY_NAME["emulation_architecture"]
+_DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
+
+
+class _Meaning(NamedTuple):
+    """What one value of a row means for a guest's platform, whoever asks for it."""
+
+    trait: Trait
+    required: bool
+    preferred: bool
+    why_not: str
+    """Why hosts do not report the trait, so that it is not required; empty if they do."""
+    ruled_out: str
+    """The part of the platform that never has the value; empty if there is none."""
+    incapable: tuple[Trait, ...]
+    """The default machine types that hosts must not have, because those can never have the value."""
+
+
+def require_rows(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
+    """Return the requirements that follow from the values that a request gives to rows.
+
+    A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
+    becomes a note. What a row in ``[prefilter] preferred_properties`` would require becomes a preference.
+
+    :param rows: those of a filter (:func:`os_prefilter.request.values.rows_of`)
+    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if flavor and image request different values of one row.
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    """
+    requirements: list[Requirement] = []
+    notes: list[Note] = []
+    preferences: list[Preference] = []
+    for row in rows:
+        found = value_of(request, row, options.unknown_values, notes)
+        if not found or row.values[found.value].trait is None or is_implied(request, row, found.value):
+            continue
+        # Where Nova's query names the trait because the request does, it names it in the group that the request says.
+        if scope == UNSUFFIXED and row.device and not _has_property(request, row):
+            continue
+        meaning = _meaning(row, found.value, guest_of(request), options)
+        if meaning.preferred:
+            # Nor does a default machine type that lacks the device exclude a host.
+            preferences.append(Preference(meaning.trait, str(found.source)))
+            continue
+        if meaning.why_not:
+            notes.append(Note(str(found.source), f"{meaning.why_not}: not required"))
+        else:
+            requirements.append(found.source.requirement(meaning.trait, meaning.required, scope))
+        if scope == ROOT and (meaning.ruled_out or meaning.incapable):
+            requirements += _forbid_incapable_defaults(meaning, found, requirements)
+    if not (requirements or notes or preferences):
+        return NOTHING
+    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
+
+
+def _has_property(request: Request, row: Row) -> bool:
+    """Whether the image property, or the flavor extra spec, of a row is set."""
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
+
+
+def forbid_default_machines(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
+    """Return which machine types must not be the default of a host, for what others than filters require.
+
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    """
+    requirements: list[Requirement] = []
+    for row in rows:
+        found = value_of(request, row, options.unknown_values)
+        if found:
+            meaning = _meaning(row, found.value, guest_of(request), options)
+            requirements += _forbid_incapable_defaults(meaning, found, requirements)
+    return Requirements(tuple(requirements)) if requirements else NOTHING
+
+
+def _forbid_incapable_defaults(
+    meaning: _Meaning, found: RowValue, requirements: Iterable[Requirement]
+) -> list[Requirement]:
+    """Return the requirements that the machine type which a host gives by default has the value.
+
+    One that is among ``requirements`` already is not repeated: many devices need a PCI bus.
+
+    :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
+    """
+    if meaning.ruled_out:
+        raise ImpossibleCombination(str(found.source), meaning.ruled_out)
+    known = {item.trait for item in requirements}
+    return [found.source.requirement(trait, False, ROOT) for trait in meaning.incapable if trait not in known]
+
+
+# There are some hundred values, a few platforms and one set of options; many more with what tests try.
+@lru_cache(maxsize=4096)
+def _meaning(row: Row, value: str, guest: Guest, options: Options) -> _Meaning:
+    term = row.values[value]
+    trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait
+    opt_in = term.opt_in or trait != term.trait
+    if row is _EMULATION and not options.emulates(value) and (of_platform := trait_of_platform(value)):
+        trait, opt_in = of_platform, False
+    trait = Trait(str(trait))
+    why_not = _why_not_reported(trait, options) if opt_in and not options.reports(trait) else ""
+    without = guest.families_without(row.name, value)
+    ruled_out = guest.what_rules_out(row.name, value) if without else ""
+    # Another default does not matter to a guest with a machine type of its own.
+    incapable = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
+    return _Meaning(trait, term.required, options.prefers(row), why_not, ruled_out, incapable)
+
+
+def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:
+    """Return the traits of hosts with a default machine type of these families, as far as hosts report them."""
+    traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(families)]
+    if guest.default_architecture == "i686" or _has_own_traits(guest, options):
+        traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
+    return tuple(trait for trait in traits if trait and options.reports(trait))
+
+
+def _why_not_reported(trait: Trait, options: Options) -> str:
+    emulated = TRAITS_OF_EMULATION.get(trait)
+    if emulated and not options.emulates(emulated):
+        return f"{emulated} is not in [prefilter] emulated_architectures"
+    return f"{trait} is not in [prefilter] reported_traits"
+
+
+def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | None:
+    """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
+
+    The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
+    guests of any architecture have.
+    """
+    trait = row.values[value].trait
+    if trait is None or not _has_own_traits(guest, options):
+        return trait
+    qualified = QUALIFIED.get((trait, guest.architecture))
+    own = row.values[value].opt_in or not options.emulates(guest.architecture)
+    return qualified if qualified and (own or options.reports(qualified)) else trait
+
+
+def _has_own_traits(guest: Guest, options: Options) -> bool:
+    """Whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
+
+    Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
+    the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,
+    and what a host's own guests can have says nothing of it.
+    """
+    if options.emulates(guest.architecture):
+        return True
+    return guest.has_own_traits and trait_of_platform(guest.architecture) is None

@@ -1,0 +1,198 @@
+"""How options are read from oslo.config, and checked."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+from oslo_config.iniparser import ParseError
+
+from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import escape_line, join_names, quote
+from os_prefilter.common.trait_names import is_trait_name
+from os_prefilter.service.conf.definitions import GROUP, OPTIONS
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
+from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.options import Options, TraitScope, matches_any, names_of
+from os_prefilter.vocabulary.resource_classes import is_resource_class
+
+LOG = get_logger(__name__)
+
+# How oslo.config says where a value comes from.
+_LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options for oslo-config-generator (entry point group ``oslo.config.opts``)."""
+    return [(GROUP, list(OPTIONS))]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options; doing so twice is harmless."""
+    conf.register_opts(OPTIONS, group=GROUP)
+
+
+def warn_of_misspelt_names(conf: cfg.ConfigOpts) -> None:
+    """Log a warning of each name in the section ``[prefilter]`` that no option has, with the nearest one."""
+    for misspelt in misspelt_names(conf):
+        LOG.warning("%s", misspelt)
+
+
+def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yield a sentence for each unknown name in the section ``[prefilter]``, and each section that is almost named so.
+
+    oslo.config takes such a line without a word, and the option keeps its default.
+    """
+    try:
+        folders = [path for folder in conf.config_dir or () for path in sorted(Path(folder).glob("*.conf"))]
+        files = [*map(Path, conf.config_file or ()), *folders]
+    except cfg.NoSuchOptError:
+        # It was not read from files.
+        return
+    known = {name for option in OPTIONS for name in (option.name, option.dest)}
+    for path in files:
+        sections: dict[str, dict[str, Any]] = {}
+        with suppress(OSError, UnicodeError, ParseError):
+            # oslo.config has read the file, and tells what is wrong with it.
+            cfg.ConfigParser(str(path), sections).parse()
+        where = escape_line(str(path))
+        for section, values in sections.items():
+            if section.lower() == GROUP:
+                for name in sorted(values.keys() - known):
+                    yield f"{where}: [{GROUP}] has no option {quote(name)}; the line is ignored.{_closest(name, known)}"
+            elif close := _closest(section, (GROUP,)):
+                yield f"{where}: the section [{escape_line(section)}] is not one of os-prefilter.{close}"
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known name that is nearest, or nothing."""
+    close = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+def options_from(conf: cfg.ConfigOpts) -> Options:
+    """Return the registered options as plain values.
+
+    :raises ConfigurationError: for a wrong value.
+    """
+    check_values(conf)
+    group: Any = conf[GROUP]
+    if not isfinite(group.facts_interval):
+        raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
+    if not isfinite(group.preferred_weight_multiplier):
+        problem = f"{group.preferred_weight_multiplier} is not a number to multiply with. Correct it."
+        raise InvalidOption("preferred_weight_multiplier", problem)
+    options = Options(
+        trait_scope=TraitScope(group.trait_scope),
+        unknown_values=UnknownValues(group.unknown_values),
+        reported_traits=tuple(group.reported_traits),
+        emulated_architectures=frozenset(group.emulated_architectures),
+        templates=_templates(group.config_templates),
+        owner_trait=group.owner_trait,
+        foreign_owner_traits=tuple(group.foreign_owner_traits),
+        owned_resource_classes=tuple(group.owned_resource_classes),
+        wait_for_answers=tuple(group.wait_for_answers),
+        preferred_properties=tuple(group.preferred_properties),
+        tenant_aggregate_required=group.tenant_aggregate_required,
+    )
+    _check(options)
+    if group.owner_gate == "coverage" and not options.owns_hosts:
+        raise InvalidOption(
+            "owner_gate", "coverage looks at compute nodes, and owned_resource_classes has none of theirs. Use always."
+        )
+    return options
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Check what oslo.config can check by itself.
+
+    :raises ConfigurationError: for a value that it refuses, or an empty one.
+    """
+    for option in OPTIONS:
+        _check_value(conf[GROUP], option)
+
+
+def _check_value(group: Any, option: cfg.Opt) -> None:
+    try:
+        value = group[option.dest]
+    except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
+        # What follows a $; oslo.config does not say where that was read.
+        raise InvalidOption(option.dest, f"{error}. Write $$ for a $, or correct the name after it.") from error
+    except cfg.Error as error:
+        raise _as_configuration_error(error) from error
+    if value is None:
+        # oslo.config reads an empty number as None.
+        raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
+
+
+def _templates(path: str) -> Templates:
+    if not path:
+        return BUNDLED
+    # Late: YAML is not needed without it.
+    from os_prefilter.service.conf.config_templates_file import load_templates  # noqa: PLC0415
+
+    try:
+        return load_templates(path)
+    except DocumentError as error:
+        raise InvalidOption("config_templates", str(error)) from error
+
+
+def _as_configuration_error(error: cfg.Error) -> ConfigurationError:
+    """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
+    where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
+    expected = "; expected true or false" * ("boolean" in where)
+    return ConfigurationError(f"[{GROUP}] {where}{expected}. Correct it, or remove it for the default.")
+
+
+def _check(options: Options) -> None:
+    known = opt_in_traits()
+    for pattern in options.reported_traits:
+        if not any(matches_any(trait, (pattern,)) for trait in known):
+            close = get_close_matches(pattern, known, cutoff=0.5)
+            raise InvalidOption(
+                "reported_traits",
+                f"{quote(pattern)} matches no trait that is required only if hosts report it. Close to it: "
+                f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
+                "list' has all.",
+            )
+    _check_preferred(options)
+    architectures = BY_NAME["emulation_architecture"].values
+    for name in sorted(options.emulated_architectures - architectures.keys()):
+        problem = f"{quote(name)} is not an architecture. Those that exist: {join_names(architectures)}. Correct it."
+        raise InvalidOption("emulated_architectures", problem)
+    for option, traits in (
+        ("owner_trait", (options.owner_trait,)),
+        ("foreign_owner_traits", options.foreign_owner_traits),
+    ):
+        for trait in traits:
+            if not is_trait_name(trait):
+                raise InvalidOption(option, f"{trait!r} is not a trait name: A-Z, 0-9 and _ only. Correct it.")
+    if options.owner_trait in options.foreign_owner_traits:
+        raise InvalidOption(
+            "foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there."
+        )
+    for pattern in options.owned_resource_classes:
+        if not is_resource_class(pattern.replace("*", "_")):
+            problem = f"{pattern!r} is not a resource class, nor a pattern of one. Correct it, or remove it."
+            raise InvalidOption("owned_resource_classes", problem)
+
+
+def _check_preferred(options: Options) -> None:
+    if not options.preferred_properties:
+        return
+    # What Nova's query translates is required whatever we do.
+    rows = [row for row in options.rows if set(row.required_by) - {"query"} and row.traits]
+    known = frozenset().union(*map(names_of, rows))
+    for name in options.preferred_properties:
+        if name not in known:
+            raise InvalidOption(
+                "preferred_properties",
+                f"{quote(name)} is not a property that a request filter requires a trait for. Those that exist: "
+                f"{join_names(sorted(known))}. Correct it, or remove it.",
+            )

@@ -1,0 +1,272 @@
+"""Facts about the deployment that a filter may declare as a need, each queried at most once per interval.
+
+A query may go to the database of every cell, so no request waits for one of its own; a filter sees the value only.
+"""
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from os_prefilter.common.errors import UnusableArgument
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.common.threads import start_thread
+from os_prefilter.request.filter_contract import UNKNOWN
+
+LOG = get_logger(__name__)
+
+PATIENCE = 5.0
+"""The seconds that a request waits for all queries together, at most; they go on without it."""
+
+GIVEN_UP = 600.0
+"""The seconds after which another query is started beside one that has no answer."""
+
+ReadFact = Callable[[Any], Any]
+"""``(context) -> value``; the context is that of the request, None if there is none."""
+
+_CHANGED_IN_PLACE = (list, dict, set, bytearray)
+
+
+def seconds_to(until: float) -> float:
+    """Return how long it is to a time on the clock of :func:`time.monotonic`; 0.0 if that is over."""
+    return max(0.0, until - time.monotonic())
+
+
+def check_callable(what: str, given: object, *arguments: str) -> None:
+    """Refuse what cannot be called with these arguments.
+
+    :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
+        function: either result would be true, whatever the deployment is
+    """
+    found = f"a {type(given).__name__}"
+    if inspect.isclass(given):
+        found = f"the class {given.__name__}"
+    elif any(map(_returns_no_value, (given, inspect.getattr_static(type(given), "__call__", None)))):
+        found = "a coroutine or generator function"
+    elif callable(given):
+        try:
+            signature = inspect.signature(given)
+        except (TypeError, ValueError):
+            # Some functions of C have none.
+            return
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            found = f"a function with the parameters {signature}"
+        else:
+            return
+    raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
+
+
+def _returns_no_value(given: object) -> bool:
+    # Of these functions, what a call returns is true, whatever they would compute.
+    return inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
+
+
+@dataclass(slots=True, eq=False)
+class Query:
+    """A query under way."""
+
+    begun: float
+    """When it was started."""
+    logged: float
+    """When the log last said that it has no answer; before that, when it was started."""
+    deadline: float
+    """Until when requests wait, on the clock of :func:`time.monotonic`."""
+    may_take_long: bool = False
+    """Whether it is no failure that there is no answer by then."""
+    process: int = field(default_factory=os.getpid)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self, until: float = inf) -> bool:
+        """Wait for the answer, as long as requests and this one wait; return whether there is one."""
+        return self.done.wait(seconds_to(min(self.deadline, until)))
+
+
+class Reading(NamedTuple):
+    """A value of a fact as it was read; two readings are told apart by identity."""
+
+    value: Any
+
+
+class Fact:
+    """A value that is queried again after ``interval`` seconds.
+
+    While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
+    answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
+    begin to fail, and when they work again; while a query hangs, one line each interval says for how long.
+
+    :param patience: the seconds that requests wait for a query, at most
+    :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
+        None for the same as for the first
+    """
+
+    def __init__(  # noqa: PLR0913 - all but three have defaults
+        self,
+        name: str,
+        read: ReadFact,
+        interval: float,
+        unknown: Any = UNKNOWN,
+        *,
+        patience: float = PATIENCE,
+        later_patience: float | None = None,
+    ) -> None:
+        self.name = name
+        self.reading = Reading(unknown)
+        """The value as it was last known, however old; the same object for as long as it is certain to be the same."""
+        self._read = read
+        self._interval = interval
+        self._patience = patience
+        self._later_patience = later_patience
+        self._lock = threading.Lock()
+        self._query: Query | None = None
+        self.due = float("-inf")
+        """When it is queried again, on the clock of :func:`time.monotonic`."""
+        # When the query was started that `latest` is the answer of.
+        self._answered = float("-inf")
+        self.is_expired = False
+        self._tried = self._failing = False
+
+    @property
+    def latest(self) -> Any:
+        """The value as it was last known, however old."""
+        return self.reading.value
+
+    def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
+        """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
+
+        The request that finds it older starts a query in a thread, and waits for it. Other requests use the old value
+        meanwhile, or wait as well if there never was one.
+        """
+        query = self.begin(context, now)
+        if query:
+            self.wait(query)
+        return self.latest
+
+    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Query | None:
+        """Start a query if one is due; return the query that this request must wait for, if any."""
+        # Without the lock: most requests find that it is not due.
+        if not self._is_due(now):
+            return None
+        with self._lock:
+            query = self._query
+            # After a fork, the query of the parent is answered in the parent only.
+            if query and query.process == os.getpid():
+                self._remind(query, now())
+                if now() - query.begun < max(GIVEN_UP, self._interval):
+                    return None if self._tried else query
+            # Another request may have got the answer meanwhile.
+            if not self._is_due(now):
+                return None
+            # Before the query: if the value expires meanwhile, the answer on its way may be the old one.
+            self.is_expired = False
+            later = self._later_patience if self._tried else None
+            deadline = time.monotonic() + (self._patience if later is None else later)
+            self._query = query = Query(now(), now(), deadline, may_take_long=later is not None)
+            try:
+                start_thread(partial(self._run, query, context, now), f"fact {self.name}")
+            except RuntimeError as error:
+                # The process cannot have another thread.
+                self._end(query, str(error), now)
+                return None
+            return query
+
+    def wait(self, query: Query, until: float = inf) -> None:
+        """Wait for a query as long as requests wait, and not after ``until``."""
+        if query.wait(until):
+            return
+        with self._lock:
+            # Later requests do not wait as long again.
+            self._tried = True
+            if self._query is query and not query.may_take_long:
+                self._log_failure(f"no answer in {self._patience:g} seconds")
+
+    def expire(self) -> None:
+        """Have the next request query the value again."""
+        self.is_expired = True
+
+    def _is_due(self, now: Callable[[], float]) -> bool:
+        return self.is_expired or now() >= self.due
+
+    def _run(self, query: Query, context: Any, now: Callable[[], float]) -> None:
+        problem = "the query was broken off"
+        try:
+            value = self._read(context)
+            with self._lock:
+                # A query that was given up may be answered after a later one.
+                if query.begun >= self._answered:
+                    self._answered = query.begun
+                    self._set(value)
+            problem = ""
+        except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
+            problem = describe_error(error)
+        finally:
+            with self._lock:
+                self._end(query, problem, now)
+            query.done.set()
+
+    def _set(self, value: Any) -> None:
+        if self._failing:
+            LOG.info("The deployment fact %s can be read again.", self.name)
+            self._failing = False
+        if value != self.latest:
+            LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self.latest)
+        # Equal values may still differ in what is not worth a line, and the same object in what is in it.
+        if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
+            self.reading = Reading(value)
+
+    def _end(self, query: Query, problem: str, now: Callable[[], float]) -> None:
+        if self._query is not query:
+            return
+        self._query = None
+        self.due = now() + self._interval
+        self._tried = True
+        if problem:
+            self._log_failure(problem)
+
+    def _log_failure(self, problem: str) -> None:
+        if not self._failing:
+            LOG.warning(
+                "Failed to read the deployment fact %s (%s); keeping %r until it can be read.",
+                self.name,
+                problem,
+                self.latest,
+            )
+        self._failing = True
+
+    def _remind(self, query: Query, now: float) -> None:
+        if self._failing and now - query.logged >= max(self._interval, self._patience):
+            query.logged = now
+            LOG.warning(
+                "Reading the deployment fact %s has had no answer for %.0f seconds; keeping %r.",
+                self.name,
+                now - query.begun,
+                self.latest,
+            )
+
+
+def known_or_none(value: Any) -> Any:
+    """Return the value of a fact, and None for one that is not known: the pipeline's own facts are never None."""
+    return None if value is UNKNOWN else value
+
+
+_reading_of = attrgetter("reading")
+
+
+def readings_of(facts: Sequence[Fact], context: Any = None) -> tuple[Reading, ...]:
+    """Return the latest readings of facts; those that are due are queried at the same time."""
+    now = time.monotonic()
+    for fact in facts:
+        # Each request comes here: nothing is called for a fact that is not due.
+        if now >= fact.due or fact.is_expired:
+            for due, query in [(each, query) for each in facts if (query := each.begin(context))]:
+                due.wait(query)
+            break
+    return tuple(map(_reading_of, facts))

@@ -1,0 +1,176 @@
+"""The deployment facts of a service: those that it provides, and those derived from them and from the configuration."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+import os_traits
+from oslo_config import cfg
+
+from os_prefilter.common.errors import DocumentError, InvalidOption, UnusableFact
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import quote
+from os_prefilter.filters.host_aggregates import HostAggregates
+from os_prefilter.filters.routed_networks import RoutedNetworks
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.rules.model import NO_RULES
+from os_prefilter.service import known_traits, report_gates, trait_scope
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.deployment_facts import Fact, ReadFact
+
+LOG = get_logger(__name__)
+
+OWNER = "owner_is_reported"
+"""The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
+_VERSION = "minimum_compute_version"
+_ADVICE = "Have the function of the embedding service return it, or remove the fact."
+
+
+def _trait_names(value: Any) -> known_traits.TraitNames:
+    """Return the names of all traits of Placement: what is not among them is required of no host."""
+    # Each Placement has this trait. Where it is missing, the list is not the whole one.
+    if not isinstance(value, (AbstractSet, list, tuple)) or os_traits.COMPUTE_NODE not in value:
+        raise UnusableFact(
+            known_traits.FACT,
+            f"is {quote(value)} without {os_traits.COMPUTE_NODE}, not the names of all traits",
+            _ADVICE,
+        )
+    return value if isinstance(value, known_traits.TraitNames) else known_traits.TraitNames(value)
+
+
+_PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"aggregates": HostAggregates.of, "networks": RoutedNetworks.of, known_traits.FACT: _trait_names}
+)
+_KINDS: Mapping[str, type] = MappingProxyType(
+    {_VERSION: int, "owner_coverage": bool, trait_scope.FACT: bool, report_gates.FACT: report_gates.Coverage}
+)
+# Seconds: enough for a few hundred rules. Thousands are read and checked while requests go on with those before.
+_RELOAD_PATIENCE = 0.2
+RULES = "rules"
+"""The fact with the operator's rules, from the option ``rules_dirs``."""
+
+
+def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[str]:
+    """Return the names of the facts that :func:`facts_from` adds to those that the service provides."""
+    source = {"compute_version": _VERSION, "coverage": "owner_coverage"}.get(conf[GROUP].owner_gate)
+    return frozenset((RULES, OWNER) if source is None or source in provided else (RULES,))
+
+
+def facts_from(
+    conf: cfg.ConfigOpts,
+    provided: Mapping[str, ReadFact],
+    filters: Iterable[LoadedFilter],
+    ensure_traits: Callable[[Iterable[str]], object] | None = None,
+) -> dict[str, Fact]:
+    """Return the provided and the derived facts.
+
+    :param filters: those that are enabled
+    :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    :raises InvalidOption: if a filter needs the rules, and they cannot be read
+    """
+    group = conf[GROUP]
+    needed = {fact for each in filters for fact in each.facts}
+    provided = prepared(provided, filters)
+    facts = {name: Fact(name, read, group.facts_interval) for name, read in provided.items()}
+    if OWNER in derived_facts(conf, provided):
+        facts[OWNER] = _owner_fact(group, provided)
+    if RULES not in provided:
+        try:
+            facts[RULES] = rules_fact(conf, ensure_traits)
+        except InvalidOption as error:
+            if RULES in needed:
+                raise
+            # Disabling the filter must be enough to start without its rules.
+            LOG.warning("%s Ignored, because no enabled filter uses rules.", error)
+    if (RULES in needed) != (RULES in provided or bool(group.rules_dirs)):
+        LOG.warning(
+            "Rules are inactive: set both [prefilter] enabled_filters (add 'rules') and [prefilter] rules_dirs."
+        )
+    return facts
+
+
+def prepared(provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]) -> dict[str, ReadFact]:
+    """Return the readers of facts whose values are checked and indexed when they are read, not for each request.
+
+    A malformed value so counts as a failed query: the last value stays.
+    """
+    # Almost any other object is true, and a gate that opens too early excludes capable hosts.
+    kinds = {**dict.fromkeys((each.declaration.gate for each in filters), bool), **_KINDS}
+    return {name: _indexed(name, _checked(name, read, kinds.get(name))) for name, read in provided.items()}
+
+
+def _checked(name: str, read: ReadFact, kind: type | None) -> ReadFact:
+    def read_checked(context: Any) -> Any:
+        value = read(context)
+        if inspect.isawaitable(value) or inspect.isasyncgen(value):
+            if inspect.iscoroutine(value):
+                # Else Python warns that it was never awaited.
+                value.close()
+            raise UnusableFact(name, f"is {quote(value)}, which is never awaited", "Pass a function that is not async.")
+        # Not isinstance(): True is an integer.
+        if kind and value.__class__ is not kind:
+            raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)
+        return value
+
+    return read_checked
+
+
+def _indexed(name: str, read: ReadFact) -> ReadFact:
+    make = _PREPARED.get(name)
+    if make is None:
+        return read
+    # One that is equal is the same object again, so that decisions are kept.
+    latest: Any = None
+
+    def read_prepared(context: Any) -> Any:
+        nonlocal latest
+        found = make(read(context))
+        if latest is None or found != latest:
+            latest = found
+        return latest
+
+    return read_prepared
+
+
+def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact]) -> Fact:
+    if group.owner_gate == "always":
+        return Fact(OWNER, lambda _context: True, inf, unknown=True)
+    if group.owner_gate == "coverage":
+        return Fact(OWNER, provided["owner_coverage"], group.facts_interval)
+    minimum, needed = provided[_VERSION], group.owner_compute_version
+    return Fact(OWNER, lambda context: minimum(context) >= needed, group.facts_interval)
+
+
+def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:
+    """Return the fact ``rules`` of a service, from ``[prefilter] rules_dirs``.
+
+    When the service makes ``conf`` read its files again, as services on oslo.service do on SIGHUP, the rules are
+    reloaded as well.
+
+    :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    :raises InvalidOption: if the rules cannot be read
+    """
+    group = conf[GROUP]
+    if not group.rules_dirs:
+        return Fact(RULES, lambda _context: NO_RULES, inf, unknown=NO_RULES)
+    if "" in group.rules_dirs:
+        raise InvalidOption("rules_dirs", "a directory in it is empty. Remove a comma.")
+    # Late: it reads YAML, which `import os_prefilter` does not need.
+    from os_prefilter.rules.reload import RuleFolders  # noqa: PLC0415
+
+    try:
+        folders = RuleFolders(group.rules_dirs, ensure_traits)
+    except DocumentError as error:
+        raise InvalidOption("rules_dirs", str(error)) from error
+    LOG.info("Request rules: %r.", folders.latest)
+    fact = Fact(RULES, folders, group.facts_interval, unknown=folders.latest, later_patience=_RELOAD_PATIENCE)
+
+    def reload(_conf: object, _changed: object) -> None:
+        folders.read_again()
+        fact.expire()
+
+    conf.register_mutate_hook(reload)
+    return fact

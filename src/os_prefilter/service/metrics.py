@@ -1,0 +1,137 @@
+"""Metrics of each filter for Prometheus, with ``[prefilter] metrics = true``.
+
+They are in the default registry of prometheus_client, which the embedding service serves. The labels are names of
+filters and of rows of the vocabulary, never anything of a request.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+from os_prefilter.common.errors import ConfigurationError, RequestRejected, install_extra
+from os_prefilter.pipeline.decision import Run
+from os_prefilter.pipeline.filter_calls import Call, Inputs
+from os_prefilter.request.view import Request
+from os_prefilter.service.deployment_facts import ReadFact
+from os_prefilter.service.report_gates import FACT, GATES, Coverage
+from os_prefilter.service.trait_scope import FACT as NESTED
+from os_prefilter.service.trait_scope import is_mirrored
+from os_prefilter.vocabulary.options import TraitScope
+
+# Seconds. Filters take some ten microseconds; those of others may take longer.
+_BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
+# Two pipelines may be built at once.
+_REGISTERING = threading.Lock()
+
+
+class Measuring:
+    """The metrics of a pipeline.
+
+    :raises ConfigurationError: if prometheus_client is not installed
+    """
+
+    def __init__(self) -> None:
+        try:
+            with _REGISTERING:
+                self._families = _families()
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"[prefilter] metrics needs {error.name}, which is not installed: {install_extra('metrics')}, "
+                "or set metrics = false."
+            ) from error
+
+    def measure(self, name: str, call: Call) -> Call:
+        """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
+        # All are exposed from the start, with 0; these alone have no filter as label.
+        gauges = ("no_host", "unreported", "mirrored")
+        labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key not in gauges}
+        runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
+        seconds = labelled["seconds"]
+
+        def run(request: Request, inputs: Inputs) -> object:
+            runs.inc()
+            start = perf_counter()
+            try:
+                return call(request, inputs)
+            except RequestRejected:
+                rejections.inc()
+                raise
+            except Exception:
+                failures.inc()
+                raise
+            finally:
+                seconds.observe(perf_counter() - start)
+
+        return run
+
+    def count_requirements(self, run: Run) -> None:
+        """Count what a filter required; a trait in two scopes is one."""
+        self._families.requirements.labels(run.filter).inc(
+            len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
+        )
+        self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
+
+    def count_cached(self, runs: Iterable[Run]) -> None:
+        """Count the runs of a decision that is applied again from the cache."""
+        for run in runs:
+            self._families.runs.labels(run.filter).inc()
+            self.count_requirements(run)
+
+    def count_no_host(self) -> None:
+        """Count a request that was rejected because no host can serve it."""
+        self._families.no_host.inc()
+
+    def with_gauges(self, facts: Mapping[str, ReadFact], scope: TraitScope) -> Mapping[str, ReadFact]:
+        """Return facts that set the gauges when they are read: ``answers`` and ``nested_providers``."""
+        self._families.mirrored.set(is_mirrored(scope, None))
+
+        def read_answers(context: Any) -> Coverage:
+            coverage: Coverage = facts[FACT](context)
+            for gate in GATES:
+                unreported = coverage.unreported[gate.reported_by]
+                self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
+            return coverage
+
+        def read_nested(context: Any) -> Any:
+            nested = facts[NESTED](context)
+            self._families.mirrored.set(is_mirrored(scope, nested))
+            return nested
+
+        measured: dict[str, ReadFact] = {FACT: read_answers, NESTED: read_nested}
+        return {name: measured.get(name, read) for name, read in facts.items()}
+
+
+@lru_cache(maxsize=1)
+def _families() -> SimpleNamespace:
+    """Register the metrics: once in a process, however many pipelines it has."""
+    import prometheus_client as prometheus  # noqa: PLC0415 - an extra
+
+    def counter(name: str, text: str) -> Any:
+        return prometheus.Counter(f"os_prefilter_filter_{name}", text, ["filter"])
+
+    return SimpleNamespace(
+        runs=counter("runs", "Requests that a filter answered, run or remembered"),
+        rejections=counter("rejections", "Requests that a filter rejected, because of what they require"),
+        failures=counter("failures", "Requests at which a filter failed with an error of its own"),
+        seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
+        requirements=counter("requirements", "Traits, and sets of aggregates, that a filter required or forbade"),
+        held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
+        no_host=prometheus.Counter(
+            "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"
+        ),
+        unreported=prometheus.Gauge(
+            "os_prefilter_compute_nodes_without_answer",
+            "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
+            ["row", "kind"],
+            # Of several processes, the one that queried last.
+            multiprocess_mode="mostrecent",
+        ),
+        mirrored=prometheus.Gauge(
+            "os_prefilter_traits_on_unsuffixed_group",
+            "Whether required traits go on the unsuffixed request group as well as on the root provider",
+            multiprocess_mode="mostrecent",
+        ),
+    )

@@ -1,0 +1,36 @@
+"""Where required traits go: on the root provider, or on the unsuffixed request group as well (ADR 0007).
+
+Both give the same candidates, and which one is faster depends on the cloud. Where no provider is nested and none shares
+its resources, Placement selects the providers of the unsuffixed group by their traits first; otherwise it looks at the
+trees of all hosts, and at the root's traits first. With ``[prefilter] trait_scope = auto`` the pipeline chooses by the
+fact ``nested_providers``.
+"""
+
+from typing import Any
+
+from os_prefilter.vocabulary.options import TraitScope
+
+FACT = "nested_providers"
+"""The name of the fact; its value is true if any provider of the cloud is nested or shares its resources."""
+
+
+def is_mirrored(scope: TraitScope, nested: Any) -> bool:
+    """Whether required traits of the root go on the unsuffixed group as well.
+
+    :param nested: the value of the fact; None where it is not known, and they do not
+    """
+    if scope is TraitScope.AUTO:
+        return nested is not None and not nested
+    return scope is TraitScope.ROOT_AND_UNSUFFIXED
+
+
+def describe_choice(nested: Any) -> str:
+    """Return what ``trait_scope = auto`` chooses for a value of the fact, and why, in one line."""
+    if nested is None:
+        reason = "whether the cloud has nested or shared providers is not known"
+    elif nested:
+        reason = "the cloud has nested or shared providers"
+    else:
+        reason = "the cloud has no nested or shared providers"
+    where = "the root and of the unsuffixed group" if is_mirrored(TraitScope.AUTO, nested) else "the root only"
+    return f"trait_scope auto: {reason}: traits are required of {where}."

@@ -1,0 +1,151 @@
+"""What a wrong value of each option does is what its help says: one line that names it, and what to do next."""
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter import Pipeline
+from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.service.conf import OPTIONS
+
+_ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
+
+
+# The option, lines of a configuration with a wrong value, and what the error says of it.
+_WRONG: list[tuple[str, str, str]] = [
+    ("enabled_filters", "enabled_filters = hpett", "names 'hpett', which no installed .* Did you mean hpet\\?"),
+    ("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
+    ("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
+    ("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),
+    ("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
+    (
+        "reported_traits",
+        "reported_traits = CUSTOM_HPT",
+        "'CUSTOM_HPT' matches no trait that is required only if.* Close to it: .*CUSTOM_COMPUTE_TIME_HPET",
+    ),
+    ("reported_traits", "reported_traits = HW_CPU_*", r"'HW_CPU_\*' matches no trait"),
+    (
+        "emulated_architectures",
+        "emulated_architectures = arm64",
+        "'arm64' is not an architecture. Those that exist: aarch64, ",
+    ),
+    ("emulated_architectures", "emulated_architectures = *", r"'\*' is not an architecture"),
+    ("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),
+    ("config_templates", "config_templates = $state/x", "no such option state in group .*Write \\$\\$ for a \\$"),
+    (
+        "rules_dirs",
+        "enabled_filters = rules\nrules_dirs = /no/such",
+        "/no/such: the directory of rules cannot be read",
+    ),
+    ("rules_dirs", "enabled_filters = rules\nrules_dirs = ,/etc", "a directory in it is empty"),
+    ("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
+    ("facts_interval", "facts_interval = nan", "nan is not a number of seconds"),
+    ("facts_interval", "facts_interval = inf", "inf is not a number of seconds"),
+    ("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
+    ("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter. .*Installed.*hpet, "),
+    ("wait_for_answers", "wait_for_answers = hp\n  et", r"'hp\\net' is not an installed filter"),
+    ("wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "has its own gate"),
+    (
+        "wait_for_answers",
+        "enabled_filters = hpet\nwait_for_answers = *",
+        "fact 'answers', which the embedding service does not provide",
+    ),
+    (
+        "preferred_properties",
+        "preferred_properties = hw_time_hpt",
+        "'hw_time_hpt' is not a property that a request filter requires a trait for. .*hw_time_hpet, .* time_hpet, ",
+    ),
+    ("tenant_aggregate_required", "tenant_aggregate_required = all", "tenant_aggregate_required in FILE is not"),
+    # Nova requires its trait while it builds the query.
+    ("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),
+    ("preferred_weight_multiplier", "preferred_weight_multiplier = nan", "nan is not a number to multiply with"),
+    ("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
+    ("decision_history", "decision_history = 1000", "decision_history in FILE is not valid: .*'1000'"),
+    ("owner_trait", "owner_trait = owner", "'owner' is not a trait name"),
+    ("foreign_owner_traits", "foreign_owner_traits = a-b", "'a-b' is not a trait name"),
+    ("foreign_owner_traits", "foreign_owner_traits = OWNER_NOVA", "it names OWNER_NOVA, the own owner_trait"),
+    ("owned_resource_classes", "owned_resource_classes = CPUS", "'CPUS' is not a resource class, nor a pattern"),
+    ("owner_gate", "owner_gate = never", "owner_gate in FILE is not valid: .*found 'never'"),
+    ("owner_gate", "owner_gate = coverage\nowned_resource_classes = VGPU", "coverage looks at compute nodes"),
+    ("owner_gate", "enabled_filters = owner\nowner_gate = coverage", "coverage from the fact owner_coverage"),
+    ("owner_gate", "enabled_filters = owner", "owner_gate = compute_version .*minimum_compute_version"),
+    ("owner_compute_version", "owner_compute_version = 0", "owner_compute_version in FILE is not valid: .*equal to 1"),
+]
+
+
+@pytest.fixture
+def nova_conf(tmp_path: Path) -> Path:
+    return tmp_path / "nova.conf"
+
+
+def _started(path: Path, lines: str) -> Pipeline:
+    """Start as a service does, on a file with these lines."""
+    path.write_text(f"[prefilter]\n{lines.replace('FILE', str(path))}\n", encoding="utf-8")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[str(path)])
+    return Pipeline.from_conf(conf)
+
+
+@pytest.mark.parametrize(("option", "lines", "told"), _WRONG)
+def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(
+    option: str, lines: str, told: str, nova_conf: Path
+) -> None:
+    """One error class, one line: the group, the option, the value or the file, and what to do next."""
+    with pytest.raises(ConfigurationError, match=told.replace("FILE", str(nova_conf))) as raised:
+        _started(nova_conf, lines)
+    text = str(raised.value)
+    assert text.isprintable()
+    assert option in text
+    assert "[prefilter]" in text
+    assert "LocationInfo" not in text
+    assert any(advice.lower() in text.lower() for advice in _ADVICE), text
+
+
+def test_every_option_has_a_case_with_a_wrong_value() -> None:
+    assert {option for option, _, _ in _WRONG} == {option.name for option in OPTIONS}
+
+
+def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
+    empty = ("enabled_filters", "foreign_owner_traits", "rules_dirs", "config_templates", "emulated_architectures")
+    edges = ("facts_interval = 0", "reported_traits = *", "emulated_architectures = aarch64, i686", "rules_dirs = /no")
+    for line in (*(f"{name} =" for name in empty), *edges, "wait_for_answers = hpet", "decision_history = 1"):
+        assert _started(nova_conf, line).filters == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            "enabled_filtres = hpet",
+            "[prefilter] has no option 'enabled_filtres'; the line is ignored. Did you mean enabled_filters?",
+        ),
+        (
+            "Trait_Scope = root",
+            "[prefilter] has no option 'Trait_Scope'; the line is ignored. Did you mean trait_scope?",
+        ),
+        ("warp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
+        (
+            "[prefliter]\nenabled_filters = hpet",
+            "the section [prefliter] is not one of os-prefilter. Did you mean prefilter?",
+        ),
+        ("[Prefilter]\nwarp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
+        ("enabled_filters = hpet\ntrait_scope = root\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x", ""),
+    ],
+)
+def test_name_that_no_option_has_is_warned_of_with_the_nearest(
+    lines: str, told: str, nova_conf: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _started(nova_conf, lines)
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings == [f"{nova_conf}: {told}"] * bool(told)
+
+
+def test_names_in_a_directory_of_configuration_are_read_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.conf").write_text("[prefilter]\nenabled_filter = hpet\n", encoding="utf-8")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[str(tmp_path)])
+    Pipeline.from_conf(conf)
+    assert f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'" in caplog.text

@@ -1,0 +1,369 @@
+"""Facts: asked at most once per interval, kept while they cannot be asked for, said once when they change."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+
+from os_prefilter import NOTHING, Decision, Pipeline, Request, Requirements, forbid, require
+from os_prefilter.common.errors import FilterFailed, UnusableArgument
+from os_prefilter.request.filter_contract import UNKNOWN, Declaration, Unknown
+from os_prefilter.service.deployment_facts import Fact, Query, readings_of
+from os_prefilter.service.loading import as_filter
+from os_prefilter_tools.testing import request_of
+from tests.conftest import conf_with, spec_of
+
+_DOWN = OSError("x://me:hunter2@h is down")
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_fact_is_queried_once_per_interval() -> None:
+    clock, answers = _Clock(), iter(range(100))
+    fact = Fact("f", lambda _context: next(answers), 10)
+    assert [fact.value(None, clock) for clock.now in (0, 1, 9.9, 10, 19, 20)] == [0, 0, 0, 1, 1, 2]
+
+
+def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Absence of knowledge is not knowledge of absence."""
+    caplog.set_level("INFO")
+    answers: Iterator[object] = iter((True, _DOWN, _DOWN, True, False))
+
+    def ask(_context: object) -> object:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    clock = _Clock()
+    fact = Fact("f", ask, 1, unknown=False)
+    assert [fact.value(None, clock) for clock.now in range(5)] == [True, True, True, True, False]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The deployment fact f is now True (was False).",
+        "Failed to read the deployment fact f (OSError: x://***@h is down); keeping True until it can be read.",
+        "The deployment fact f can be read again.",
+        "The deployment fact f is now False (was True).",
+    ]
+
+
+def test_expired_fact_is_queried_again_at_the_next_use() -> None:
+    """Also if that happens while it is asked for: the answer on its way may be the old one."""
+    answers = iter(range(100))
+    fact = Fact("f", lambda _context: next(answers), 10)
+    assert [fact.value(), fact.value()] == [0, 0]
+    fact.expire()
+    assert [fact.value(), fact.value()] == [1, 1]
+
+    def ask(_context: object) -> int:
+        number = next(answers)
+        if number == 2:
+            meanwhile.expire()
+        return number
+
+    meanwhile = Fact("g", ask, 10)
+    assert [meanwhile.value(), meanwhile.value(), meanwhile.value()] == [2, 3, 3]
+
+
+def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
+    values = [1.0, 1]
+    fact = Fact("x", lambda _context: values.pop(), 0)
+    assert [type(fact.value()) for _ in range(2)] == [int, float]
+    assert len(caplog.records) == 1
+
+
+def until_known(fact: Fact, value: object) -> None:
+    """Wait until the answer that is on its way is in use."""
+    for _ in range(6000):
+        if fact.value(None, lambda: 0.0) == value:
+            return
+        threading.Event().wait(0.01)
+    pytest.fail(f"it is still {fact.value()!r}")
+
+
+def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked once, however long that takes; one line says that it does not answer, one that it did."""
+    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
+    answer, asked = threading.Event(), []
+
+    def ask(_context: object) -> str:
+        asked.append(1)
+        assert answer.wait(60)
+        return "known"
+
+    fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
+    clock = _Clock()
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: fact.value(None, clock), range(50))) == {"unknown"}
+    answer.set()
+    until_known(fact, "known")
+    assert asked == [1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
+        "The deployment fact f can be read again.",
+        "The deployment fact f is now 'known' (was 'unknown').",
+    ]
+
+
+def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value() -> None:
+    """What is not known yet would let them go where they should not; later ones go on with what was known."""
+    together, answer = threading.Barrier(8), threading.Event()
+    answers = iter(("first", "second"))
+
+    def ask(_context: object) -> str:
+        assert answer.wait(60)
+        return next(answers)
+
+    fact = Fact("f", ask, 10, unknown="unknown", patience=60)
+
+    def value(_number: int) -> object:
+        if together.wait(60) == 0:
+            answer.set()
+        return fact.value(None, lambda: 0.0)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(value, range(8))) == {"first"}
+        answer.clear()
+        asking = threads.submit(fact.value, None, lambda: 10.0)
+        while not fact._query:
+            assert not asking.done()
+        assert fact.value(None, lambda: 10.0) == "first"
+        answer.set()
+        assert asking.result(60) == "second"
+
+
+def test_hanging_query_is_retried_and_logged_with_its_age(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that died half must not freeze a value until a restart; what comes late replaces nothing newer."""
+    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
+    clock, lost, numbers = _Clock(), threading.Event(), iter(("late", "second", "third"))
+    replaced = threading.Event()
+
+    def ask(_context: object) -> str:
+        answer = next(numbers)
+        if answer == "late":
+            assert lost.wait(60)
+            replaced.set()
+        return answer
+
+    fact = Fact("f", ask, 60, unknown="unknown", patience=0.05)
+    seen = [fact.value(None, clock) for clock.now in (0, 1, 59, 60, 61, 120, 599, 600)]
+    assert seen == ["unknown"] * 7 + ["second"]
+    (hanging,) = [each for each in threading.enumerate() if each.name == "fact f"]
+    lost.set()
+    hanging.join(60)
+    assert replaced.is_set()
+    assert fact.value(None, clock) == "second"
+    clock.now = 660
+    assert fact.value(None, clock) == "third"
+    asked = "Reading the deployment fact f has had no answer for {} seconds; keeping 'unknown'."
+    assert [record.getMessage() for record in caplog.records] == [
+        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
+        *map(asked.format, (60, 120, 599)),
+        "The deployment fact f can be read again.",
+        "The deployment fact f is now 'second' (was 'unknown').",
+        "The deployment fact f is now 'third' (was 'second').",
+    ]
+
+
+def test_slow_answer_is_used_even_after_the_query_was_retried() -> None:
+    """Otherwise one that always takes longer than that would never be known."""
+    clock, slow = _Clock(), {0: threading.Event(), 700: threading.Event()}
+
+    def ask(_context: object) -> int:
+        begun = int(clock.now)
+        asked.set()
+        assert slow[begun].wait(60)
+        return begun
+
+    fact = Fact("f", ask, 60, patience=0.05)
+    for clock.now in slow:
+        asked = threading.Event()
+        assert fact.value(None, clock) is UNKNOWN
+        assert asked.wait(60)
+    first, second = (each for each in threading.enumerate() if each.name == "fact f")
+    for (begun, event), thread in zip(slow.items(), (first, second), strict=True):
+        event.set()
+        thread.join(60)
+        assert fact.value(None, clock) == begun
+
+
+def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
+    """The wait counts from the question on: three facts that hang delay a request as long as one."""
+    steps: list[str] = []
+
+    class Noted(Fact):
+        def begin(self, *arguments: Any) -> Query | None:
+            steps.append("begin")
+            return super().begin(*arguments)
+
+        def wait(self, query: Query, until: float = float("inf")) -> None:
+            steps.append("wait")
+            super().wait(query, until)
+
+    assert readings_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == (("known",),) * 3
+    assert steps == ["begin"] * 3 + ["wait"] * 3
+
+
+async def _coroutine(_context: object) -> bool:
+    return False
+
+
+async def _generates(_context: object) -> AsyncIterator[bool]:
+    yield False
+
+
+class _Asynchronous:
+    async def __call__(self, _context: object) -> bool:
+        return False
+
+
+def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
+    """Each request would take what is not known for an answer, or an object that is always true."""
+    unreadable: list[tuple[Any, str]] = [
+        (True, "found a bool"),
+        (None, "found a NoneType"),
+        (lambda: True, r"a function with the parameters \(\)"),
+        (lambda _context, _other: True, r"a function with the parameters \(_context, _other\)"),
+        (_coroutine, "found a coroutine or generator function"),
+        (_Clock, "found the class _Clock"),
+        (_Asynchronous(), "found a coroutine or generator function"),
+        (_generates, "found a coroutine or generator function"),
+    ]
+    for given, found in unreadable:
+        message = f"passes the deployment fact 'down' in a form .*: expected a function \\(context\\), .*{found}"
+        with pytest.raises(UnusableArgument, match=message):
+            Pipeline.from_conf(conf_with(), {"down": given})
+        with pytest.raises(UnusableArgument, match=message):
+            Pipeline.from_names(facts={"down": given})
+    arguments: Any = {"ensure_traits": lambda: None}, {"kept_machine_type": lambda: None}
+    for argument in arguments:
+        with pytest.raises(UnusableArgument, match=f"passes {min(argument)} in a form that cannot be used"):
+            Pipeline.from_conf(conf_with(), **argument)
+
+
+def _if_down(_request: Request, *, down: bool) -> Requirements:
+    """Take everything but True for a no, as authors do."""
+    return forbid("CUSTOM_X", "down") if down else require("CUSTOM_X", "not down")
+
+
+def _fails(_context: object) -> bool:
+    raise OSError("the database is down")
+
+
+def _decide(function: Any, read: Any) -> Decision:
+    filters = [as_filter("f", function, {"down"})]
+    return Pipeline(filters, facts={"down": Fact("down", read, 60)}).apply(request_of())
+
+
+_NOT_KNOWN = "deployment fact down: not known yet, so that the filter requires nothing yet"
+
+
+def test_filter_is_not_run_while_a_fact_that_it_needs_is_not_known() -> None:
+    """No capable host is excluded, no request refused, and what is not known is not taken for a no."""
+    decision = _decide(_if_down, _fails)
+    assert not decision.requirements
+    assert [(str(note), note.waits) for note in decision.notes] == [(_NOT_KNOWN, True)]
+    # None is a value that a fact may have.
+    assert [item.required for item in _decide(_if_down, lambda _context: None).requirements] == [True]
+
+
+def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
+    takes = Declaration(takes_unknown=True)
+
+    @takes
+    def careful(_request: Request, *, down: bool | Unknown) -> Requirements:
+        return NOTHING if down is UNKNOWN else require("CUSTOM_X", "known")
+
+    @takes
+    def careless(_request: Request, *, down: bool) -> Requirements:
+        return _if_down(_request, down=down)
+
+    assert not _decide(careful, _fails).requirements
+    assert _decide(careful, lambda _context: False).requirements
+    with pytest.raises(FilterFailed, match="compare it with 'is UNKNOWN'"):
+        _decide(careless, _fails)
+
+
+class _NoAnswer:
+    """What can neither be compared, nor asked for its truth, nor printed."""
+
+    def _fail(self, *_arguments: object) -> Any:
+        raise ValueError
+
+    __eq__ = __bool__ = __repr__ = _fail
+    __hash__ = None  # type: ignore[assignment]
+
+
+_NO_ANSWERS: list[tuple[Any, str]] = [
+    ("no", "'no', not of the type bool"),
+    (1, "1, not of the type bool"),
+    (_NoAnswer(), "a _NoAnswer, not of the type bool"),
+]
+_NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("fact", "value", "found"),
+    [
+        *[(fact, *each) for fact in ("owner_coverage", "nested_providers") for each in _NO_ANSWERS],
+        ("minimum_compute_version", "66", "'66', not of the type int"),
+        ("minimum_compute_version", True, "True, not of the type int"),
+        *[("known_traits", value, "without COMPUTE_NODE") for value in _NO_LISTS],
+        ("answers", None, "not of the type Coverage"),
+        ("answers", {}, "not of the type Coverage"),
+    ],
+    ids=range(14),
+)
+def test_fact_of_the_wrong_type_counts_as_not_known(
+    fact: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Almost any object is true: capable hosts would be excluded. An empty list of traits would drop requirements."""
+    gate = "compute_version" if fact == "minimum_compute_version" else "coverage"
+    conf = conf_with(
+        enabled_filters=["owner", "image_metadata"],
+        wait_for_answers=["image_metadata"] if fact == "answers" else [],
+        owner_gate="always" if fact in ("known_traits", "answers") else gate,
+        trait_scope="auto",
+    )
+    facts = {"owner_coverage": lambda _context: False, fact: lambda _context: value}
+    decision = Pipeline.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
+    named = {str(item.trait) for item in decision.requirements}
+    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "answers")
+    assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "answers"))
+    assert found in caplog.text
+    closed = "not every compute service reports" in str(decision.notes)
+    assert closed is (fact == "nested_providers")
+
+
+@pytest.mark.filterwarnings("error")
+def test_fact_that_is_a_coroutine_is_closed_and_not_known(caplog: pytest.LogCaptureFixture) -> None:
+    """Python would warn that it was never awaited."""
+    pipeline = Pipeline.from_names("owner", facts={"owner_is_reported": lambda _context: _coroutine(None)})
+    decision = pipeline.apply(spec_of())
+    assert not decision.requirements
+    assert "is a coroutine, which is never awaited. Pass a function that is not async." in caplog.text
+
+
+def _value(value: Any, _context: object) -> Any:
+    return value
+
+
+def test_gate_of_another_author_is_exactly_true_or_false() -> None:
+    """Also where the pipeline is given facts that were not checked when they were read."""
+    gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
+    assert [str(note) for note in _decide(gated, _fails).notes] == [_NOT_KNOWN]
+    values: list[Any] = ["no", 1, None]
+    for value in values:
+        decision = _decide(gated, partial(_value, value))
+        assert [str(note) for note in decision.notes] == [_NOT_KNOWN]
+        assert not decision.requirements
+    assert [str(note) for note in _decide(gated, lambda _context: False).notes] == ["not yet: not required yet"]

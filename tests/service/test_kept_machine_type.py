@@ -1,0 +1,149 @@
+"""What filters require for a server that exists and keeps its machine type, whatever the default of its next host."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from nova import objects
+
+import os_prefilter
+from os_prefilter import Pipeline
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.vocabulary import TRAITS_OF_EMULATION, rows_required_by
+from os_prefilter.vocabulary.machine_types import MACHINES, families_without
+from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.options import Options
+from tests.support.hosts import OFFERED, few_libvirt_hosts
+from tests.support.nova_objects import nova_spec
+
+_ALL = Options(reported_traits=("*",), unknown_values=UnknownValues.REJECT)
+_DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
+_DATABASE_ERROR = RuntimeError("mysql://nova:hunter2@db is down\nERROR forged")
+_PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"
+_IDE = {"hw_disk_bus": "ide"}
+_FILTERS = Pipeline.from_names("image_metadata", "hpet").filters
+_SERVER = "11111111-1111-4111-8111-111111111111"
+_MOVES = (
+    objects.Destination(cell=objects.CellMapping(uuid=objects.CellMapping.CELL0_UUID)),
+    objects.Destination(allow_cross_cell_move=True),
+)
+
+
+def _pipeline(kept: object = None, options: Options = _ALL) -> Pipeline:
+    """Return the filters of a service whose servers keep this machine type, or of which an error says nothing."""
+
+    def ask(_context: object, _request_spec: object) -> Any:
+        if isinstance(kept, BaseException):
+            raise kept
+        return kept
+
+    return Pipeline(_FILTERS, options, kept_machine_type=ask)
+
+
+def _moving(properties: dict[str, Any], destination: Any = _MOVES[0]) -> Any:
+    return nova_spec(properties, requested_destination=destination, instance_uuid=_SERVER)
+
+
+def _machines(pipeline: Pipeline, spec: Any) -> set[str]:
+    """Return what is required and forbidden (``!``) of machine types."""
+    asked = pipeline.apply(spec).requirements
+    return {f"{'' if each.required else '!'}{each.trait}" for each in asked if "_MACHINE_" in each.trait}
+
+
+@pytest.mark.parametrize("destination", _MOVES)
+@pytest.mark.parametrize(("kept", "machine"), [("pc", _PC), ("pc-i440fx-7.2", _PC), ("pc-q35-9.1", _Q35)])
+def test_kept_machine_type_is_required_and_no_default_forbidden(destination: Any, kept: str, machine: str) -> None:
+    assert _machines(_pipeline(kept), _moving({"hw_vif_model": "e1000e"}, destination)) == {machine}
+
+
+@pytest.mark.parametrize("unknown", ["", "raspi3b", "made-up", _DATABASE_ERROR, BaseException("Timeout")])
+def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
+    unknown: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert _machines(_pipeline(unknown), _moving(_IDE)) == set()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == isinstance(unknown, BaseException)
+    assert not any("\n" in line or "hunter2" in line for line in lines)
+    # Nor where the service cannot tell; but where nothing is kept, the default of the next host counts.
+    assert _machines(Pipeline(_FILTERS, _ALL), _moving(_IDE)) == set()
+    assert f"!{_DEFAULT_Q35}" in _machines(_pipeline(None), _moving(_IDE))
+
+
+@pytest.mark.parametrize(
+    ("spec", "options"),
+    [
+        (nova_spec(_IDE), _ALL),
+        (nova_spec(_IDE, requested_destination=objects.Destination(host="here")), _ALL),
+        (_moving({**_IDE, "hw_machine_type": "pc"}), _ALL),
+        (_moving(_IDE), Options()),
+        (_moving(_IDE), Options(reported_traits=("CUSTOM_COMPUTE_TIME_HPET",))),
+    ],
+)
+def test_kept_machine_type_is_looked_up_only_where_an_answer_depends_on_it(spec: Any, options: Options) -> None:
+    looked_up: list[object] = []
+
+    def ask(_context: object, request_spec: object) -> None:
+        looked_up.append(request_spec)
+
+    Pipeline(_FILTERS, options, kept_machine_type=ask).apply(spec)
+    assert looked_up == []
+
+
+def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:
+    pipeline = _pipeline("pc")
+    new = _machines(pipeline, nova_spec(_IDE))
+    assert f"!{_DEFAULT_Q35}" in new
+    assert _machines(pipeline, _moving(_IDE)) == {_PC}
+    assert _machines(pipeline, nova_spec(_IDE)) == new
+
+
+def test_kept_machine_type_rejects_no_request() -> None:
+    """After a rescue, Nova keeps a type that is not that of the guest."""
+    decided = _pipeline("q35").apply(_moving(_IDE)).requirements
+    sources = {str(each.trait): each.source for each in decided}
+    assert sources[_Q35] == "the server's system metadata image_hw_machine_type=q35"
+    assert not any("DEFAULT_MACHINE" in trait for trait in sources)
+
+
+@pytest.mark.parametrize("named", ["ubuntu", "raspi3b", ""])
+def test_no_host_is_excluded_by_its_default_where_the_image_names_an_unknown_machine_type(named: str) -> None:
+    """Nova gives it to the guest, whatever the default is."""
+    pipeline = _pipeline(options=Options(reported_traits=("*",)))
+    assert _machines(pipeline, nova_spec({**_IDE, "hw_machine_type": named})) == set()
+
+
+def _moves(offered: frozenset[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    for row in (*rows_required_by("image_metadata"), *rows_required_by("hpet")):
+        for value, term in row.values.items():
+            without = families_without(row.name, value)
+            # Of an architecture that no driver of Nova reports, nothing is required where it is not offered.
+            if without and (offered or not term.trait or term.trait not in TRAITS_OF_EMULATION):
+                possible = sorted(MACHINES.keys() - without)
+                yield from [(machine, {str(row.image_property): value}) for machine in possible]
+
+
+@pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
+def test_law_holds_for_a_server_that_keeps_its_machine_type(offered: frozenset[str]) -> None:
+    """The driver sees the machine type in the server's own image metadata."""
+    found = (facts for facts in few_libvirt_hosts() if facts.emulated_architectures == offered)
+    hosts = [(facts, capability_traits(facts)) for facts in found]
+    options = replace(_ALL, emulated_architectures=offered)
+    compared = 0
+    for machine, properties in _moves(offered):
+        decided = None
+        with suppress(os_prefilter.common.errors.RequestRejected):
+            decided = _pipeline(machine, options).apply(_moving(properties)).requirements
+        for facts, traits in hosts:
+            seen_by_driver = nova_spec({**properties, "hw_machine_type": machine})
+            try:
+                accepts = not os_prefilter.unsupported(seen_by_driver, facts)
+            except os_prefilter.common.errors.RequestRejected:
+                accepts = False
+            selected = decided is not None and all(traits.get(each.trait, False) is each.required for each in decided)
+            assert selected is accepts, (machine, properties, facts)
+            compared += 1
+    assert compared > 1000

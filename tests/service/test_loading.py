@@ -1,0 +1,135 @@
+"""Loading filters: an operator who enabled a filter never gets a scheduler without it."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from inspect import isfunction, signature
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+from stevedore.extension import ExtensionManager
+
+from os_prefilter import Requirements, filters
+from os_prefilter.common.errors import DuplicateFilter, FilterLoadError, InvalidFilter, MissingFact, UnknownFilter
+from os_prefilter.service.loading import NAMESPACE, as_filter, installed_filters, load_filters
+from tests.conftest import pipeline_of
+from tests.support.project import ROOT
+
+_OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> None:
+    """Let stevedore find these entry points, as if their packages were installed."""
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points))
+
+
+def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> None:
+    known = "Known filters: accelerators, .*image_metadata"
+    for name, advice in (("image_metdata", r"Did you mean image_metadata\?"), ("warp", known)):
+        with pytest.raises(UnknownFilter, match=f"'{name}'.*{advice}"):
+            pipeline_of("noop", name)
+
+
+def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, [_OURS, EntryPoint("noop", "somewhere.other:noop", NAMESPACE)])
+    with pytest.raises(DuplicateFilter, match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop"):
+        load_filters(["noop"])
+
+
+def test_a_broken_filter_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
+    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit('no\\nmore')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for target, message in (
+        ("os_prefilter.no_such_module:f", "ModuleNotFoundError"),
+        ("os_prefilter.filters.noop:no_such_name", "AttributeError"),
+        ("broken_plugin:raises_assertion", "AssertionError: at import"),
+        ("leaving_plugin:f", r"SystemExit: no\\nmore"),
+    ):
+        _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
+        with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
+            load_filters(["mine"])
+
+
+def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:
+    """It would never be given anything, or be taken for the request of a filter of Nova's."""
+    functions: list[tuple[Any, str]] = [
+        (lambda request, options: request, "options"),
+        (lambda request, weather: request, "weather"),
+        (lambda request, weather=None: request, "weather"),
+        (lambda request, options=None, *, weather: request, "options"),
+    ]
+    for function, parameter in functions:
+        with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
+            as_filter("mine", function, {"options", "weather"})
+    with pytest.raises(InvalidFilter, match="with the parameters"):
+        as_filter("mine", lambda request, **needs: request)
+
+
+def test_filter_is_written_our_way_or_novas_and_needs_what_is_provided() -> None:
+    def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
+
+    assert as_filter("mine", mine, ("options",)).needs == ("options",)
+    assert as_filter("mine", mine).needs == ()
+    assert as_filter("mine", _nova_style).nova_style
+    assert not load_filters(["noop"])[0].nova_style
+
+
+def _no_parameters() -> None: ...
+def _three(_a: Any, _b: Any, _c: Any) -> None: ...
+def _nova_with_need(_context: Any, _spec: Any, *, options: Any) -> None: ...
+def _stranger(_request: Any, *, phase_of_the_moon: str) -> None: ...
+def _nova_style(_context: Any, _spec: Any) -> bool:
+    return False
+
+
+async def _coroutine(_context: Any, _spec: Any) -> None: ...
+def _generator(_context: Any, _spec: Any) -> Any:
+    yield
+
+
+class _Class:
+    def __init__(self, context: Any, spec: Any) -> None: ...
+
+
+def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() -> None:
+    for thing in (None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class):
+        with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
+            as_filter("mine", thing, frozenset(("options",)))
+    with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
+        as_filter("mine", _stranger)
+
+
+def _filters() -> list[str]:
+    """Return the names of our filters: those of the files that define one, and those that are installed."""
+    modules = (import_module(f"os_prefilter.filters.{each.name}") for each in iter_modules(filters.__path__))
+    found = {each.__name__.rpartition(".")[2]: each for each in modules}
+    ours = {name for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
+    return sorted(ours | {name for name, each in found.items() if _is_filter(getattr(each, name, None))})
+
+
+def _is_filter(function: object) -> bool:
+    return isfunction(function) and signature(function).return_annotation is Requirements
+
+
+@pytest.mark.parametrize("name", _filters())
+def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
+    """The registry walk; the section in docs/filters.rst is looked for with the other pages."""
+    here = Path(__file__)
+    tests = "".join(path.read_text(encoding="utf-8") for path in here.parents[1].glob("*/test_*.py") if path != here)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    target = f"os_prefilter.{'rules.filter' if name == 'rules' else f'filters.{name}'}:{name}"
+    has = {
+        f'its entry point in pyproject.toml, {name} = "{target}", installed again with: pip install -e .': (
+            installed_filters().get(name) == target
+        ),
+        "a docstring, of which 'os-prefilter filter list' shows the first line": bool(
+            as_filter(name, getattr(import_module(target.partition(":")[0]), name), None).summary
+        ),
+        f"a test that loads it by its name, in tests/filters/test_{name}.py": f'"{name}"' in tests,
+        "its row in the table of README.md": f"`{name}`" in readme,
+    }
+    lacks = "; ".join(what for what, there in has.items() if not there)
+    assert not lacks, f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a filter', lists all."

@@ -1,0 +1,194 @@
+"""The pipeline: in order, with provenance, all or nothing."""
+
+import copy
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import pytest
+from nova import objects
+
+from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
+from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.service.loading import as_filter
+from tests.conftest import pipeline_of, spec_of
+
+objects.register_all()
+
+
+def _filter(name: str, answer: object) -> LoadedFilter:
+    def function(_request: Request) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return as_filter(name, function)
+
+
+def _pipeline(**answers: object) -> Pipeline:
+    return Pipeline(_filter(name, answer) for name, answer in answers.items())
+
+
+def test_decision_records_traits_filters_sources_and_durations() -> None:
+    spec = spec_of({"hw_vif_model": "e1000e", "hw_time_hpet": "true"})
+    decision = pipeline_of("hpet", "image_metadata", "noop", reported_traits=[]).apply(spec)
+    assert [(item.trait, item.required, item.scope, item.filter, item.source) for item in decision.requirements] == [
+        ("CUSTOM_COMPUTE_TIME_HPET", True, "root", "hpet", "image property hw_time_hpet=true"),
+        ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root", "image_metadata", "image property hw_vif_model=e1000e"),
+    ]
+    assert list(decision.seconds) == ["hpet", "image_metadata", "noop"]
+    assert all(0 <= seconds < 10 for seconds in decision.seconds.values())
+    assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_NET_VIF_MODEL_E1000E"}
+
+
+def test_request_logs_one_printable_debug_line_with_all_requirements(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "os_prefilter")
+    pipeline = pipeline_of("compute_status", "hpet", reported_traits=[])
+    caplog.clear()
+    pipeline.apply(spec_of({"hw_time_hpet": "true"}))
+    assert [record.getMessage() for record in caplog.records] == [
+        "Request filters required: "
+        "!COMPUTE_STATUS_DISABLED on root by compute_status (every request: no disabled compute service); "
+        "CUSTOM_COMPUTE_TIME_HPET on root by hpet (image property hw_time_hpet=true)"
+    ]
+    _pipeline(a=require("OWNER_NOVA", "a\nERROR \x1b[31m")).apply(spec_of())
+    assert caplog.records[-1].getMessage().isprintable()
+
+
+def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> None:
+    trait = "OWNER_NOVA"
+    in_flavor = r"flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"
+    both = r"OWNER_NOVA is both required \(.: x\) and forbidden \(.: y\)"
+    refused: list[tuple[list[Requirements], dict[str, str], set[str], str]] = [
+        ([require(trait, "x"), forbid(trait, "y")], {}, set(), both),
+        ([forbid(trait, "y"), require(trait, "x")], {}, set(), both),
+        ([require(trait, "x", UNSUFFIXED), forbid(trait, "y", UNSUFFIXED)], {}, set(), both),
+        ([forbid(trait, "y")], {}, {trait}, "the request spec's root_required"),
+        ([require(trait, "x", UNSUFFIXED)], {f"trait:{trait}": "forbidden"}, set(), in_flavor),
+    ]
+    for answers, extra_specs, root_required, message in refused:
+        spec = spec_of(extra_specs=extra_specs)
+        spec.root_required.update(root_required)
+        before = copy.deepcopy(spec)
+        with pytest.raises(ContradictingRequirements, match=message):
+            _pipeline(**dict(zip("ab", answers, strict=False))).apply(spec)
+        assert spec == before
+
+
+def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> None:
+    spec = spec_of()
+    _pipeline(a=require("OWNER_NOVA", "x"), b=forbid("OWNER_NOVA", "y", UNSUFFIXED)).apply(spec)
+    assert spec.root_required == {"OWNER_NOVA"}
+    assert spec.flavor.extra_specs == {"trait:OWNER_NOVA": "forbidden"}
+
+
+def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
+    wrong: Any = "x", Requirement(Trait("OWNER_NOVA"), "no", "root", "x")  # type: ignore[arg-type]
+    for answer, message in (
+        (ValueError("line 1\nline 2"), r"ValueError: 'line 1\\nline 2'"),
+        (None, "returned a NoneType"),
+        (True, "returned a bool"),
+        (Requirements(wrong[:1]), "returned a Requirements"),
+        (Requirements(wrong[1:]), "returned"),
+        (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
+        (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
+    ):
+        spec = spec_of({"hw_time_hpet": "true"})
+        with pytest.raises(FilterFailed, match=f"(?s)'bad' failed with .*{message}") as caught:
+            _pipeline(good=require("OWNER_NOVA", "x"), bad=answer).apply(spec)
+        assert spec == spec_of({"hw_time_hpet": "true"})
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is answer or not isinstance(answer, Exception)
+
+
+def test_requirements_are_written_to_root_unsuffixed_flavor_and_port_groups() -> None:
+    spec = spec_of(extra_specs={"resources_f:VGPU": "1"}, requested_resources=[RequestGroup("port", {"VGPU": 1})])
+    chosen = spec.flavor
+    _pipeline(
+        root=require("OWNER_NOVA", "x"),
+        unsuffixed=forbid("OWNER_CYBORG", "x", UNSUFFIXED),
+        flavor=require("OWNER_NOVA", "x", "_f"),
+        port=require("OWNER_CYBORG", "x", "port"),
+    ).apply(spec)
+    assert spec.root_required == {"OWNER_NOVA"}
+    assert spec.flavor.extra_specs == {
+        "resources_f:VGPU": "1",
+        "trait:OWNER_CYBORG": "forbidden",
+        "trait_f:OWNER_NOVA": "required",
+    }
+    assert chosen.extra_specs == {"resources_f:VGPU": "1"}
+    assert spec.requested_resources[0].required_traits == {"OWNER_CYBORG"}
+
+
+def test_required_traits_are_copied_to_the_unsuffixed_group_only_if_it_uses_the_root() -> None:
+    pipeline = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed", reported_traits=[])
+    for extra_specs, scopes in (
+        ({}, ["root", "unsuffixed", "root"]),
+        ({"resources:VCPU": "0"}, ["root", "unsuffixed", "root"]),
+        ({"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, ["root", "root"]),
+    ):
+        spec = spec_of({"hw_time_hpet": "true"}, extra_specs)
+        assert [item.scope for item in pipeline.apply(spec).requirements] == scopes
+        assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET"}
+        assert ("trait:CUSTOM_COMPUTE_TIME_HPET" in spec.flavor.extra_specs) is ("unsuffixed" in scopes)
+        # A forbidden trait would exclude sharing and nested providers too.
+        assert "trait:COMPUTE_STATUS_DISABLED" not in spec.flavor.extra_specs
+
+
+class _Frozen(frozenset[str]):
+    """A set that cannot be written to."""
+
+
+def test_nothing_is_written_if_one_part_cannot_be_written() -> None:
+    """Root, then a group whose traits are frozen, or no flavor: the root stays as it was."""
+    groups = [RequestGroup("port", {"VGPU": 1}, _Frozen())]
+    for spec, scope in ((spec_of(requested_resources=groups), "port"), (objects.RequestSpec(image=None), UNSUFFIXED)):
+        with pytest.raises(UnsuitableRequestSpec):
+            _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", scope)).apply(spec)
+        assert not spec.root_required
+
+
+class _ReadOnly(RequestSpec):
+    """A request spec whose flavor cannot be replaced."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "flavor" and hasattr(self, name):
+            raise AttributeError("property 'flavor' has no setter")
+        super().__setattr__(name, value)
+
+
+@dataclass(frozen=True)
+class _FrozenFlavor:
+    """A flavor that cannot be changed, nor its copy."""
+
+    extra_specs: dict[str, str] = field(default_factory=dict)
+    vcpus: int = 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (_ReadOnly(Flavor(1, 512)), "AttributeError: \"property 'flavor' has no setter\""),
+        (RequestSpec(_FrozenFlavor()), "FrozenInstanceError: \"cannot assign to field 'extra_specs'\""),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(name=Lock())), "TypeError: .*pickle"),  # type: ignore[arg-type]
+    ],
+    ids=["spec", "flavor", "uncopyable"],
+)
+def test_flavor_that_cannot_be_replaced_is_refused_and_nothing_is_written(spec: RequestSpec, problem: str) -> None:
+    chosen = spec.flavor
+    answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", UNSUFFIXED)}
+    with pytest.raises(UnsuitableRequestSpec, match=f"{problem}.*It needs a flavor that can be copied and replaced"):
+        _pipeline(**answers).apply(spec)
+    assert not spec.root_required
+    assert spec.flavor is chosen
+    assert not spec.flavor.extra_specs
+
+
+def test_warning_about_many_unknown_extra_specs_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
+    pipeline_of("deploy_config").apply(spec_of({}, {f"deploy-config:{number}": "x" for number in range(500)}))
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.endswith("and 490 more")
+    assert len(warning) < 2000

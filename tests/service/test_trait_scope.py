@@ -1,0 +1,168 @@
+"""``trait_scope``: each value gives the same candidates, on a real Placement, and ``auto`` chooses by what it has."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.placement.client import Candidates, PlacementClient
+from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.vocabulary.options import TraitScope
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from tests.conftest import conf_with, pipeline_of, spec_of
+from tests.support.placements import Observed
+
+_TRAITS = ("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_STATUS_DISABLED")
+_SUBSETS = [frozenset(each) for size in range(3) for each in itertools.combinations(_TRAITS, size)]
+
+
+def _provider(name: str, classes: str, traits: frozenset[str], *below: Provider) -> Provider:
+    totals = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100, "VGPU": 1}
+    resources = {each: Inventory(totals[each]) for each in classes.split()}
+    return Provider(name, provider_uuid(name), resources, traits, providers=below)
+
+
+def _flat() -> Iterator[Provider]:
+    """Yield one host for each set of traits."""
+    for number, traits in enumerate(_SUBSETS):
+        yield _provider(f"flat-{number}", "VCPU MEMORY_MB DISK_GB VGPU", traits)
+
+
+def _nested() -> Iterator[Provider]:
+    """Yield a host for each set of traits of its root and of the child that has its GPU and disk."""
+    for number, (above, below) in enumerate(itertools.product(_SUBSETS, _SUBSETS)):
+        child = _provider(f"nested-{number}-child", "VGPU DISK_GB", below)
+        yield _provider(f"nested-{number}", "VCPU MEMORY_MB", above, child)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[PlacementClient]:
+    with EmbeddedPlacement(Fleet((*_flat(), *_nested()))) as placement:
+        yield placement.client
+
+
+_EXTRA_SPECS: list[dict[str, str]] = [
+    {},
+    {"resources:VGPU": "1"},
+    {"resources_gpu:VGPU": "1"},
+    {"resources:VCPU": "0"},
+    {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:VGPU": "1"},
+    {"resources_cpu:VCPU": "1", "resources_cpu:MEMORY_MB": "512"},
+]
+
+
+@pytest.mark.parametrize("extra_specs", _EXTRA_SPECS, ids=lambda each: ",".join(each) or "plain")
+def test_both_trait_scopes_give_the_same_allocation_candidates(
+    client: PlacementClient, extra_specs: dict[str, str]
+) -> None:
+    """Hosts, the providers used of each, and the number of candidates; and filtering does filter."""
+
+    def found(is_bfv: bool, scope: str, *names: str) -> Candidates:
+        spec: RequestSpec = spec_of({"hw_vif_model": "e1000e"}, extra_specs, is_bfv=is_bfv)
+        pipeline_of(*names, trait_scope=scope, reported_traits=[]).apply(spec)
+        return client.allocation_candidates(allocation_candidates_query(spec))
+
+    for is_bfv in (False, True):
+        on_root = found(is_bfv, "root", "image_metadata", "compute_status")
+        assert found(is_bfv, "root_and_unsuffixed", "image_metadata", "compute_status") == on_root
+        assert 0 < len(on_root.hosts) < len(found(is_bfv, "root").hosts)
+
+
+def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope() -> None:
+    """Inside Nova it is Nova's own query that computes them: it takes the first, and says why it refuses others."""
+
+    def required(*names: str, **more: str) -> set[tuple[str, str]]:
+        spec = spec_of({"hw_vif_model": "e1000e"}, more)
+        decision = pipeline_of(*names, trait_scope="root_and_unsuffixed", reported_traits=[]).apply(spec)
+        return {(item.scope, item.trait) for item in decision.requirements}
+
+    for names in (("image_metadata",), ("image_metadata", "owner")):
+        for extra_specs in (
+            {"hw:mem_encryption": "maybe"},
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"},
+        ):
+            assert required(*names, **extra_specs) == required(*names), (names, extra_specs)
+
+
+_IMAGE = {"hw_vif_model": "e1000e"}
+_ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
+
+
+def _child(client: PlacementClient, root: str) -> str:
+    """Create a nested provider as nova-compute does; return its UUID."""
+    child = provider_uuid(f"{root}-gpu")
+    body = {"name": f"{root}-gpu", "uuid": child, "parent_provider_uuid": provider_uuid(root)}
+    client.request("POST", "/resource_providers", body)
+    inventories = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
+    client.request("PUT", f"/resource_providers/{child}/inventories", inventories)
+    return child
+
+
+class _Cloud:
+    """A flat cloud, and a pipeline that asks its Placement for each request."""
+
+    def __init__(self, placement: EmbeddedPlacement) -> None:
+        self.observed = Observed(placement)
+        conf = conf_with(enabled_filters=["image_metadata", "compute_status"], facts_interval=0)
+        self.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(self.observed.client)})
+
+    def scopes(self) -> set[str]:
+        """Return where the trait of the image's model is required."""
+        decision = self.pipeline.apply(spec_of(_IMAGE))
+        return {item.scope for item in decision.requirements if item.trait == _TRAITS[0]}
+
+    def hosts(self) -> tuple[str, ...]:
+        spec: RequestSpec = spec_of(_IMAGE)
+        self.pipeline.apply(spec)
+        return self.observed.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+
+
+@pytest.fixture
+def cloud() -> Iterator[_Cloud]:
+    """Return a flat cloud of compute nodes, one of each set of traits."""
+    hosts = (
+        _provider(f"kvm-{number}", "VCPU MEMORY_MB DISK_GB", traits | {"COMPUTE_NODE"})
+        for number, traits in enumerate(_SUBSETS)
+    )
+    with EmbeddedPlacement(Fleet(tuple(hosts))) as placement:
+        yield _Cloud(placement)
+
+
+def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud: _Cloud) -> None:
+    """Also for a request whose decision was cached before."""
+    hosts = cloud.hosts()
+    assert hosts == ("kvm-1",)
+    assert [cloud.scopes(), cloud.scopes()] == [_ON_BOTH, _ON_BOTH]
+    child = _child(cloud.observed.placement.client, "kvm-0")
+    assert [cloud.scopes(), cloud.scopes()] == [_ON_ROOT, _ON_ROOT]
+    assert cloud.hosts() == hosts
+    assert "the cloud has nested or shared providers: traits are required of the root only" in (
+        cloud.pipeline.describe_trait_scope()
+    )
+    cloud.observed.placement.client.request("DELETE", f"/resource_providers/{child}")
+    assert cloud.scopes() == _ON_BOTH
+    assert "of the unsuffixed group" in cloud.pipeline.describe_trait_scope()
+    assert cloud.hosts() == hosts
+
+
+def test_other_values_do_not_ask_placement(cloud: _Cloud) -> None:
+    facts = {"nested_providers": NestedProviders(cloud.observed.client)}
+    for scope, expected in (("root", _ON_ROOT), ("root_and_unsuffixed", _ON_BOTH)):
+        conf = conf_with(enabled_filters=["image_metadata"], trait_scope=scope)
+        cloud.pipeline = Pipeline.from_conf(conf, facts)
+        assert cloud.scopes() == expected
+        assert cloud.pipeline.describe_trait_scope() == ""
+    # Nor does a pipeline without filters.
+    Pipeline.from_conf(conf_with(), facts).apply(spec_of(_IMAGE))
+    assert cloud.observed.sent == []
+
+
+def test_without_the_fact_traits_are_required_of_the_root_only() -> None:
+    """Pipelines from names, and services that do not provide it."""
+    for pipeline in (Pipeline.from_names("image_metadata"), pipeline_of("image_metadata")):
+        assert pipeline.options.trait_scope is TraitScope.AUTO
+        assert {item.scope for item in pipeline.apply(spec_of(_IMAGE)).requirements} == _ON_ROOT
+        assert "is not known" in pipeline.describe_trait_scope()

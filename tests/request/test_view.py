@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 from nova import objects
 from nova.objects import base as nova_base
+from openstack.compute.v2.flavor import Flavor as SdkFlavor
 from openstack.image.v2.image import Image as SdkImage
 from oslo_config import cfg
 
@@ -161,13 +162,34 @@ _REFUSED: list[tuple[object, str]] = [
         "one of its requested_resources is of the type dict",
     ),
     (_SPEC(Flavor(), requested_networks=[{"port_id": "1"}]), "one of its requested_networks is of the type dict"),
+    (_PLAIN(flavor=Flavor(), image=None, requested_ressources=[]), "it has no field requested_resources; 'requested_"),
+    (_PLAIN(flavor=Flavor(), image=None, scheduler_hint={}), "it has no field scheduler_hints; 'scheduler_hint' may"),
+    (_PLAIN(flavor=_PLAIN(extra_specs={}, vcpus=1, ram=512)), "its flavor has no field memory_mb; 'ram' may be meant"),
+    (_SPEC(SdkFlavor(vcpus=1, ram=512, disk=1), None), "its flavor has no field [a-z]+_[a-z]+; '[a-z]+' may be meant"),
+    (_PLAIN(image=_PLAIN(properties={}, disk_fromat="raw")), "its image has no field disk_format; 'disk_fromat' may"),
+    (_SPEC(Flavor(), request_level_params={"root_required": {"X"}}), "its request_level_params is of the type dict"),
+    (
+        _SPEC(Flavor(), request_level_params=_PLAIN(root_require={"X"}, same_subtree=[])),
+        "its .* has no field root_required",
+    ),
+    (
+        _SPEC(Flavor(), requested_destination=_PLAIN(aggregats=["x"], in_tree=None)),
+        "its requested_destination has no field aggregates; 'aggregats' may",
+    ),
+    (
+        _SPEC(Flavor(), requested_resources=[_PLAIN(requester_id="1", resources={}, required_trait={"X"})]),
+        "one of its requested_resources has no field required_traits; 'required_trait' may",
+    ),
+    (
+        _SPEC(Flavor(), requested_networks=[_PLAIN(port_id="1", vnic_typ="remote-managed")]),
+        "one of its requested_networks has no field vnic_type; 'vnic_typ' may",
+    ),
 ]
 
 
 def test_object_that_is_not_a_request_spec_is_refused() -> None:
     """It would ask for nothing, and every host would do."""
 
-    @Declaration(reads=("networks",))
     @Declaration(reads=("networks",))
     def reads_all(request: Request) -> Requirements:
         _ = request.requested_groups, request.networks
@@ -178,11 +200,20 @@ def test_object_that_is_not_a_request_spec_is_refused() -> None:
             Pipeline([as_filter("reads_all", reads_all)]).apply(thing)
 
 
+class _WithMethod:
+    flavor = Flavor()
+
+    def get_scheduler_hint(self) -> None:
+        """Nova's has it, too."""
+
+
 def test_object_with_a_part_of_the_fields_is_read() -> None:
     for spec in (
         SimpleNamespace(flavor=Flavor()),
         SimpleNamespace(image=Image({"hw_vif_model": "igb"})),
         SimpleNamespace(flavor=None, image=None),
+        SimpleNamespace(flavor=Flavor(), requested_networks=[], project_id="x", image_id="x"),
+        _WithMethod(),
         SimpleNamespace(flavor=SimpleNamespace(vcpus=1), image=SimpleNamespace(disk_format="raw")),
         objects.RequestSpec(),
         mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None),

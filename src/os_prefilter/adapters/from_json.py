@@ -3,7 +3,7 @@
 Each problem is a DocumentError with the file, the place in it, the value and what was expected.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from os_prefilter.request.spec import (
     RequestLevelParams,
     RequestSpec,
 )
-from os_prefilter.request.view import OTHER_IMAGE_NAMES, loose_properties
+from os_prefilter.request.view import GROUP_FIELDS, OTHER_IMAGE_NAMES, SPEC_FIELDS, loose_properties
 
 _NOVA_DATA = "nova_object.data"
 
@@ -158,21 +158,21 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     :raises DocumentError: it is not one, or has no flavor
     """
     data = request_spec_fields(document, path)
-    for name in ("flavor", "image"):
-        _check_spelling(name, data, path, "")
+    _check_spelling(SPEC_FIELDS, data, path, "")
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
     _check(_SPEC, data, path, "request spec")
-    if "properties" not in data["flavor"]:
-        _check_spelling("extra_specs", data["flavor"], path, "flavor: ")
+    _check_spelling(("extra_specs", "properties", "vcpus", "memory_mb"), data["flavor"], path, "flavor: ")
     if data.get("image"):
-        _check_spelling("properties", data["image"], path, "image: ")
+        _check_spelling(("properties",), data["image"], path, "image: ")
         loose = loose_properties(data["image"])
         if loose:
             raise DocumentError(path, f"image: {quote(loose)} stands beside its properties. Move it into properties.")
     other = next((name for name in OTHER_IMAGE_NAMES if data.get(name) and "image" not in data), None)
     if other:
         raise DocumentError(path, f"it has no image, but {other}. Rename it, or set image to null.")
+    for each in data.get("requested_resources") or ():
+        _check_spelling(GROUP_FIELDS, each, path, f"requested_resources: group {quote(each['requester_id'])}: ")
     destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     return RequestSpec(
@@ -196,7 +196,9 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
         scheduler_hints={name: _hint(value) for name, value in (data.get("scheduler_hints") or {}).items()},
-        requested_networks=[_network(each) for each in _objects(data.get("requested_networks"))],
+        requested_networks=[
+            NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in _objects(data.get("requested_networks"))
+        ],
         request_level_params=RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
@@ -222,11 +224,12 @@ def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
     return dict(data)
 
 
-def _check_spelling(name: str, data: Mapping[str, Any], path: str | Path, where: str) -> None:
+def _check_spelling(names: Sequence[str], data: Mapping[str, Any], path: str | Path, where: str) -> None:
     """Refuse a document with a misspelt field, which would be ignored as the other fields that only Nova reads."""
-    close = None if name in data else find_misspelt(name, (str(key)[:100] for key in data))
-    if close:
-        raise DocumentError(path, f"{where}it has no {name}, but {quote(close)}. Correct the name.")
+    others = [str(key)[:100] for key in data if key not in names]
+    for name in names:
+        if name not in data and (close := find_misspelt(name, others)):
+            raise DocumentError(path, f"{where}it has no {name}, but {quote(close)}. Correct the name.")
 
 
 def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:
@@ -269,10 +272,6 @@ def _group(data: Mapping[str, Any]) -> RequestGroup:
 def _objects(value: Any) -> Iterable[Any]:
     """Return the items of a list, which Nova's objects have below a name of its own."""
     return (value.get("objects") if isinstance(value, dict) else value) or ()
-
-
-def _network(data: Mapping[str, Any]) -> NetworkRequest:
-    return NetworkRequest(*map(data.get, _NETWORK_FIELDS))
 
 
 def _hint(value: Any) -> list[str]:

@@ -150,22 +150,22 @@ class _Part(dict[Any, _Reader]):
         return (*values, False)
 
 
-def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], important: int = 0) -> None:
+def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], important: Sequence[str] = ()) -> None:
     """Refuse an object that is not what it should be: what a request asks for would be lost, and any host would do.
 
     :param names: fields of which it has at least one
-    :param important: so many of them, from the first, must not be misspelt
+    :param important: fields that must not be misspelt
     """
     fields = getattr(part, "fields", ())
-    missing = [name for name in names if name not in fields and not hasattr(part, name)]
+    missing = [name for name in (*names, *important) if name not in fields and not hasattr(part, name)]
     problem = f"{what} is of the type {type(part).__name__}, with none of the fields {', '.join(names)}"
-    is_wrong = len(missing) == len(names)
-    for name in [each for each in names[:important] if each in missing]:
-        if close := find_misspelt(name, dir(part)):
-            problem = (
-                f"{problem if is_wrong else f'{what} has no field {name}'}; {quote(close)} may be meant for {name}"
-            )
-            is_wrong = True
+    is_wrong = set(names) <= set(missing)
+    for name in [each for each in important if each in missing]:
+        # Neither fields nor methods are misspelt: forbidden_aggregates is close to forbidden_traits.
+        others = [each for each in dir(part) if not (each in important or callable(getattr(type(part), each, None)))]
+        if close := find_misspelt(name, others) or next(filter(others.__contains__, _OTHER_NAMES.get(name, ())), None):
+            start = problem if is_wrong else f"{what} has no field {name}"
+            problem, is_wrong = f"{start}; {quote(close)} may be meant for {name}", True
     if is_wrong:
         raise UnsuitableRequestSpec(spec, problem)
 
@@ -191,32 +191,43 @@ def _image_attributes(image: Any) -> dict[str, Any]:
     return {name: getattr(image, name, None) for name in names}
 
 
-def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any) -> None:
+def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> None:
     """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
         problem = "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
         raise UnsuitableRequestSpec(spec, problem)
-    _check_fields(spec, spec, "it", ("flavor", "image"), important=2)
+    _check_fields(spec, spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS)
     if image is None:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
         if others and not hasattr(spec, "image"):
-            raise UnsuitableRequestSpec(
-                spec, f"it has no field image, but {others[0]}; rename it, or set image to None"
-            )
+            problem = f"it has no field image, but {others[0]}; rename it, or set image to None"
+            raise UnsuitableRequestSpec(spec, problem)
     else:
-        _check_fields(spec, image, "its image", ("properties", *_IMAGE_FIELDS), important=1)
+        names: tuple[str, ...] = ("properties", *_IMAGE_FIELDS)
+        _check_fields(spec, image, "its image", names, names)
         loose = loose_properties(_image_attributes(image))
         if loose:
             problem = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
             raise UnsuitableRequestSpec(spec, problem)
     if flavor is not None:
-        _check_fields(spec, flavor, "its flavor", ("extra_specs", *_FLAVOR_FIELDS), important=1)
+        names = ("extra_specs", *_FLAVOR_FIELDS)
+        # Without swap, which is close to other short words.
+        _check_fields(spec, flavor, "its flavor", names, names[:-1])
     if destination is not None:
-        _check_fields(spec, destination, "its requested_destination", _DESTINATION_FIELDS)
+        _check_fields(spec, destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1])
+    if params is not None:
+        _check_fields(spec, params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS)
 
 
+_OPTIONAL = "requested_resources requested_networks requested_destination request_level_params scheduler_hints"
+SPEC_FIELDS = ("flavor", "image", *_OPTIONAL.split(), "availability_zone")
+"""Fields of a request spec that must not be misspelt."""
+_OTHER_NAMES = {"memory_mb": ("ram",), "root_gb": ("disk",)}
+"""Names of fields in openstacksdk's objects, which no spelling shows."""
 _IMAGE_FIELDS = ("disk_format",)
+_LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
+GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 # Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
 _SPEC = _Part(
@@ -285,7 +296,8 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     names = ("network_id", "port_id", "subnet_id", "vnic_type")
     requested: Iterable[Any] = field_of(spec, "requested_networks", ())
     for each in requested:
-        _check_fields(spec, each, "one of its requested_networks", names)
+        # The field project_id, which many objects have, is close to port_id.
+        _check_fields(spec, each, "one of its requested_networks", names, (names[0], *names[2:]))
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
@@ -341,9 +353,11 @@ class Request:
         flavor, image, is_bfv, params, groups, pci_requests, destination, knows_spec = read(request_spec)
         properties, disk_format, knows_image = _IMAGE[image.__class__](image)
         extra_specs, *amounts, knows_flavor = _FLAVOR[flavor.__class__](flavor)
+        required, forbidden, knows_params = _PARAMS[params.__class__](params)
         knows_destination = destination is None or destination.__class__ is Destination
-        if request_spec is None or not (knows_spec and knows_image and knows_flavor and knows_destination):
-            _check_parts(request_spec, image, flavor, destination)
+        knows_all = knows_spec and knows_image and knows_flavor and knows_destination and knows_params
+        if request_spec is None or not knows_all:
+            _check_parts(request_spec, image, flavor, destination, params)
         lists_traits = False
         if properties is None:
             properties = _NOTHING
@@ -356,11 +370,9 @@ class Request:
             extra_specs = _NOTHING
         elif extra_specs.__class__ is not dict:
             if not _is_mapping(extra_specs.__class__):
-                raise UnsuitableRequestSpec(
-                    request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-                )
+                problem = f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+                raise UnsuitableRequestSpec(request_spec, problem)
             extra_specs = MappingProxyType(extra_specs)
-        required, forbidden, _ = _PARAMS[params.__class__](params)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -530,7 +542,7 @@ class Request:
         """
         groups: dict[str, RequestGroup] = {}
         for each in self._requested_resources or ():
-            _check_fields(self._spec, each, "one of its requested_resources", ("requester_id", "resources"))
+            _check_fields(self._spec, each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:])
             group = _read_only_group(each)
             if group.requester_id in groups:
                 raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")

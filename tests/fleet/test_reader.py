@@ -1,6 +1,7 @@
 """Fleet files: what is accepted, and that everything else is refused with its place."""
 
 import json
+import sys
 from pathlib import Path
 
 import os_traits
@@ -8,6 +9,7 @@ import pytest
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import standard_traits
+from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 
@@ -150,6 +152,8 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("duplicate key", "hosts:\n  a: {}\n  a: {}\n", (":3: ", "'a'", "twice")),
     ("tag", "hosts: !!python/object:os.system {}", (":1: ", "tags")),
     ("deep", "hosts: " + "[" * 100_000, ("nested deeper",)),
+    ("deep line by line", "hosts:" + "\n [" * 5_000, (":41: ", "nested deeper")),
+    ("deep mappings", "hosts: " + "{a: " * 5_000, (":1: ", "nested deeper")),
     ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("thousands of digits",)),
     ("host name a number", "hosts: {1: {}}", (":1: ", "a key must be text", "quotes")),
     ("host name long", f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
@@ -209,6 +213,19 @@ def test_invalid_fleet_file_is_refused_with_location_and_reason(
     assert [part for part in says if part not in message] == []
     assert message.isprintable()
     assert len(message) < 600
+
+
+def test_depth_is_limited_alike_wherever_the_reader_is_called() -> None:
+    """Neither PyYAML's own limit, nor that of Python's stack, is met before ours."""
+
+    def at(depth: int, text: str) -> object:
+        return at(depth - 1, text) if depth else parse_yaml(text.encode(), "deep.yaml")
+
+    for stack in (0, 500, sys.getrecursionlimit() - 200):
+        assert at(stack, "[" * 40 + "]" * 40)
+        for sign in ("[", "{a: ", "- ", "? "):
+            with pytest.raises(DocumentError, match="^deep.yaml:1: broken YAML: nested deeper than 40"):
+                at(stack, sign * 2_000)
 
 
 def bombs() -> list[str]:

@@ -93,6 +93,10 @@ def _document_errors(path: object) -> Iterator[None]:
         mark: Any = error.problem_mark or error.context_mark
         # A name at its end is text of the file, and may be a password: * and ! at its start are YAML's own.
         problem = _QUOTED_TEXT.sub("", error.problem or error.context or "")
+        # A bracket may begin a key: looking ahead for its colon, libyaml 0.2.6 (PyYAML 6.0.4) meets a limit of its own
+        # of a thousand levels before the first of them is an event.
+        if "maximum nesting" in problem:
+            problem = f"nested deeper than {MAX_DEPTH}"
         raise DocumentError(path, f"broken YAML: {problem}.", mark.line + 1 if mark else 0) from None
     except yaml.YAMLError as error:
         raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from None

@@ -10,9 +10,9 @@ from hypothesis import settings
 from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
-from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import RequestSpec, allocation_candidates_query, default_service
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.service import default_pipeline
+from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, OPTIONS, register_opts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -74,11 +74,11 @@ def conf_with(**options: Any) -> cfg.ConfigOpts:
     return conf
 
 
-def pipeline_of(*names: str, **options: Any) -> Pipeline:
+def pipeline_of(*names: str, **options: Any) -> Service:
     """Return the pipeline of these filters in a cloud without aggregates; the gate of ``owner`` is open by default."""
     options = {"owner_gate": "always", "reported_traits": ["*"], **options}
     facts: dict[str, Callable[[Any], Any]] = {"aggregates": lambda _context: (), "networks": lambda _context: {}}
-    return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options), facts)
+    return Service.from_conf(conf_with(enabled_filters=list(names), **options), facts)
 
 
 def required_by(name: str, request_spec: Any, **options: Any) -> Required:
@@ -103,7 +103,7 @@ def _only_warnings_are_logged() -> None:
 def _clean_default_pipeline() -> Iterator[None]:
     """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
     yield
-    default_pipeline.use(None)
+    default_service.use(None)
     register_opts(cfg.CONF)
     for option in OPTIONS:
         cfg.CONF.clear_override(option.dest, GROUP)

@@ -18,8 +18,8 @@ _FLOORS = {
         ("request",),
         ("filters", "hosts", "pipeline", "rules"),
         ("service",),
-        ("__init__", "adapters"),
-        ("nova",),
+        ("adapters", "default_service"),
+        ("__init__", "nova"),
     ),
     "os_prefilter_tools": (
         ("__init__", "fleet"),

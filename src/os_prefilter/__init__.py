@@ -1,10 +1,12 @@
 """Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
 from os_prefilter.common import errors as errors
+from os_prefilter.default_service import process_reqspec
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import Unsupported, guest_settings, unsupported
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.query import allocation_candidates_query
 from os_prefilter.request.requirements import (
     NOTHING,
@@ -29,8 +31,6 @@ from os_prefilter.request.spec import (
     RequestSpec,
 )
 from os_prefilter.request.view import Request
-from os_prefilter.service.default_pipeline import process_reqspec
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary.model import as_boolean
 from os_prefilter.vocabulary.options import Options
 

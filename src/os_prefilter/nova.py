@@ -37,10 +37,10 @@ from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
+from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.deployment_facts import PATIENCE, seconds_to
 from os_prefilter.service.facts_from_conf import RULES
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.service.report_gates import gates_by_trait
 from os_prefilter.service.report_scope import ReportScope, configured_scope
 from os_prefilter.vocabulary.options import names_of
@@ -164,7 +164,7 @@ def activate() -> list[type]:
     return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client, "scope": scope})]
 
 
-def _still_required(pipeline: Pipeline) -> list[tuple[str, str]]:
+def _still_required(pipeline: Service) -> list[tuple[str, str]]:
     """Return the properties that are preferred, each with a filter that is not enabled, so that Nova runs its own."""
     enabled = {each.name for each in pipeline.filters}
     preferred = pipeline.options.preferred_properties
@@ -178,7 +178,7 @@ def _still_required(pipeline: Pipeline) -> list[tuple[str, str]]:
     ]
 
 
-def _isolate_after(pipeline: Pipeline) -> _NovaFilter | None:
+def _isolate_after(pipeline: Service) -> _NovaFilter | None:
     """Return Nova's filter of isolated aggregates, if it is enabled and must see the traits that ours require."""
     enabled = pipeline.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
     return request_filter.isolate_aggregates if enabled else None
@@ -190,7 +190,7 @@ class RequestFilters:
     :param isolate: a filter of Nova that runs after the pipeline, with the traits that it required
     """
 
-    def __init__(self, pipeline: Pipeline, isolate: _NovaFilter | None = None) -> None:
+    def __init__(self, pipeline: Service, isolate: _NovaFilter | None = None) -> None:
         self.pipeline = pipeline
         self._isolate = isolate
         # Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> weight.
@@ -297,7 +297,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
     RUN_ON_REBUILD = True
 
-    pipeline: Pipeline
+    pipeline: Service
     client: PlacementClient
     scope: ReportScope
 
@@ -396,7 +396,7 @@ def _is_rebuild(spec_obj: Any) -> bool:
 
 
 def _decide(
-    pipeline: Pipeline, spec_obj: Any, context: Any
+    pipeline: Service, spec_obj: Any, context: Any
 ) -> tuple[tuple[Requirement, ...], ContradictingRequirements | None]:
     """Return all that is required, also where it contradicts itself: the new image may have no part in that."""
     try:
@@ -457,7 +457,7 @@ def _placement_client(lock: AbstractContextManager[object] = _NO_LOCK) -> Placem
     return PlacementClient(adapter, microversion="1.22")
 
 
-def _pipeline(asking: PlacementClient) -> Pipeline:
+def _pipeline(asking: PlacementClient) -> Service:
     """Return the pipeline.
 
     :param asking: for what a request waits for itself
@@ -468,19 +468,18 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
         facts = placement_facts(conf, client, _some_compute_nodes)
         facts["minimum_compute_version"] = _minimum_compute_version
         _check_stays_with_nova(conf[GROUP].enabled_filters)
-        pipeline = Pipeline.from_conf(
+        return Service.from_conf(
             conf,
             facts,
             ensure_traits=client.ensure_traits,
             kept_machine_type=_kept_machine_type,
             host_traits=HostTraitsReader(client, asking),
+            remark=notes_on_named_traits,
         )
     except ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.
         LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
         raise
-    pipeline.remarks = notes_on_named_traits
-    return pipeline
 
 
 def _check_stays_with_nova(names: Iterable[str]) -> None:

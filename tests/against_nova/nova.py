@@ -11,11 +11,12 @@ from nova import exception, objects
 from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.view import Request
+from os_prefilter.service import Service
 from tests.against_nova.becomes import FAILED, REFUSED, Answer, Required
 from tests.against_nova.differences import DIFFERENCES, QUERY
 
@@ -68,7 +69,7 @@ def our_query(spec: Any) -> Answer:
         return REFUSED
 
 
-def our_filter(pipeline: Pipeline, spec: Any) -> Answer:
+def our_filter(pipeline: Service, spec: Any) -> Answer:
     """Return what the pipeline adds to a copy of the request."""
     clone = spec.obj_clone()
     try:

@@ -10,9 +10,10 @@ from nova import objects
 from nova.context import get_admin_context
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Flavor, NetworkRequest, Options, Pipeline, RequestSpec
+from os_prefilter import Flavor, NetworkRequest, Options, RequestSpec
 from os_prefilter.common.errors import ContradictingAggregates, RequestRejected
 from os_prefilter.nova import STAYS_WITH_NOVA
+from os_prefilter.service import Service
 from tests.against_nova.becomes import FAILED, REFUSED, Answer
 from tests.against_nova.differences import AGGREGATE_DIFFERENCES, QUERY
 from tests.against_nova.nova import NovaCode, our_query
@@ -78,9 +79,9 @@ def requests(draw: st.DrawFn) -> Any:
     return spec
 
 
-def pipeline(deployment: Deployment, *names: str, tenants_need_one: bool = False) -> Pipeline:
+def pipeline(deployment: Deployment, *names: str, tenants_need_one: bool = False) -> Service:
     facts = {"aggregates": lambda _context: deployment.aggregates, "networks": lambda _context: deployment.segments}
-    return Pipeline.from_names(*names, options=Options(tenant_aggregate_required=tenants_need_one), facts=facts)
+    return Service.from_names(*names, options=Options(tenant_aggregate_required=tenants_need_one), facts=facts)
 
 
 def ours(name: str, deployment: Deployment, spec: Any, *, tenants_need_one: bool = False) -> Answer:

@@ -23,7 +23,7 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of
 from tests.support.hosts import EVERY_ARCHITECTURE
@@ -118,7 +118,7 @@ class _Nova:
         return model is None or self._driver._is_x86_guest(image)
 
 
-def _is_selected(pipeline: Pipeline, spec: Any, traits: dict[str, bool]) -> bool:
+def _is_selected(pipeline: Service, spec: Any, traits: dict[str, bool]) -> bool:
     try:
         decision = pipeline.apply(spec)
     except RequestRejected:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from nova import objects
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Pipeline, Request
+from os_prefilter import Request
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import uses_host
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 from tests.against_nova.becomes import REFUSED
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
@@ -36,7 +37,7 @@ def _novas_filters() -> Iterator[None]:
 
 
 @cache
-def _pipeline(name: str, trait_scope: str = "auto") -> Pipeline:
+def _pipeline(name: str, trait_scope: str = "auto") -> Service:
     return pipeline_of(name, reported_traits=[], trait_scope=trait_scope)
 
 

@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from os_prefilter import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.cli.arguments import pipeline_from
 from os_prefilter_tools.cli.audit_page import page, server_page
@@ -97,7 +97,7 @@ def servers_of(servers: int, hosts: int, *, different: bool, random_: random.Ran
         }
 
 
-def pipeline_for(fleet: Fleet) -> Pipeline:
+def pipeline_for(fleet: Fleet) -> Service:
     """Return the pipeline of the commands."""
     return pipeline_from(Namespace(filter=[], config_file=None), fleet)
 
@@ -118,7 +118,7 @@ def measure_images(case: str, images: int, hosts: int) -> str:
     """Run one case; return a line about it."""
     random_ = random.Random(1)
     fleet = fleet_of(hosts, different=case != "few kinds", random_=random_)
-    change = Change(Pipeline(()), pipeline_for(fleet))
+    change = Change(Service(), pipeline_for(fleet))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         entries = images_of(images, different="kinds" not in case, random_=random_)
         json.dump(list(entries), file)

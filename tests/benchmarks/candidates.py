@@ -22,8 +22,9 @@ from nova import context, objects
 from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.benchmarks.shared import FLAT, MARIADB, NESTINGS, ONE_NESTED, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with
@@ -56,7 +57,7 @@ def queries(properties: Mapping[str, str], *, nested: bool = True) -> dict[str, 
     for name, scope in ((ROOT, "root"), (BOTH, "root_and_unsuffixed"), (AUTO, "auto")):
         spec = _nova_spec(properties)
         facts = {"nested_providers": lambda _context: nested}
-        Pipeline.from_conf(conf_with(enabled_filters=OURS, trait_scope=scope), facts).apply(spec)
+        Service.from_conf(conf_with(enabled_filters=OURS, trait_scope=scope), facts).apply(spec)
         found[name] = allocation_candidates_query(spec)
     return found
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from random import Random
 from types import MappingProxyType
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
+from os_prefilter.service import Service
 from os_prefilter.service.host_traits import HostTraits
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.benchmarks.shared import FLAT, IGB, databases, fleet_of, placement_on, side_by_side
@@ -54,16 +55,16 @@ class _Known:
         return self._random.getrandbits(self._hosts) | self._random.getrandbits(self._hosts)
 
 
-def _pipeline(reader: object, **options: object) -> Pipeline:
+def _pipeline(reader: object, **options: object) -> Service:
     conf = conf_with(enabled_filters=_FILTERS, reported_traits="*", facts_interval=1e6, **options)
-    return Pipeline.from_conf(conf, host_traits=reader)
+    return Service.from_conf(conf, host_traits=reader)
 
 
 def _spec(properties: dict[str, str]) -> RequestSpec:
     return RequestSpec(Flavor(vcpus=1, memory_mb=512, root_gb=1), Image(properties, disk_format="qcow2"))
 
 
-def _rejects(pipeline: Pipeline, properties: dict[str, str]) -> str:
+def _rejects(pipeline: Service, properties: dict[str, str]) -> str:
     try:
         pipeline.apply(_spec(properties))
     except NoHostServes as error:

@@ -17,8 +17,9 @@ import os_traits
 from nova import objects
 from nova.scheduler import request_filter
 
-from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, Options, RequestSpec
 from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME, rows_required_by
 from tests.support import nova_objects
 
@@ -122,7 +123,7 @@ def measure(rounds: int, calls: int) -> None:
     """Print the filters beside Nova's and the loop by hand."""
 
     def fresh() -> Callable[[Any], object]:
-        return Pipeline.from_names(*SAME_PURPOSE, options=Options(), facts=_FACTS).apply
+        return Service.from_names(*SAME_PURPOSE, options=Options(), facts=_FACTS).apply
 
     def nova_call(spec: Any) -> None:
         request_filter.process_reqspec(None, spec)

@@ -90,13 +90,14 @@ import sys
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_log import log
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.service import Service
 for number in range(3):
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf([], default_config_files=[{str(tmp_path)!r} + "/" + str(number) + ".conf"])
     log.setup(conf, "service")
-    pipeline = Pipeline.from_conf(conf)
+    pipeline = Service.from_conf(conf)
     for model in {_MODELS}:
         context = RequestContext(request_id="req-" + model, user_id="4711")
         pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
@@ -137,7 +138,7 @@ def test_damaged_file_gives_its_whole_lines_and_the_numbers_of_the_others(
     file = DecisionFile(str(path))
     # What ends only without its line break is whole. What ends before the logger's name is no line of the history.
     assert len(list(file)) == 1 + whole + (rest + b"\n" in lines)
-    is_ours = b"os_prefilter.decisions " in rest and rest + b"\n" not in lines
+    is_ours = b"os_prefilter.decisions " in rest[:-1] and rest + b"\n" not in lines
     assert not is_ours or file.damaged == [whole + 2]
     path.write_bytes(lines[0] + content[:place] + data.draw(st.binary(min_size=1, max_size=2)) + content[place + 1 :])
     assert 4 - len(list(DecisionFile(str(path)))) <= 2

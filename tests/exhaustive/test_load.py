@@ -23,7 +23,8 @@ import pytest
 from nova import objects
 from oslo_config import cfg
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from tests.conftest import pipeline_of, times
 from tests.support.nova_objects import nova_flavor
@@ -98,7 +99,7 @@ def _version_text(version: int) -> bytes:
     return rules_text(*rules).encode()
 
 
-def _pipeline_on(folder: Path, compute_version: Callable[[Any], int]) -> tuple[cfg.ConfigOpts, Pipeline]:
+def _pipeline_on(folder: Path, compute_version: Callable[[Any], int]) -> tuple[cfg.ConfigOpts, Service]:
     """Return a scheduler's configuration, with facts that expire at once, and its pipeline."""
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[])
@@ -106,10 +107,10 @@ def _pipeline_on(folder: Path, compute_version: Callable[[Any], int]) -> tuple[c
     options = {"enabled_filters": _FILTERS, "reported_traits": ["*"], "rules_dirs": [str(folder)]}
     for name, value in {**options, "facts_interval": 0.01}.items():
         conf.set_override(name, value, GROUP)
-    return conf, Pipeline.from_conf(conf, {"minimum_compute_version": compute_version})
+    return conf, Service.from_conf(conf, {"minimum_compute_version": compute_version})
 
 
-def _answer_of(pipeline: Pipeline, request_spec: Any) -> str:
+def _answer_of(pipeline: Service, request_spec: Any) -> str:
     """Apply the filters; return all that a scheduler gets: the requirements, the notes, and the query."""
     decision = pipeline.apply(request_spec)
     query = allocation_candidates_query(request_spec)

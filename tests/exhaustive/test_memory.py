@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.documents.laws import Document, check
@@ -82,7 +82,7 @@ def test_memory_is_bounded_for_ten_thousand_different_impossible_requests() -> N
     with EmbeddedPlacement(lone_host()) as placement:
         observed = Observed(placement)
         conf = conf_with(enabled_filters=["image_metadata"], facts_interval=3600)
-        pipeline = Pipeline.from_conf(conf, host_traits=HostTraitsReader(observed.client))
+        pipeline = Service.from_conf(conf, host_traits=HostTraitsReader(observed.client))
         # The confirmation of each rejection, which the real Placement would take minutes for.
         observed.hook = lambda _method, url: (200, {"resource_providers": []}) if "NE2K_PCI" in url else None
 

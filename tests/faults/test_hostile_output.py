@@ -13,7 +13,7 @@ import yaml
 
 from os_prefilter import Image
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_page import page
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -107,7 +107,7 @@ def _page(spell: Spelling) -> str:
     left_out = LeftOut()
     for number, text in enumerate(_TEXTS):
         left_out(escape_line(f"line {number}: {spell(number, text)}"))
-    change = Change(Pipeline(()), pipeline_of("image_metadata"))
+    change = Change(Service(), pipeline_of("image_metadata"))
     return page(audit(_images(spell), example_fleet(), change), change, left_out)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage, placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import REPORTED
@@ -29,7 +29,7 @@ IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 ASKED = {IGB, "OWNER_NOVA"}
 
 
-def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
+def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Service:
     """Return a pipeline that asks Placement for both of its facts at each request."""
     conf = conf_with(
         enabled_filters=["image_metadata", "owner"],
@@ -37,12 +37,12 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
         owner_gate="coverage",
         facts_interval=interval,
     )
-    return Pipeline.from_conf(
+    return Service.from_conf(
         conf, {"answers": ReportCoverage(client, EVERY_TRAIT), "owner_coverage": OwnerCoverage(client)}
     )
 
 
-def asked(pipeline: Pipeline) -> set[str]:
+def asked(pipeline: Service) -> set[str]:
     """Return what a request for an igb is asked for; it must not take longer than all its neighbours may."""
     request = spec_of({"hw_vif_model": "igb"})
     decision = start_thread(lambda: pipeline.apply(request), "a request").result(FOREVER)
@@ -94,13 +94,13 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait longer."""
-    monkeypatch.setattr("os_prefilter.service.pipeline.PATIENCE", 0.5)
+    monkeypatch.setattr("os_prefilter.service.service.PATIENCE", 0.5)
     monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
     with frozen() as url:
         conf = conf_with(enabled_filters=["image_metadata", "hpet"], wait_for_answers=["hpet"])
         client = client_of(url, tmp_path)
         client._timeout = 60.0
-        pipeline = Pipeline.from_conf(conf, placement_facts(conf, client), host_traits=HostTraitsReader(client))
+        pipeline = Service.from_conf(conf, placement_facts(conf, client), host_traits=HostTraitsReader(client))
         begun = time.monotonic()
         decision = pipeline.apply(spec_of({"hw_vif_model": "igb", "hw_time_hpet": "yes"}))
         assert 0.4 < time.monotonic() - begun < 4

@@ -12,7 +12,6 @@ from os_prefilter import (
     Image,
     NetworkRequest,
     Options,
-    Pipeline,
     Request,
     RequestSpec,
     allocation_candidates_query,
@@ -22,6 +21,7 @@ from os_prefilter.common.errors import ContradictingAggregates, MissingFact, NoA
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.isolated_aggregates import isolated_aggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -35,16 +35,16 @@ def aggregate(uuid: str, **metadata: str) -> dict[str, Any]:
     return {"uuid": uuid, "name": f"rack-{uuid[0]}", "metadata": metadata}
 
 
-def pipeline(*names: str, aggregates: Any = (), networks: Any = None, **options: Any) -> Pipeline:
+def pipeline(*names: str, aggregates: Any = (), networks: Any = None, **options: Any) -> Service:
     facts = {"aggregates": lambda _context: aggregates, "networks": lambda _context: networks or {}}
-    return Pipeline.from_names(*names, options=Options(**options), facts=facts)
+    return Service.from_names(*names, options=Options(**options), facts=facts)
 
 
 def spec_of(**fields: Any) -> RequestSpec:
     return RequestSpec(Flavor(vcpus=1, memory_mb=512), **fields)
 
 
-def applied(some: Pipeline, spec: RequestSpec) -> Sets:
+def applied(some: Service, spec: RequestSpec) -> Sets:
     some.apply(spec)
     destination = spec.requested_destination or Destination()
     return set(destination.aggregates or ()), set(destination.forbidden_aggregates or ())
@@ -196,14 +196,14 @@ def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pyte
     def fails(_context: Any) -> Any:
         raise OSError("the database is down")
 
-    some = Pipeline.from_names(name, facts={"aggregates": fails, "networks": fails})
+    some = Service.from_names(name, facts={"aggregates": fails, "networks": fails})
     spec = spec_of(availability_zone="north", requested_networks=[NetworkRequest("n")])
     with pytest.raises(UnusableFact, match="is not known yet"):
         some.apply(spec)
     assert "the database is down" in caplog.text
     assert spec.requested_destination is None
-    with pytest.raises(MissingFact, match="needs the fact '(aggregates|networks)'.*pass Pipeline.from_conf"):
-        Pipeline.from_names(name)
+    with pytest.raises(MissingFact, match="needs the fact '(aggregates|networks)'.*pass Service.from_conf"):
+        Service.from_names(name)
 
 
 _MALFORMED: list[tuple[Any, str]] = [
@@ -224,7 +224,7 @@ def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(caplog: pyte
     for value, told in _MALFORMED:
         with pytest.raises(UnusableFact, match=told):
             HostAggregates.of(value)
-        some = Pipeline.from_names("availability_zone", facts={"aggregates": _in_turn(ZONES, value)})
+        some = Service.from_names("availability_zone", facts={"aggregates": _in_turn(ZONES, value)})
         caplog.clear()
         for _ in range(2):
             assert applied(some, spec_of(availability_zone="north"))[0] == {f"{A},{B}"}

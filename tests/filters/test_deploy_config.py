@@ -2,9 +2,9 @@
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.config_templates import BUNDLED, Template
 from os_prefilter.vocabulary.options import Options
 from tests.conftest import pipeline_of, required_by, spec_of
@@ -40,7 +40,7 @@ def test_unknown_configuration_is_skipped_with_a_warning_or_rejected_by_option()
 
 def test_operator_template_requires_all_its_traits() -> None:
     options = Options(templates=BUNDLED.replace_with([_RAID]))
-    pipeline = Pipeline.from_names("deploy_config", options=options)
+    pipeline = Service.from_names("deploy_config", options=options)
     decision = pipeline.apply(spec_of(extra_specs={"deploy-config:raid": "10", _KEY: "enabled"}))
     source = "flavor extra spec deploy-config:raid=10"
     assert [(item.trait, item.source) for item in decision.requirements[1:]] == [

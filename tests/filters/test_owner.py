@@ -5,8 +5,9 @@ from math import inf
 
 import pytest
 
-from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
+from os_prefilter import Request, RequestGroup, Requirements, allocation_candidates_query
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.vocabulary.options import Options, TraitScope
@@ -127,7 +128,7 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
     facts = {"owner_is_reported": Fact("owner_is_reported", lambda _context: True, inf)}
     filters = [as_filter("first", first), *load_filters(["owner"], {"options", "required_before", *facts})]
     spec = spec_of(extra_specs=_VGPU)
-    Pipeline(filters, options, facts).apply(spec)
+    Service(tuple(filters), options, facts).apply(spec)
     assert spec.flavor.extra_specs.items() >= expected.items()
 
 

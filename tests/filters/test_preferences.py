@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Decision, Pipeline, allocation_candidates_query, prefer
+from os_prefilter import Decision, allocation_candidates_query, prefer
 from os_prefilter.common.errors import FilterFailed, ImpossibleCombination
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.requirements import Preference, Requirements
+from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_spec
@@ -136,7 +137,7 @@ def test_malformed_preference_is_ignored_with_a_warning_that_says_how_to_write_i
 
 def test_filter_of_another_package_prefers_traits_or_is_named_with_malformed_ones() -> None:
     def decide(answer: Requirements) -> Decision:
-        return Pipeline([as_filter("theirs", lambda request: answer)]).apply(spec_of())
+        return Service((as_filter("theirs", lambda request: answer),)).apply(spec_of())
 
     decision = decide(prefer("CUSTOM_A", "x"))
     assert list(map(str, decision.preferences)) == ["CUSTOM_A preferred by theirs (x)"]

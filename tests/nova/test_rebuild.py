@@ -10,8 +10,8 @@ from nova import exception
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter import nova as entry_point
+from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.service.report_scope import configured_scope
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -338,7 +338,7 @@ def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
     assert "RuntimeError: can't start new thread" in _warnings(caplog)[-1]
 
 
-@pytest.mark.parametrize("part", ["_calls", "_outcome"])
+@pytest.mark.parametrize("part", ["_decided", "_outcome"])
 def test_failing_filter_is_logged_and_refuses_no_rebuild(
     start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -349,7 +349,7 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
     def broken(*_anything: object) -> object:
         raise OSError("broken")
 
-    monkeypatch.setattr(our_entry().pipeline, part, [broken] if part == "_calls" else broken)
+    monkeypatch.setattr(our_entry().pipeline, part, broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
     assert "OSError: broken" in caplog.text
@@ -365,7 +365,7 @@ def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
 
     scheduler = start("image_metadata")
     (host_filter,) = scheduler.host_manager.enabled_filters
-    host_filter.pipeline = Pipeline([as_filter("closed", closed)])
+    host_filter.pipeline = Service((as_filter("closed", closed),))
     _having(placement, _VIRTIO)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert "closed today" in _warnings(caplog)[-1]

@@ -14,10 +14,11 @@ from nova import exception, objects
 from nova.scheduler import request_filter
 from nova.scheduler.manager import messaging
 
-from os_prefilter import Pipeline, Request, Requirements
+from os_prefilter import Request, Requirements
 from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.nova import RequestFilters
+from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
@@ -28,7 +29,7 @@ from tests.support.placements import Observed, lone_host
 DOCS = Path(__file__).parents[2] / "docs"
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
-_SHOWN = ("os_prefilter.nova", "os_prefilter.service.pipeline")
+_SHOWN = ("os_prefilter.nova", "os_prefilter.service.service")
 _SILENT = nova_context.did_not_respond_sentinel
 
 
@@ -97,7 +98,7 @@ def test_trait_by_name_whose_device_nova_does_not_switch_on_is_noted_and_logged_
     (note,) = our_entry().pipeline.decide(nova_spec({}, by_name)).notes
     assert str(note) in record.getMessage()
     # Other schedulers have drivers that switch the device on.
-    assert not Pipeline.from_names("hpet").decide(nova_spec({}, by_name)).notes
+    assert not Service.from_names("hpet").decide(nova_spec({}, by_name)).notes
 
 
 def test_rejected_request_raises_request_filter_failed_and_is_unchanged(start: Start) -> None:
@@ -143,7 +144,7 @@ def test_failing_filter_is_logged_with_traceback_and_hidden_from_the_user(
     start("")
     spec = nova_spec()
     with pytest.raises(exception.RequestFilterFailed) as raised:
-        RequestFilters(Pipeline([as_filter("broken", broken)]))(user_context(), spec)
+        RequestFilters(Service((as_filter("broken", broken),)))(user_context(), spec)
     for inside in ("hunter2", "OSError", "broken", "os_prefilter"):
         assert inside not in str(raised.value)
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
@@ -161,9 +162,9 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
     # Older Novas than 34 get a warning about the gate of owner as well, which the page tells elsewhere.
     records = [each for each in caplog.records if each.name in _SHOWN and "owner_gate" not in each.getMessage()]
     assert [f"{each.levelname} {each.name}" for each in records] == [
-        "INFO os_prefilter.service.pipeline",
+        "INFO os_prefilter.service.service",
         "INFO os_prefilter.nova",
-        "DEBUG os_prefilter.service.pipeline",
+        "DEBUG os_prefilter.service.service",
     ]
     shown = [each.getMessage() for each in records]
     error = _select(scheduler, _IMPOSSIBLE)

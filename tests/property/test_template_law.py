@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from os_prefilter import Flavor, Pipeline, RequestSpec
+from os_prefilter import Flavor, RequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import unsupported
@@ -14,6 +14,7 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
 from os_prefilter.vocabulary.options import Options
 
@@ -66,7 +67,7 @@ def _hosts() -> list[tuple[HostFacts, dict[str, bool]]]:
 def test_host_has_the_template_traits_if_and_only_if_its_late_check_accepts(template: Template) -> None:
     """Some hosts meet each template with traits, and some do not."""
     spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
-    pipeline = Pipeline.from_names("deploy_config", options=Options(templates=_TEMPLATES))
+    pipeline = Service.from_names("deploy_config", options=Options(templates=_TEMPLATES))
     required = {item.trait for item in pipeline.apply(deepcopy(spec)).requirements}
     assert required == set(template.traits)
     met = set()

@@ -7,12 +7,13 @@ from random import Random
 
 import pytest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION
@@ -35,14 +36,14 @@ def _hosts(offered: frozenset[str]) -> list[HostFacts]:
     return [replace(facts, emulated_architectures=offered) for facts in _KINDS]
 
 
-def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str] = ("*",)) -> Pipeline:
+def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str] = ("*",)) -> Service:
     options = {
         "emulated_architectures": sorted(offered),
         "enabled_filters": list(list_requiring_filters()),
         "reported_traits": ["*"],
         "wait_for_answers": list(waiting),
     }
-    return Pipeline.from_conf(conf_with(**options), {"answers": answers})
+    return Service.from_conf(conf_with(**options), {"answers": answers})
 
 
 def _told(fleet: Fleet) -> ReadFact:
@@ -50,7 +51,7 @@ def _told(fleet: Fleet) -> ReadFact:
     return lambda _context: coverage
 
 
-def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Pipeline) -> list[str]:
+def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
     """Return each request that excludes a host which can."""
     found = []
     for case in single_cases(pipeline.options.emulated_architectures):

@@ -16,19 +16,19 @@ from os_prefilter import (
     NOTHING,
     Flavor,
     Image,
-    Pipeline,
     Request,
     RequestGroup,
     RequestSpec,
     Requirements,
     allocation_candidates_query,
+    default_service,
     process_reqspec,
 )
 from os_prefilter.common.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.request import view
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.view import field_of, set_fields_of
-from os_prefilter.service import default_pipeline
+from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
@@ -112,11 +112,11 @@ def test_process_reqspec_reads_the_global_configuration() -> None:
     """Nova's signature, on Nova's CONF; nothing is enabled by default."""
     spec = nova_spec({"hw_vif_model": "e1000e"})
     assert process_reqspec(None, spec).requirements == ()
-    default_pipeline.use(None)
+    default_service.use(None)
     cfg.CONF.set_override("enabled_filters", ["image_metadata"], "prefilter")
     assert [item.trait for item in process_reqspec(None, spec).requirements] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
     assert spec.root_required == {"COMPUTE_NET_VIF_MODEL_E1000E"}
-    default_pipeline.use(pipeline_of("compute_status"))
+    default_service.use(pipeline_of("compute_status"))
     process_reqspec(None, spec)
     assert spec.root_forbidden == {"COMPUTE_STATUS_DISABLED"}
 
@@ -197,7 +197,7 @@ def test_object_that_is_not_a_request_spec_is_refused() -> None:
 
     for thing, problem in _REFUSED:
         with pytest.raises(UnsuitableRequestSpec, match=f"is no RequestSpec that filters can work on: ({problem})"):
-            Pipeline([as_filter("reads_all", reads_all)]).apply(thing)
+            Service((as_filter("reads_all", reads_all),)).apply(thing)
 
 
 class _WithMethod:
@@ -330,7 +330,7 @@ def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> None:
     spec = _spec(service := Lock())
     before = {name: repr(getattr(spec, name)) for name in ("flavor", "image")}
     with pytest.raises(FilterFailed, match="half-way"):
-        Pipeline([as_filter("rejects", _rejects)]).apply(spec)
+        Service((as_filter("rejects", _rejects),)).apply(spec)
     assert {name: repr(getattr(spec, name)) for name in ("flavor", "image")} == before
     assert "is_bfv" not in spec
     assert not spec.root_required
@@ -342,4 +342,4 @@ def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
     spec = nova_spec(requested_resources=[_RequestGroup("of another", requester_id="port", resources={"VGPU": 1})])
     cause = r"cannot be copied .*__init__\(\) missing 1 required positional argument"
     with pytest.raises(UnsuitableRequestSpec, match=cause):
-        Pipeline([as_filter("rejects", _rejects)]).apply(spec)
+        Service((as_filter("rejects", _rejects),)).apply(spec)

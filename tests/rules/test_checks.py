@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from os_prefilter import Pipeline
 from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.rules import checks
@@ -16,6 +15,7 @@ from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.conditions import EXTRA_SPEC, Condition
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
+from os_prefilter.service import Service
 from tests.conftest import spec_of
 from tests.support.rule_texts import rules_text
 
@@ -53,7 +53,7 @@ def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
 
 
 def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
-    pipeline = Pipeline.from_names("rules", facts={"rules": lambda _context: RuleSet(rules)})
+    pipeline = Service.from_names("rules", facts={"rules": lambda _context: RuleSet(rules)})
     try:
         pipeline.apply(spec_of(extra_specs=extra_specs))
     except ContradictingRequirements:

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, Options, Pipeline, RequestGroup, RequestSpec
+from os_prefilter import Flavor, Options, RequestGroup, RequestSpec
 from os_prefilter.common.errors import ContradictingRequirements, UnknownValue
 from os_prefilter.rules import conditions, reload
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.conditions import readings
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.rules.reader import rules_in
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.model import UnknownValues
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
@@ -30,9 +31,9 @@ def _set(*rules: str, **more: str) -> RuleSet:
     return RuleSet(found)
 
 
-def _pipeline(rules: RuleSet, *before: str, **options: Any) -> Pipeline:
+def _pipeline(rules: RuleSet, *before: str, **options: Any) -> Service:
     facts = {"rules": lambda _context: rules}
-    return Pipeline.from_names(*before, "rules", options=Options(**options), facts=facts)
+    return Service.from_names(*before, "rules", options=Options(**options), facts=facts)
 
 
 def _spec(

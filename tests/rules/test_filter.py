@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Pipeline, RequestGroup
+from os_prefilter import RequestGroup
 from os_prefilter.common.errors import MissingFact
 from os_prefilter.rules.model import RuleSet
+from os_prefilter.service import Service
 from tests.conftest import conf_with, pipeline_of, required_by, spec_of
 from tests.support.rule_texts import rule, rules_of, write_rules
 
 _WINDOWS = "{image_property: os_distro, is: windows}"
 
 
-def _pipeline(rules: RuleSet) -> Pipeline:
-    return Pipeline.from_names("rules", facts={"rules": lambda _context: rules})
+def _pipeline(rules: RuleSet) -> Service:
+    return Service.from_names("rules", facts={"rules": lambda _context: rules})
 
 
 def _required(rules: RuleSet, spec: Any) -> list[tuple[str, bool, str]]:
@@ -94,11 +95,11 @@ def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
     pipeline_of("rules", rules_dirs=[str(tmp_path)])
     # Nor where the service supplies its own.
     ours = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"]))
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
+    pipeline = Service.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
     assert [item.trait for item in pipeline.apply(spec_of({"os_distro": "windows"})).requirements] == ["CUSTOM_A"]
     assert not caplog.text
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
-        Pipeline.from_names("rules")
+        Service.from_names("rules")
 
 
 def test_rule_prefers_traits_and_requires_none_of_them() -> None:

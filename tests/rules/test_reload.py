@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.rules.reload import RuleFolders
-from os_prefilter.service import facts_from_conf
+from os_prefilter.service import Service, facts_from_conf
 from os_prefilter.service.deployment_facts import PATIENCE
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
@@ -210,12 +209,12 @@ def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
 # -- in a service ------------------------------------------------------------------------------------------------------
 
 
-def _service(folder: Path, interval: float = 3600) -> Pipeline:
+def _service(folder: Path, interval: float = 3600) -> Service:
     options: dict[str, Any] = {"rules_dirs": [str(folder)], "facts_interval": interval}
-    return Pipeline.from_conf(conf_with(enabled_filters=["rules"], **options))
+    return Service.from_conf(conf_with(enabled_filters=["rules"], **options))
 
 
-def _required(pipeline: Pipeline) -> set[str]:
+def _required(pipeline: Service) -> set[str]:
     spec = spec_of({"os_distro": "windows"})
     pipeline.apply(spec)
     return spec.root_required
@@ -280,7 +279,7 @@ def test_rules_that_cannot_be_used_stop_the_service_at_start(folder: Path) -> No
     ):
         settle_text(folder / "a.yaml", text)
         with pytest.raises(InvalidOption) as raised:
-            Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs or [str(folder)]))
+            Service.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs or [str(folder)]))
         assert str(raised.value).startswith("[prefilter] rules_dirs: ")
         assert problem in str(raised.value)
         assert str(raised.value).isprintable()

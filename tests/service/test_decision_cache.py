@@ -9,12 +9,13 @@ import pytest
 from nova import objects
 from oslo_versionedobjects import base, fields
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import FilterFailed, RequestRejected, UnsuitableRequestSpec
 from os_prefilter.request.filter_contract import Declaration, LoadedFilter
 from os_prefilter.request.requirements import UNSUFFIXED, Requirements, forbid, require
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
 from os_prefilter.request.view import Request
+from os_prefilter.service import Service
 from os_prefilter.service.decision_cache import LONGEST, MOST
 from os_prefilter.service.deployment_facts import Fact
 from tests.conftest import pipeline_of, spec_of
@@ -36,8 +37,8 @@ class Counting:
         return self._answer(request)
 
 
-def _pipeline(counting: Counting, reads: tuple[str, ...] = ()) -> Pipeline:
-    return Pipeline([LoadedFilter("counting", counting, declaration=Declaration(reads=reads))])
+def _pipeline(counting: Counting, reads: tuple[str, ...] = ()) -> Service:
+    return Service((LoadedFilter("counting", counting, declaration=Declaration(reads=reads)),))
 
 
 def _ours(**more: Any) -> RequestSpec:
@@ -178,7 +179,7 @@ def test_fact_that_changed_when_read_again_invalidates_the_cache_and_all_filters
     known = ["A"]
     read = (lambda _context: known) if in_place else (lambda _context: known[:])
     facts = {"of_deployment": Fact("of_deployment", read, 0)}
-    pipeline = Pipeline([LoadedFilter(each, asks, ("of_deployment",)) for each in ("one", "other")], facts=facts)
+    pipeline = Service(tuple(LoadedFilter(each, asks, ("of_deployment",)) for each in ("one", "other")), facts=facts)
     for known[0] in "ABBA":
         spec = spec_of()
         pipeline.apply(spec)
@@ -213,7 +214,12 @@ def test_cache_evicts_the_request_that_was_used_least_recently() -> None:
 
 def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
     counting, theirs = Counting(), LoadedFilter("theirs", lambda _context, _request_spec: True, nova_style=True)
-    pipeline = Pipeline([LoadedFilter("counting", counting), theirs])
+    pipeline = Service(
+        (
+            LoadedFilter("counting", counting),
+            theirs,
+        )
+    )
     for _ in range(2):
         pipeline.apply(spec_of())
     assert counting.runs == 2

@@ -3,19 +3,21 @@
 import json
 import logging
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import FilterFailed, RequestRejected
 from os_prefilter.common.trait_names import trait_named
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Note, Preference, Requirements, require
-from os_prefilter.service import decision_log
+from os_prefilter.service import Service, decision_log
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
+from os_prefilter.service.observed import Observed
 from tests.conftest import pipeline_of, spec_of
 
 _SERVER = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
@@ -35,13 +37,12 @@ def _spec(**properties: str) -> RequestSpec:
     return _ServerSpec(Flavor(vcpus=1, memory_mb=512), Image(properties))
 
 
-def _pipeline(**options: Any) -> Pipeline:
+def _pipeline(**options: Any) -> Service:
     return pipeline_of("image_metadata", **{"decision_history": True, "reported_traits": [], **options})
 
 
-def _with_history(pipeline: Pipeline) -> Pipeline:
-    pipeline.logs_decisions = True
-    return pipeline
+def _with_history(pipeline: Service) -> Service:
+    return replace(pipeline, observe=(decision_log.record,))
 
 
 def _texts(caplog: Log) -> list[str]:
@@ -102,7 +103,7 @@ def test_rejected_or_failed_request_is_recorded_with_the_error_still_raised(
         raise error or AssertionError
 
     rejecting = _pipeline(unknown_values="reject")
-    pipeline = _with_history(Pipeline([LoadedFilter("broken", broken)])) if error else rejecting
+    pipeline = _with_history(Service((LoadedFilter("broken", broken),))) if error else rejecting
     with pytest.raises((RequestRejected, FilterFailed, KeyboardInterrupt)) as raised:
         pipeline.apply(_spec(hw_vif_model="a\nb"), _CONTEXT)
     (line,) = map(json.loads, _texts(history))
@@ -111,12 +112,18 @@ def test_rejected_or_failed_request_is_recorded_with_the_error_still_raised(
     assert line["reason"] == str(raised.value) or isinstance(error, KeyboardInterrupt)
 
 
-def test_without_the_option_and_for_questions_of_an_operator_nothing_is_recorded(history: Log) -> None:
-    pipelines = (_pipeline(decision_history=False), _pipeline().without_waiting(), _pipeline().on_root_only())
-    for each in pipelines:
-        each.apply(_spec(hw_vif_model="igb"), _CONTEXT)
+def test_without_the_option_and_for_questions_nothing_is_recorded(history: Log) -> None:
+    _pipeline(decision_history=False).apply(_spec(hw_vif_model="igb"), _CONTEXT)
     _pipeline().decide(_spec(hw_vif_model="igb"))
     assert not _texts(history)
+
+
+def test_variant_of_a_service_keeps_history_metrics_and_the_machine_type(history: Log) -> None:
+    service = replace(_pipeline(), machine_type_of=lambda _context, _spec: "q35", no_host=None)
+    for each in (service.without_waiting(), service.on_root_only(), service.without_nova_style()):
+        each.apply(_spec(hw_vif_model="igb"), _CONTEXT)
+        assert (each.observe, each.machine_type_of) == (service.observe, service.machine_type_of)
+    assert len(_texts(history)) == 3
 
 
 def test_request_whose_identifiers_cannot_be_read_passes_with_a_warning(history: Log) -> None:
@@ -140,8 +147,12 @@ def test_line_is_bounded_and_printable_whatever_a_filter_returns(history: Log) -
             found += require(f"CUSTOM_{'A' * 240}_{number}", text)
         return found
 
-    _with_history(Pipeline([LoadedFilter("large", large)])).apply(_spec())
-    decision_log.record(SimpleNamespace(instance_uuid=text), SimpleNamespace(request_id=text), "", ValueError(text))
+    _with_history(Service((LoadedFilter("large", large),))).apply(_spec())
+    decision_log.record(
+        Observed(
+            SimpleNamespace(instance_uuid=text), SimpleNamespace(request_id=text), None, False, ValueError(text), None
+        )
+    )
     first, second = _texts(history)
     assert max(len(first), len(second)) < MAX_BYTES
     assert (first + second).isprintable()
@@ -152,7 +163,7 @@ def test_line_is_bounded_and_printable_whatever_a_filter_returns(history: Log) -
 
 def test_number_of_hosts_is_recorded_and_no_password_of_an_error(history: Log) -> None:
     url = "http://admin:secret@host/"
-    decision_log.record(_spec(), None, "", ValueError(f"{url} and " + f"{url} " * 300), hosts=37)
+    decision_log.record(Observed(_spec(), None, None, False, ValueError(f"{url} and " + f"{url} " * 300), 37))
     (line,) = map(json.loads, _texts(history))
     assert (line["hosts"], line["request"]) == (37, None)
     assert "secret" not in history.text
@@ -161,7 +172,7 @@ def test_number_of_hosts_is_recorded_and_no_password_of_an_error(history: Log) -
 def test_aggregates_of_a_decision_are_recorded(history: Log) -> None:
     uuid = "33333333-3333-4333-8333-333333333333"
     rows = [{"uuid": uuid, "name": "rack-1", "metadata": {"availability_zone": "north"}}]
-    pipeline = Pipeline.from_names("availability_zone", facts={"aggregates": lambda _context: rows})
+    pipeline = Service.from_names("availability_zone", facts={"aggregates": lambda _context: rows})
     _with_history(pipeline).apply(_ServerSpec(Flavor(vcpus=1, memory_mb=512), availability_zone="north"))
     (found,) = json.loads(_texts(history)[0])["aggregates"]
     assert (found["aggregates"], found["required"], found["filter"]) == ([uuid], True, "availability_zone")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import NOTHING, Decision, Pipeline, Request, Requirements, forbid, require
+from os_prefilter import NOTHING, Decision, Request, Requirements, forbid, require
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.request.filter_contract import UNKNOWN, Declaration, Unknown
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact, Query, readings_of
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
@@ -240,13 +241,13 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
     for given, found in unreadable:
         message = f"passes the deployment fact 'down' in a form .*: expected a function \\(context\\), .*{found}"
         with pytest.raises(UnusableArgument, match=message):
-            Pipeline.from_conf(conf_with(), {"down": given})
+            Service.from_conf(conf_with(), {"down": given})
         with pytest.raises(UnusableArgument, match=message):
-            Pipeline.from_names(facts={"down": given})
+            Service.from_names(facts={"down": given})
     arguments: Any = {"ensure_traits": lambda: None}, {"kept_machine_type": lambda: None}
     for argument in arguments:
         with pytest.raises(UnusableArgument, match=f"passes {min(argument)} in a form that cannot be used"):
-            Pipeline.from_conf(conf_with(), **argument)
+            Service.from_conf(conf_with(), **argument)
 
 
 def _if_down(_request: Request, *, down: bool) -> Requirements:
@@ -260,7 +261,7 @@ def _fails(_context: object) -> bool:
 
 def _decide(function: Any, read: Any) -> Decision:
     filters = [as_filter("f", function, {"down"})]
-    return Pipeline(filters, facts={"down": Fact("down", read, 60)}).apply(request_of())
+    return Service(tuple(filters), facts={"down": Fact("down", read, 60)}).apply(request_of())
 
 
 _NOT_KNOWN = "deployment fact down: not known yet, so that the filter requires nothing yet"
@@ -335,7 +336,7 @@ def test_fact_of_the_wrong_type_counts_as_not_known(
         trait_scope="auto",
     )
     facts = {"owner_coverage": lambda _context: False, fact: lambda _context: value}
-    decision = Pipeline.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
+    decision = Service.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
     named = {str(item.trait) for item in decision.requirements}
     assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "answers")
     assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "answers"))
@@ -347,7 +348,7 @@ def test_fact_of_the_wrong_type_counts_as_not_known(
 @pytest.mark.filterwarnings("error")
 def test_fact_that_is_a_coroutine_is_closed_and_not_known(caplog: pytest.LogCaptureFixture) -> None:
     """Python would warn that it was never awaited."""
-    pipeline = Pipeline.from_names("owner", facts={"owner_is_reported": lambda _context: _coroutine(None)})
+    pipeline = Service.from_names("owner", facts={"owner_is_reported": lambda _context: _coroutine(None)})
     decision = pipeline.apply(spec_of())
     assert not decision.requirements
     assert "is a coroutine, which is never awaited. Pass a function that is not async." in caplog.text

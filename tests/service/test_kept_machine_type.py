@@ -10,8 +10,8 @@ import pytest
 from nova import objects
 
 import os_prefilter
-from os_prefilter import Pipeline
 from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, rows_required_by
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from os_prefilter.vocabulary.model import UnknownValues
@@ -24,7 +24,7 @@ _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 _DATABASE_ERROR = RuntimeError("mysql://nova:hunter2@db is down\nERROR forged")
 _PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"
 _IDE = {"hw_disk_bus": "ide"}
-_FILTERS = Pipeline.from_names("image_metadata", "hpet").filters
+_FILTERS = Service.from_names("image_metadata", "hpet").filters
 _SERVER = "11111111-1111-4111-8111-111111111111"
 _MOVES = (
     objects.Destination(cell=objects.CellMapping(uuid=objects.CellMapping.CELL0_UUID)),
@@ -32,7 +32,7 @@ _MOVES = (
 )
 
 
-def _pipeline(kept: object = None, options: Options = _ALL) -> Pipeline:
+def _pipeline(kept: object = None, options: Options = _ALL) -> Service:
     """Return the filters of a service whose servers keep this machine type, or of which an error says nothing."""
 
     def ask(_context: object, _request_spec: object) -> Any:
@@ -40,14 +40,14 @@ def _pipeline(kept: object = None, options: Options = _ALL) -> Pipeline:
             raise kept
         return kept
 
-    return Pipeline(_FILTERS, options, kept_machine_type=ask)
+    return Service(_FILTERS, options, machine_type_of=ask)
 
 
 def _moving(properties: dict[str, Any], destination: Any = _MOVES[0]) -> Any:
     return nova_spec(properties, requested_destination=destination, instance_uuid=_SERVER)
 
 
-def _machines(pipeline: Pipeline, spec: Any) -> set[str]:
+def _machines(pipeline: Service, spec: Any) -> set[str]:
     """Return what is required and forbidden (``!``) of machine types."""
     asked = pipeline.apply(spec).requirements
     return {f"{'' if each.required else '!'}{each.trait}" for each in asked if "_MACHINE_" in each.trait}
@@ -69,7 +69,7 @@ def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
     assert len(lines) == isinstance(unknown, BaseException)
     assert not any("\n" in line or "hunter2" in line for line in lines)
     # Nor where the service cannot tell; but where nothing is kept, the default of the next host counts.
-    assert _machines(Pipeline(_FILTERS, _ALL), _moving(_IDE)) == set()
+    assert _machines(Service(_FILTERS, _ALL), _moving(_IDE)) == set()
     assert f"!{_DEFAULT_Q35}" in _machines(_pipeline(None), _moving(_IDE))
 
 
@@ -89,7 +89,7 @@ def test_kept_machine_type_is_looked_up_only_where_an_answer_depends_on_it(spec:
     def ask(_context: object, request_spec: object) -> None:
         looked_up.append(request_spec)
 
-    Pipeline(_FILTERS, options, kept_machine_type=ask).apply(spec)
+    Service(_FILTERS, options, machine_type_of=ask).apply(spec)
     assert looked_up == []
 
 

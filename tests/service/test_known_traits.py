@@ -8,12 +8,14 @@ from typing import Any
 import os_traits
 import pytest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import KnownTraits
 from os_prefilter.common.errors import FilterFailed, PlacementUnavailable, UnknownTraits
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.service.report_scope import configured_traits
@@ -37,12 +39,12 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
-def _pipeline(placement: EmbeddedPlacement, *filters: str, **options: Any) -> Pipeline:
+def _pipeline(placement: EmbeddedPlacement, *filters: str, **options: Any) -> Service:
     options = {"enabled_filters": list(filters), "facts_interval": 0, **options}
-    return Pipeline.from_conf(conf_with(**options), {"known_traits": KnownTraits(placement.client)})
+    return Service.from_conf(conf_with(**options), {"known_traits": KnownTraits(placement.client)})
 
 
-def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline, properties: dict[str, str]) -> tuple[str, ...]:
+def _hosts(placement: EmbeddedPlacement, pipeline: Service, properties: dict[str, str]) -> tuple[str, ...]:
     spec = spec_of(properties)
     pipeline.apply(spec)
     return placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
@@ -53,7 +55,7 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UnknownTraits, match=_IGB):
-        _hosts(placement, Pipeline.from_names("image_metadata"), {"hw_vif_model": "igb"})
+        _hosts(placement, Service.from_names("image_metadata"), {"hw_vif_model": "igb"})
     pipeline = _pipeline(placement, "image_metadata", trait_scope=scope)
     assert _hosts(placement, pipeline, {"hw_vif_model": "igb"}) == _HOSTS
     reason = f"image property hw_vif_model=igb: this cloud's Placement has no trait {_IGB}: not required"
@@ -73,7 +75,7 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
     observed = Observed(placement, lambda method, _url: (403, {}) if refused and method == "PUT" else None)
     caplog.set_level(logging.INFO)
     conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
-    pipeline = Pipeline.from_conf(conf, {"known_traits": KnownTraits(observed.client, configured_traits(conf))})
+    pipeline = Service.from_conf(conf, {"known_traits": KnownTraits(observed.client, configured_traits(conf))})
     spec = spec_of({"hw_time_hpet": "yes"})
     decisions = [pipeline.apply(spec) for _ in range(2)]
     assert (_HPET in placement.client.traits()) is not refused
@@ -104,11 +106,9 @@ def test_only_what_excludes_no_capable_host_is_left_out() -> None:
     for trait, required, forbidden, is_left_out in _LEFT_OUT:
         item = Requirement(Trait(trait), required, ROOT, "x")
         result = Requirements((item,))
-        found = leave_out_unknown(result, {"COMPUTE_NODE"}, forbidden)
+        found = leave_out_unknown({"COMPUTE_NODE"}, forbidden)(LoadedFilter("any", len), result, Request(spec_of()))
         assert found.requirements == (() if is_left_out else (item,)), trait
         assert [note.warn for note in found.notes] == ([required] if is_left_out else []), trait
-        # Nothing is while the traits are unknown.
-        assert leave_out_unknown(result, None) is result
 
 
 def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlacement, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlaceme
     )
     conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
     facts = {"known_traits": KnownTraits(placement.client)}
-    pipeline = Pipeline.from_conf(conf, facts, ensure_traits=placement.client.ensure_traits)
+    pipeline = Service.from_conf(conf, facts, ensure_traits=placement.client.ensure_traits)
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == _HOSTS
     placement.know(["CUSTOM_KEPT"])
     put_traits(placement, lambda traits: traits.add("CUSTOM_KEPT"), "host-1")
@@ -134,7 +134,7 @@ def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter() -> None:
     traits: list[Any] = [None, ["COMPUTE_NODE"], "compute_node"]
     for trait in traits:
         result = Requirements((Requirement(trait, True, ROOT, "x"),))
-        pipeline = Pipeline([LoadedFilter("theirs", lambda _: result)], facts={"known_traits": known})  # noqa: B023
+        pipeline = Service((LoadedFilter("theirs", lambda _: result),), facts={"known_traits": known})  # noqa: B023
         with pytest.raises(FilterFailed, match="not a trait name"):
             pipeline.apply(spec_of({}))
 

@@ -12,11 +12,10 @@ import pytest
 from prometheus_client import multiprocess
 from prometheus_client.parser import text_string_to_metric_families
 
-from os_prefilter import Pipeline
 from os_prefilter.common.errors import ConfigurationError, FilterFailed, RequestRejected
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.service import metrics
+from os_prefilter.service import Service, metrics
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.operators.readiness import coverage_of
@@ -65,7 +64,7 @@ _REQUESTS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
 def test_runs_rejections_and_requirements_are_counted_per_filter(
     name: str, properties: dict[str, Any], expected: tuple[int, ...], counted: Callable[[str, str], float]
 ) -> None:
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=[name], metrics=True, unknown_values="reject"))
+    pipeline = Service.from_conf(conf_with(enabled_filters=[name], metrics=True, unknown_values="reject"))
     try:
         pipeline.apply(spec_of(properties))
     except RequestRejected:
@@ -81,14 +80,15 @@ def test_filter_that_fails_or_is_written_for_nova_is_counted(counted: Callable[[
     silent = LoadedFilter("silent", lambda _request: None)
     for each, error in ((LoadedFilter("broken", broken), "ValueError"), (silent, "TypeError: 'it returned a None")):
         with pytest.raises(FilterFailed, match=f"'{each.name}' failed with {error}"):
-            Pipeline([each], measuring=Measuring()).apply(spec_of())
+            Service((each,), observe=(Measuring([each.name]).observe,)).apply(spec_of())
     assert tuple(counted(kind, "broken") for kind in _KINDS) == (1, 0, 1, 0, 0, 1)
 
     def theirs(_context: Any, request_spec: Any) -> None:
         request_spec.root_required.add("HW_CPU_X86_AVX2")
 
     # A service that is activated again does not fail on metrics that exist.
-    Pipeline([LoadedFilter("theirs", theirs, nova_style=True)], measuring=Measuring()).apply(spec_of())
+    each = LoadedFilter("theirs", theirs, nova_style=True)
+    Service((each,), observe=(Measuring([each.name]).observe,)).apply(spec_of())
     assert (counted("runs_total", "theirs"), counted("requirements_total", "theirs")) == (1, 1)
 
 
@@ -98,7 +98,7 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     """The gauge follows the fact; it has a line for each gate."""
     nodes: list[set[str]] = [{REPORTED}, set(), set()]
     conf = conf_with(enabled_filters=["hpet"], wait_for_answers=["*"], metrics=True, facts_interval=0)
-    pipeline = Pipeline.from_conf(conf, {"answers": lambda _context: coverage_of(fleet_of(nodes))})
+    pipeline = Service.from_conf(conf, {"answers": lambda _context: coverage_of(fleet_of(nodes))})
     key = (f"{_PREFIX}compute_nodes_without_answer", (("kind", "if reported"), ("row", "time_hpet")))
     pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
     assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (0, 1)
@@ -113,7 +113,7 @@ def test_gauge_shows_whether_required_traits_go_on_the_unsuffixed_group() -> Non
     def shown(scope: str, *values: bool | None) -> list[float]:
         nested, seen = iter(values), []
         conf = conf_with(enabled_filters=["noop"], metrics=True, facts_interval=0, trait_scope=scope)
-        pipeline = Pipeline.from_conf(conf, {"nested_providers": lambda _context: next(nested)})
+        pipeline = Service.from_conf(conf, {"nested_providers": lambda _context: next(nested)})
         for _ in values:
             pipeline.apply(spec_of())
             seen.append(_exposed()[f"{_PREFIX}traits_on_unsuffixed_group", ()])
@@ -123,12 +123,11 @@ def test_gauge_shows_whether_required_traits_go_on_the_unsuffixed_group() -> Non
     assert (shown("root", False), shown("root_and_unsuffixed", True)) == ([0], [1])
 
 
-def test_disabled_metrics_count_nothing_and_do_not_wrap_filters() -> None:
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["noop"]))
+def test_disabled_metrics_count_nothing() -> None:
+    pipeline = Service.from_conf(conf_with(enabled_filters=["noop"]))
     before = _exposed()
     pipeline.apply(spec_of())
     assert _exposed() == before
-    assert [call.__module__ for call in pipeline._calls] == ["os_prefilter.pipeline.filter_calls"]
 
 
 def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled(
@@ -138,8 +137,8 @@ def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled
     monkeypatch.setattr(metrics, "_families", metrics._families.__wrapped__)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigurationError) as raised:
-        Pipeline.from_conf(conf_with(enabled_filters=["hpet"], metrics=True))
-    assert repr(Pipeline.from_conf(conf_with(enabled_filters=["hpet"]))) == "<Pipeline: hpet>"
+        Service.from_conf(conf_with(enabled_filters=["hpet"], metrics=True))
+    assert repr(Service.from_conf(conf_with(enabled_filters=["hpet"]))) == "<Service: hpet>"
     assert str(raised.value) == (
         "[prefilter] metrics needs prometheus_client, which is not installed: "
         "pip install '.[metrics]' in the repository of os-prefilter, or set metrics = false."
@@ -148,9 +147,11 @@ def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled
 
 _WORKER = """
 import sys
-from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from dataclasses import replace
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.service import Service
 from os_prefilter.service.metrics import Measuring
-pipeline = Pipeline(Pipeline.from_names("hpet").filters, Options(), measuring=Measuring())
+pipeline = replace(Service.from_names("hpet"), observe=(Measuring(["hpet"]).observe,))
 for _ in range(int(sys.argv[1])):
     pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({"hw_time_hpet": "yes"})))
 print("done", flush=True)

@@ -11,10 +11,11 @@ from urllib.parse import unquote
 import pytest
 from prometheus_client import REGISTRY
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.service import Service
 from os_prefilter.service.host_traits import HostTraitsFact
 from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.service.no_host import no_host_check
@@ -65,17 +66,17 @@ def placement() -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
-def _pipeline(observed: Observed, **options: Any) -> Pipeline:
+def _pipeline(observed: Observed, **options: Any) -> Service:
     options = {
         "enabled_filters": ["image_metadata", "hpet", "compute_status"],
         "reported_traits": "*",
         "facts_interval": 3600,
         **options,
     }
-    return Pipeline.from_conf(conf_with(**options), host_traits=HostTraitsReader(observed.client))
+    return Service.from_conf(conf_with(**options), host_traits=HostTraitsReader(observed.client))
 
 
-def _reason(pipeline: Pipeline, properties: dict[str, Any]) -> str:
+def _reason(pipeline: Service, properties: dict[str, Any]) -> str:
     """Return why a request is rejected, and see that it is as it was; empty if it is not."""
     spec = spec_of(properties)
     try:
@@ -151,9 +152,9 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: Em
         return True
 
     def reason(*others: LoadedFilter) -> str:
-        pipeline = Pipeline((*load_filters(["image_metadata"], provided=None), *others))
         host_traits = HostTraitsFact(HostTraitsReader(Observed(placement).client), 60)
-        pipeline._no_host = no_host_check(host_traits, "properties")
+        filters = (*load_filters(["image_metadata"], provided=None), *others)
+        pipeline = Service(filters, no_host=no_host_check(host_traits, "properties"))
         return _reason(pipeline, _NE2K)
 
     assert reason() == "No host offers hw_vif_model=ne2k_pci."
@@ -232,11 +233,11 @@ def test_request_is_scheduled_while_the_confirmation_has_no_answer(
         # The first of them asks and waits; each would leave a thread behind for as long as Placement hangs.
         assert [_reason(pipeline, _NE2K) for _ in range(5)] == [""] * 5
         assert sum("NE2K_PCI" in each for each in observed.sent) == 1
-        assert pipeline._no_host
-        assert pipeline._no_host._late
+        assert pipeline.no_host
+        assert pipeline.no_host._late
     finally:
         released.set()
-    pipeline._no_host._late[0].result(60)
+    pipeline.no_host._late[0].result(60)
     (warning,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
     assert "Placement did not respond in 0.1 seconds" in warning
     monkeypatch.undo()

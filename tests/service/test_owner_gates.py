@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import OwnerCoverage
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
@@ -40,7 +41,7 @@ def placement(request: pytest.FixtureRequest) -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
-def _answers(placement: EmbeddedPlacement, pipeline: Pipeline | None) -> list[dict[str, tuple[str, ...]]]:
+def _answers(placement: EmbeddedPlacement, pipeline: Service | None) -> list[dict[str, tuple[str, ...]]]:
     """Return the providers that Placement offers by host, for each request."""
     answers = []
     for extra_specs in _REQUESTS:
@@ -55,13 +56,13 @@ def _enforced() -> list[dict[str, tuple[str, ...]]]:
     return [{host: (host, f"{host}-nova")[: 1 + bool(each)] for host in _HOSTS} for each in _REQUESTS]
 
 
-def _pipelines(observed: Observed, upgraded: list[str], **options: Any) -> dict[str, Pipeline]:
+def _pipelines(observed: Observed, upgraded: list[str], **options: Any) -> dict[str, Service]:
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": lambda _context: _OLD_AND_NEW[len(upgraded) == len(_HOSTS)],
         "owner_coverage": OwnerCoverage(observed.client),
     }
     options = {"enabled_filters": ["owner"], "facts_interval": 0, **options}
-    return {gate: Pipeline.from_conf(conf_with(owner_gate=gate, **options), facts) for gate in _GATES}
+    return {gate: Service.from_conf(conf_with(owner_gate=gate, **options), facts) for gate in _GATES}
 
 
 _GATES = ("compute_version", "coverage")

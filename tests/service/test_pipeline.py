@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from nova import objects
 
-from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
+from os_prefilter import Flavor, Request, RequestGroup, RequestSpec, Requirement, Requirements
 from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 
@@ -28,8 +29,8 @@ def _filter(name: str, answer: object) -> LoadedFilter:
     return as_filter(name, function)
 
 
-def _pipeline(**answers: object) -> Pipeline:
-    return Pipeline(_filter(name, answer) for name, answer in answers.items())
+def _pipeline(**answers: object) -> Service:
+    return Service(tuple(_filter(name, answer) for name, answer in answers.items()))
 
 
 def test_decision_records_traits_filters_sources_and_durations() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Options, Pipeline, allocation_candidates_query
+from os_prefilter import Options, allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
@@ -15,6 +15,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
@@ -142,12 +143,12 @@ def _report(placement: EmbeddedPlacement, host: str) -> None:
     put_traits(placement, lambda traits: traits.update({REPORTED, *([HPET] if host in _CAN else [])}), host)
 
 
-def _pipeline(observed: Observed, **options: Any) -> Pipeline:
+def _pipeline(observed: Observed, **options: Any) -> Service:
     options = {"enabled_filters": ["hpet"], "wait_for_answers": ["hpet"], "facts_interval": 0, **options}
-    return Pipeline.from_conf(conf_with(**options), {"answers": ReportCoverage(observed.client, EVERY_TRAIT)})
+    return Service.from_conf(conf_with(**options), {"answers": ReportCoverage(observed.client, EVERY_TRAIT)})
 
 
-def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:
+def _hosts(placement: EmbeddedPlacement, pipeline: Service) -> set[str]:
     spec = spec_of({"hw_time_hpet": "yes"})
     pipeline.apply(spec)
     return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
@@ -187,12 +188,12 @@ _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
 ]
 
 
-def _waiting(filters: Sequence[LoadedFilter], coverage: Coverage | None, *names: str) -> Pipeline:
+def _waiting(filters: Sequence[LoadedFilter], coverage: Coverage | None, *names: str) -> Service:
     facts = {
         "answers": Fact("answers", lambda _context: coverage, 60),
         "owner_is_reported": Fact("owner_is_reported", lambda _context: True, 60),
     }
-    return Pipeline(filters, Options(wait_for_answers=names), {**facts, "options": facts["answers"]})
+    return Service(tuple(filters), Options(wait_for_answers=names), {**facts, "options": facts["answers"]})
 
 
 def test_requirements_of_a_third_party_filter_are_gated_in_every_scope() -> None:
@@ -245,7 +246,7 @@ def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
 
 @pytest.mark.parametrize("names", [["image_metadata"], ["*", "image_metadata"]])
 def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    pipeline = Pipeline.from_conf(
+    pipeline = Service.from_conf(
         conf_with(enabled_filters=["hpet"], reported_traits=["*"], wait_for_answers=[*names]),
         {"answers": lambda _context: coverage_of(fleet_of([set()]))},
     )
@@ -260,6 +261,6 @@ def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], capl
 def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> None:
     asked: list[object] = []
     conf = conf_with(enabled_filters=["hpet"])
-    Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
+    Service.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
     assert asked == []
-    Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
+    Service.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))

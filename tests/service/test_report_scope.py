@@ -8,7 +8,7 @@ from itertools import cycle, permutations, product
 
 import pytest
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
@@ -18,6 +18,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service import Service
 from os_prefilter.service.report_gates import Coverage
 from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
@@ -109,7 +110,7 @@ class TestTraits:
     @pytest.mark.parametrize("options", SECTIONS.values(), ids=SECTIONS)
     def test_all_that_the_filters_may_require_is_reported(self, options: dict[str, list[str]]) -> None:
         """Of every value alone: what is required or forbidden beyond the scope would never be on a host."""
-        reported, pipeline = scope_of(options).traits, Pipeline.from_conf(conf_with(**options))
+        reported, pipeline = scope_of(options).traits, Service.from_conf(conf_with(**options))
         assert reported
         owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}
         for case in _cases():
@@ -146,9 +147,9 @@ def _cases() -> tuple[Case, ...]:
     return single_cases(EVERY_ARCHITECTURE)
 
 
-def _pipeline(options: dict[str, list[str]], coverage: Coverage | None, *waiting: str) -> Pipeline:
+def _pipeline(options: dict[str, list[str]], coverage: Coverage | None, *waiting: str) -> Service:
     conf = conf_with(**options, wait_for_answers=list(waiting))
-    return Pipeline.from_conf(conf, {"answers": lambda _context: coverage})
+    return Service.from_conf(conf, {"answers": lambda _context: coverage})
 
 
 def _accepts(case: Case, facts: HostFacts) -> bool:
@@ -159,7 +160,7 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 
 
 def _excluded(
-    pipeline: Pipeline, hosts: Sequence[HostFacts], fleet: Fleet, offered: frozenset[str]
+    pipeline: Service, hosts: Sequence[HostFacts], fleet: Fleet, offered: frozenset[str]
 ) -> Iterator[tuple[Case, HostFacts]]:
     """Yield each request that excludes a capable host.
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.adapters.placement.coverage import NestedProviders
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
@@ -107,7 +108,7 @@ class _Cloud:
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.observed = Observed(placement)
         conf = conf_with(enabled_filters=["image_metadata", "compute_status"], facts_interval=0)
-        self.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(self.observed.client)})
+        self.pipeline = Service.from_conf(conf, {"nested_providers": NestedProviders(self.observed.client)})
 
     def scopes(self) -> set[str]:
         """Return where the trait of the image's model is required."""
@@ -152,17 +153,17 @@ def test_other_values_do_not_ask_placement(cloud: _Cloud) -> None:
     facts = {"nested_providers": NestedProviders(cloud.observed.client)}
     for scope, expected in (("root", _ON_ROOT), ("root_and_unsuffixed", _ON_BOTH)):
         conf = conf_with(enabled_filters=["image_metadata"], trait_scope=scope)
-        cloud.pipeline = Pipeline.from_conf(conf, facts)
+        cloud.pipeline = Service.from_conf(conf, facts)
         assert cloud.scopes() == expected
         assert cloud.pipeline.describe_trait_scope() == ""
     # Nor does a pipeline without filters.
-    Pipeline.from_conf(conf_with(), facts).apply(spec_of(_IMAGE))
+    Service.from_conf(conf_with(), facts).apply(spec_of(_IMAGE))
     assert cloud.observed.sent == []
 
 
 def test_without_the_fact_traits_are_required_of_the_root_only() -> None:
     """Pipelines from names, and services that do not provide it."""
-    for pipeline in (Pipeline.from_names("image_metadata"), pipeline_of("image_metadata")):
+    for pipeline in (Service.from_names("image_metadata"), pipeline_of("image_metadata")):
         assert pipeline.options.trait_scope is TraitScope.AUTO
         assert {item.scope for item in pipeline.apply(spec_of(_IMAGE)).requirements} == _ON_ROOT
         assert "is not known" in pipeline.describe_trait_scope()

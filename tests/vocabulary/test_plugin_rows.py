@@ -121,7 +121,8 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
     out = _run(
         tmp_path,
         """
-        from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
+        from os_prefilter import Flavor, Image, Options, RequestSpec, capability_traits, unsupported
+        from os_prefilter.service import Service
         from os_prefilter_tools.cli.catalogue import vocabulary
         from os_prefilter.service.report_scope import EVERY_TRAIT
         from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -129,8 +130,8 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         def spec():
             return RequestSpec(Flavor(1, 1, extra_specs={"acme:watchdog": "reset"}), Image({}))
 
-        silent = Pipeline.from_names("image_metadata").apply(spec())
-        asking = Pipeline.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_ACME_WATCHDOG_*",)))
+        silent = Service.from_names("image_metadata").apply(spec())
+        asking = Service.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_ACME_WATCHDOG_*",)))
         print(silent.requirements, *asking.apply(spec()).requirements, sep="|")
         for can in ({}, {"acme_watchdog": frozenset(["reset"])}):
             facts = FakeFacts(can=can)

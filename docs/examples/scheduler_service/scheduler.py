@@ -14,7 +14,7 @@ from wsgiref.simple_server import make_server
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
@@ -27,6 +27,7 @@ from os_prefilter.common.errors import (
     RequestRejected,
 )
 from os_prefilter.documents.strict_json import parse_json
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -42,17 +43,17 @@ NETWORKS = {
 OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for any that is free.")]
 
 
-def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Pipeline:
+def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Service:
     """Return the filters that the configuration enables, with what they may need to know of the deployment."""
     facts = placement_facts(conf, placement)
     # Another service reads them from its database and from Neutron.
     facts["aggregates"] = lambda _context: fleet.aggregates.values()
     facts["networks"] = lambda _context: NETWORKS
     reader = HostTraitsReader(placement)
-    return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
+    return Service.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
 
 
-def schedule(body: bytes, pipeline: Pipeline, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:
+def schedule(body: bytes, pipeline: Service, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:
     """Return the status and the answer to a request: the hosts that can, or why there are none."""
     try:
         request_spec = request_spec_from(parse_json(body, "request"), "request")
@@ -74,7 +75,7 @@ def schedule(body: bytes, pipeline: Pipeline, placement: PlacementClient) -> tup
 
 
 def application(
-    pipeline: Pipeline, placement: PlacementClient, environ: Mapping[str, Any], start_response: Callable[..., object]
+    pipeline: Service, placement: PlacementClient, environ: Mapping[str, Any], start_response: Callable[..., object]
 ) -> Iterable[bytes]:
     """Answer ``POST /hosts``, whose body is ``{"image": {...}, "flavor": {...}}``."""
     if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) == ("POST", "/hosts"):

@@ -25,6 +25,11 @@ def install_extra(name: str) -> str:
 class PrefilterError(Exception):
     """Base of all errors of this library."""
 
+    filter = ""
+    """The request filter that raised it; empty if no filter did."""
+    runs: Sequence[Any] = ()
+    """The runs of the filters, up to that one (:class:`os_prefilter.pipeline.decision.Run`)."""
+
     def __init__(self, *parts: object) -> None:
         super().__init__(*(mask_passwords(part) if isinstance(part, str) else part for part in parts))
 
@@ -131,9 +136,6 @@ class UnusableRow(ConfigurationError):
 
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it is; the request spec is unchanged."""
-
-    filter = ""
-    """The request filter that rejected it; empty if the request itself is invalid."""
 
 
 class UnknownValue(RequestRejected):
@@ -281,7 +283,7 @@ class FilterFailed(PrefilterError):
     """A filter raised an error of its own; the request spec is unchanged. The cause is chained."""
 
     def __init__(self, name: str, cause: BaseException) -> None:
-        self.name = name
+        self.filter = name
         super().__init__(
             f"The request filter {name!r} failed with {type(cause).__name__}: {quote(str(cause), 300)}. The request "
             "was not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."

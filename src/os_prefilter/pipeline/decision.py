@@ -1,9 +1,10 @@
 """The result of a pipeline: what the filters require, and prefer, of a host for one request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from os_prefilter.pipeline.writer import NO_ADDITIONS, Additions
 from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement
 
 
@@ -26,6 +27,10 @@ class Decision:
     runs: tuple[Run, ...]
     remarks: tuple[Note, ...] = ()
     """Notes on the request itself, whatever the filters require."""
+    additions: Additions = field(default=NO_ADDITIONS, repr=False, compare=False)
+    """What :func:`os_prefilter.pipeline.writer.write` adds to the request spec."""
+    taken_back: frozenset[Requirement] = frozenset()
+    """Requirements that a later filter, written the Nova way, removed from the root."""
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:

@@ -1,75 +1,67 @@
-"""Call filters: each with what it declares as needs, and every error with the name of the filter."""
+"""Calls of filters: each with what it declares as needs, and every error with the name of the filter."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestRejected
+from os_prefilter.common.errors import FilterFailed, MissingFact, PrefilterError
 from os_prefilter.pipeline import nova_style
-from os_prefilter.request.filter_contract import OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
+from os_prefilter.pipeline.progress import Progress
+from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement, Requirements
-from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
-
-class Inputs(NamedTuple):
-    """Inputs of one call other than the request; each filter receives those that it declares."""
-
-    request_spec: Any
-    """For filters written the Nova way."""
-    context: Any
-    facts: Mapping[str, Any]
-    """Values of this moment, the same for all filters of one request."""
-    earlier: Sequence[Requirement] = ()
-    """Requirements of the filters before this one."""
-
-    def value_of(self, need: str) -> object:
-        """Return the value of a keyword-only parameter of a filter."""
-        return tuple(self.earlier) if need == REQUIRED_BEFORE else self.facts[need]
-
-
-Call = Callable[[Request, Inputs], object]
+Call = Callable[[Progress], object]
 """A filter with its needs bound, so that no request pays for finding out what they are."""
 
 
-def bind(each: LoadedFilter, options: Options) -> Call:
-    """Return a filter that takes the request and the inputs."""
+def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call:
+    """Return a filter as the pipeline calls it.
+
+    :param facts: the values of the deployment facts
+    :raises MissingFact: if it needs one that is not among them
+    """
+    for fact in each.facts:
+        if fact not in facts:
+            raise MissingFact(each.name, fact, "Give the pipeline its value, or UNKNOWN.")
+    declared = each.declaration
+    if declared.gate and facts[declared.gate] is not True:
+        # Exactly False: anything else says nothing, and almost any object is true.
+        closed = Note(declared.closed.format(options=options), "not required yet", waits=True)
+        waits = Requirements(notes=(closed,)) if facts[declared.gate] is False else _waiting_for(declared.gate)
+        return lambda _progress: waits
     if each.nova_style:
-        return lambda _request, inputs: nova_style.run(each.name, each.function, inputs.context, inputs.request_spec)
-    function = partial(each.function, options=options) if OPTIONS in each.needs else each.function
-    needs = [need for need in each.needs if need != OPTIONS]
-    if not needs:
-        return lambda request, _inputs: function(request)
-
-    def run(request: Request, inputs: Inputs) -> object:
-        values = {need: inputs.value_of(need) for need in needs}
-        # By identity: a value may compare itself in a way of its own.
-        unknown = [need for need, value in values.items() if value is UNKNOWN]
-        if unknown and not each.declaration.takes_unknown:
-            return waiting_for(unknown[0])
-        return function(request, **values)
-
-    return run
+        return partial(nova_style.run, each.name, each.function)
+    values = {need: facts[need] for need in each.needs if need not in NEEDS}
+    # By identity: a value may compare itself in a way of its own.
+    unknown = [need for need, value in values.items() if value is UNKNOWN]
+    if unknown and not declared.takes_unknown:
+        waits = _waiting_for(unknown[0])
+        return lambda _progress: waits
+    if OPTIONS in each.needs:
+        values[OPTIONS] = options
+    function = partial(each.function, **values)
+    if REQUIRED_BEFORE in each.needs:
+        return lambda progress: function(progress.request, required_before=tuple(progress.pending))
+    return lambda progress: function(progress.request)
 
 
-def waiting_for(fact: str) -> Requirements:
+def _waiting_for(fact: str) -> Requirements:
     """Return the result of a filter that is not run, as a fact is not known."""
     reason = "not known yet, so that the filter requires nothing yet"
     return Requirements(notes=(Note(f"deployment fact {fact}", reason, waits=True),))
 
 
-def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requirements:
+def call_filter(name: str, call: Call, progress: Progress) -> Requirements:
     """Return the result of a filter.
 
     :raises RequestRejected: if it rejects the request.
     :raises FilterFailed: if it raises an error of its own, or returns something other than Requirements.
     """
     try:
-        result = call(request, inputs)
-    except RequestRejected as error:
+        result = call(progress)
+    except PrefilterError as error:
         error.filter = name
-        raise
-    except PrefilterError:
         raise
     except Exception as error:
         raise FilterFailed(name, error) from error

@@ -1,35 +1,37 @@
 """Filters written the Nova way: ``f(context, request_spec) -> bool``, which change the request spec themselves.
 
-They run on the real object, because what else they change (aggregates, destinations) must reach the scheduler too. What
-they did to traits and aggregates is found by comparing before and after. Whether they return True or False says
-nothing: in Nova, False means disabled, not required, or failed.
+They run on a copy of the request spec, which takes its place when all filters have passed, because what else they
+change (aggregates, destinations) must reach the scheduler too. What they did to traits and aggregates is found by
+comparing before and after. Whether they return True or False says nothing: in Nova, False means disabled, not required,
+or failed.
 """
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.common.errors import RejectedByFilter, UnsuitableRequestSpec
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.errors import RejectedByFilter
 from os_prefilter.common.trait_names import trait_named
+from os_prefilter.pipeline.progress import Progress
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.request.view import Request, clone_of
+from os_prefilter.request.view import Request
 
 NovaStyleFilter = Callable[[Any, Any], object]
 
 _SOURCE = "set by the filter itself"
 
 
-def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -> Requirements:
+def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirements:
     """Call the filter and return what it changed.
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
-    before = Request(request_spec)
+    draft = progress.written()
+    before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:
-        answer = function(context, request_spec)
+        answer = function(progress.context, draft)
     except Exception as error:
         # By name: this library does not import Nova.
         if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
@@ -40,8 +42,8 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
             "it takes two positional parameters, so it is called the Nova way, but returns a "
             f"{type(answer).__name__}; options and facts are keyword-only parameters"
         )
-    after = Request(request_spec)
-    traits_now, aggregates_now = _traits(after), _aggregates(after)
+    progress.look_again()
+    traits_now, aggregates_now = _traits(progress.request), _aggregates(progress.request)
     requirements = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
         for scope, trait, required in sorted(traits_now - traits)
@@ -49,28 +51,6 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
     notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
     notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]
     return Requirements(tuple(requirements), tuple(notes))
-
-
-class Snapshot:
-    """The state of a request spec, to go back to when a filter fails.
-
-    The request spec itself gets its state back; its parts, such as the flavor, are then copies of what they were.
-    """
-
-    def __init__(self, request_spec: Any) -> None:
-        try:
-            self._state = vars(clone_of(request_spec))
-        except Exception as error:
-            # Its parts may have a way of their own to be copied.
-            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {quote(str(error))})"
-            raise UnsuitableRequestSpec(request_spec, problem) from error
-        self._request_spec = request_spec
-
-    def restore(self) -> None:
-        """Give the request spec the state that it had."""
-        state = vars(self._request_spec)
-        state.clear()
-        state.update(self._state)
 
 
 def _traits(request: Request) -> set[tuple[str, str, bool]]:

@@ -37,6 +37,11 @@ class Additions(NamedTuple):
     respelled: frozenset[str] = frozenset()
     """The traits that are preferred, if the flavor has ``trait:NAME=preferred`` for one."""
     aggregates: tuple[AggregateRequirement, ...] = ()
+    draft: Any = None
+    """A copy of the request spec that takes its place first, with what filters written the Nova way changed."""
+
+
+NO_ADDITIONS = Additions((), (), (), ())
 
 
 def prepare(
@@ -118,6 +123,13 @@ def write(new: Additions, request_spec: Any) -> None:
 
     :raises UnsuitableRequestSpec: if there is no place to write to.
     """
+    if new.draft is not None:
+        # Into the copy first: where that fails, the request spec is as it was.
+        write(new._replace(draft=None), new.draft)
+        state = vars(request_spec)
+        state.clear()
+        state.update(vars(new.draft))
+        return
     try:
         # Read once: with Nova's objects each is a property that goes through others.
         require = request_spec.root_required.update if new.root_required else None

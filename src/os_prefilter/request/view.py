@@ -395,6 +395,17 @@ class Request:
         self._requested_resources = groups
         self._pci_requests = pci_requests
 
+    def copy_spec(self) -> Any:
+        """Return a copy of the request spec, for filters that change one.
+
+        :raises UnsuitableRequestSpec: if it cannot be copied: its parts may have a way of their own
+        """
+        try:
+            return clone_of(self._spec)
+        except Exception as error:
+            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {quote(str(error))})"
+            raise UnsuitableRequestSpec(self._spec, problem) from error
+
     def held(self) -> tuple[Any, ...] | None:
         """Return all that the view holds, to compare requests by; None for one with groups of devices or ports.
 

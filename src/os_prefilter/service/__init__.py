@@ -1,1 +1,5 @@
 """What a running service adds to the pipeline: options, facts of the deployment, gates, metrics, history, reasons."""
+
+from os_prefilter.service.service import Service
+
+__all__ = ["Service"]

@@ -2,14 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
-from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.writer import Additions
 from os_prefilter.request.view import Request, read_beyond
-from os_prefilter.service.deployment_facts import Reading
-from os_prefilter.service.no_host import RootDemand
+from os_prefilter.service.observed import Outcome
 
 MOST = 1000
 """Maximum number of outcomes; those used least recently are evicted."""
@@ -20,19 +16,6 @@ _COMPARED = frozenset((str, int, bool, type(None)))
 _Key = tuple[Any, ...]
 
 
-class Outcome(NamedTuple):
-    """The result of all filters for a request, and what it adds to the request spec."""
-
-    decision: Decision
-    additions: Additions
-    root_demand: RootDemand | None
-    """What the decision requires of the root of a host; None where the hosts that have it are not looked up."""
-    warning: str
-    """Logged for each request; empty if there is none."""
-    described: str = ""
-    """The decision as a part of a line of the history; empty without a history."""
-
-
 class DecisionCache:
     """Outcomes of equal requests. Safe to use from many threads.
 
@@ -41,17 +24,11 @@ class DecisionCache:
 
     def __init__(self, reads: Collection[str]) -> None:
         self._reads = sorted(reads)
-        # Replaced together: what is being decided with earlier readings is not kept for later ones.
-        self._kept: tuple[tuple[Reading, ...], dict[_Key, Outcome]] = ((), {})
+        self._outcomes: dict[_Key, Outcome] = {}
 
-    def outcome(
-        self, request: Request, request_spec: Any, readings: tuple[Reading, ...], decide: Callable[[], Outcome]
-    ) -> tuple[Outcome, bool]:
-        """Return the outcome of an equal request with the same readings of the facts, else decide; and which it was."""
-        kept_readings, outcomes = self._kept
-        if len(kept_readings) != len(readings) or not all(map(is_, kept_readings, readings)):
-            outcomes = {}
-            self._kept = readings, outcomes
+    def outcome(self, request: Request, request_spec: Any, decide: Callable[[], Outcome]) -> tuple[Outcome, bool]:
+        """Return the outcome of an equal request, else decide; and whether it was decided before."""
+        outcomes = self._outcomes
         key = self._key_of(request, request_spec)
         # Taken out and put back last, so that the first is the one that was used least recently.
         known = None if key is None else outcomes.pop(key, None)

@@ -7,13 +7,14 @@ of ``[DEFAULT] log_config_append``.
 import json
 import os
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Final
 
 from os_prefilter.common.errors import PrefilterError, RequestRejected
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.view import field_of
+from os_prefilter.service.observed import Observed
 
 LOGGER: Final = "os_prefilter.decisions"
 """Name of the logger, which readers of a log look for."""
@@ -83,21 +84,14 @@ def describe(decision: Decision) -> str:
     return json.dumps(described)[1:]
 
 
-def record(
-    request_spec: Any, context: Any, described: str, error: BaseException | None = None, hosts: int | None = None
-) -> None:
+def record(observed: Observed) -> None:
     """Log a decision, which fails no request.
 
     A line has identifiers of the request and the server, but neither names of users nor any other text of tenants than
-    the sources of requirements.
-
-    :param context: an oslo.context RequestContext, whose request ID is written; None or any other object without
-    :param described: what :func:`describe` returned; empty if there is no decision because of the error
-    :param error: why the request was not scheduled
-    :param hosts: how many hosts meet the requirements; None if that is not known
+    the sources of requirements. The request ID is that of an oslo.context RequestContext.
     """
     try:
-        _HISTORY.info("%s", _line(request_spec, context, described or _NOTHING_DECIDED, error, hosts))
+        _HISTORY.info("%s", _line(observed))
     except Exception as problem:  # noqa: BLE001 - the request matters, its history does not
         LOG.warning("Failed to log a decision: %s.", describe_error(problem))
 
@@ -105,18 +99,20 @@ def record(
 _NOTHING_DECIDED = describe(Decision(()))
 
 
-def _line(request_spec: Any, context: Any, described: str, error: BaseException | None, hosts: int | None) -> str:
+def _line(observed: Observed) -> str:
+    error = observed.error
     result = "passed" if error is None else "rejected" if isinstance(error, RequestRejected) else "failed"
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     own = {
         "time": f"{now.isoformat(timespec='milliseconds')}Z",
         "worker": os.getpid(),
-        "request": _identifier(getattr(context, "request_id", None)),
-        "server": _identifier(field_of(request_spec, "instance_uuid")),
+        "request": _identifier(getattr(observed.context, "request_id", None)),
+        "server": _identifier(field_of(observed.request_spec, "instance_uuid")),
         "result": result,
         "reason": None if error is None else _cut(_reason(error), _REASON_LENGTH),
-        "hosts": hosts,
+        "hosts": observed.hosts,
     }
+    described = observed.outcome.described if observed.outcome else _NOTHING_DECIDED
     return f"{json.dumps(own)[:-1]}, {described}"
 
 

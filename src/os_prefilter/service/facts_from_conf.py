@@ -68,7 +68,7 @@ def facts_from(
     """Return the provided and the derived facts.
 
     :param filters: those that are enabled
-    :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
@@ -150,7 +150,7 @@ def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], ob
     When the service makes ``conf`` read its files again, as services on oslo.service do on SIGHUP, the rules are
     reloaded as well.
 
-    :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if the rules cannot be read
     """
     group = conf[GROUP]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.pipeline.pipeline import Adjust
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.vocabulary import opt_in_traits
 
@@ -32,16 +33,16 @@ class TraitNames(frozenset[str]):
         return f"<{len(self)} traits>"
 
 
-def leave_out_unknown(
-    result: Requirements, known: Collection[str] | None, of_rules: Collection[str] = ()
-) -> Requirements:
-    """Return the result of a filter without what names a trait that Placement does not have.
+def leave_out_unknown(known: Collection[str], of_rules: Collection[str] = ()) -> Adjust:
+    """Return what takes out of the result of a filter what names a trait that Placement does not have.
 
-    :param known: the names of the traits that it has; None where that is not known, and all requirements stay
+    :param known: the names of the traits that it has
     :param of_rules: the traits that the operator's rules name
     """
-    if known is None:
-        return result
+    return lambda _filter, result, _request: _without_unknown(result, known, of_rules)
+
+
+def _without_unknown(result: Requirements, known: Collection[str], of_rules: Collection[str]) -> Requirements:
     # What is no name of a trait stays: it is an error of the filter.
     unknown = [item for item in result.requirements if is_trait_name(item.trait) and item.trait not in known]
     left_out = {item: None for item in unknown if may_be_left_out(item) and not _is_created(item, of_rules)}

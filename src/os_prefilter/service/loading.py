@@ -19,21 +19,21 @@ NAMESPACE = "os_prefilter.request_filters"
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_GENERAL_ADVICE = "Pass it to Pipeline.from_conf(conf, facts={name: callable}), or disable the filter."
+_GENERAL_ADVICE = "Pass it to Service.from_conf(conf, facts={name: callable}), or disable the filter."
 _ADVICE = {
     "owner_is_reported": (
         "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
         "owner_gate = coverage from the fact owner_coverage, one of "
         "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
-        "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
+        "Service.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
     "aggregates": (
         "It gives the host aggregates with their metadata: pass "
-        "Pipeline.from_conf(conf, facts={'aggregates': callable}), or disable the filter."
+        "Service.from_conf(conf, facts={'aggregates': callable}), or disable the filter."
     ),
     "networks": (
         "It gives the aggregates of the segments of routed networks: pass "
-        "Pipeline.from_conf(conf, facts={'networks': callable}), or disable the filter."
+        "Service.from_conf(conf, facts={'networks': callable}), or disable the filter."
     ),
 }
 

@@ -7,15 +7,12 @@ filters and of rows of the vocabulary, never anything of a request.
 import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-from os_prefilter.common.errors import ConfigurationError, RequestRejected, install_extra
-from os_prefilter.pipeline.decision import Run
-from os_prefilter.pipeline.filter_calls import Call, Inputs
-from os_prefilter.request.view import Request
+from os_prefilter.common.errors import ConfigurationError, NoHostServes, PrefilterError, RequestRejected, install_extra
 from os_prefilter.service.deployment_facts import ReadFact
+from os_prefilter.service.observed import Observed
 from os_prefilter.service.report_gates import FACT, GATES, Coverage
 from os_prefilter.service.trait_scope import FACT as NESTED
 from os_prefilter.service.trait_scope import is_mirrored
@@ -23,17 +20,19 @@ from os_prefilter.vocabulary.options import TraitScope
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
-# Two pipelines may be built at once.
+_OF_NO_FILTER = ("no_host", "unreported", "mirrored")
+# Two services may be built at once.
 _REGISTERING = threading.Lock()
 
 
 class Measuring:
-    """The metrics of a pipeline.
+    """The metrics of a service.
 
+    :param names: of its filters
     :raises ConfigurationError: if prometheus_client is not installed
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         try:
             with _REGISTERING:
                 self._families = _families()
@@ -42,47 +41,31 @@ class Measuring:
                 f"[prefilter] metrics needs {error.name}, which is not installed: {install_extra('metrics')}, "
                 "or set metrics = false."
             ) from error
-
-    def measure(self, name: str, call: Call) -> Call:
-        """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
         # All are exposed from the start, with 0; these alone have no filter as label.
-        gauges = ("no_host", "unreported", "mirrored")
-        labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key not in gauges}
-        runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
-        seconds = labelled["seconds"]
+        of_filters = [each for key, each in vars(self._families).items() if key not in _OF_NO_FILTER]
+        for name in names:
+            for family in of_filters:
+                family.labels(name)
 
-        def run(request: Request, inputs: Inputs) -> object:
-            runs.inc()
-            start = perf_counter()
-            try:
-                return call(request, inputs)
-            except RequestRejected:
-                rejections.inc()
-                raise
-            except Exception:
-                failures.inc()
-                raise
-            finally:
-                seconds.observe(perf_counter() - start)
+    def observe(self, outcome: Observed) -> None:
+        """Count the runs of the filters, also of the one that ended with an error, and what they required.
 
-        return run
-
-    def count_requirements(self, run: Run) -> None:
-        """Count what a filter required; a trait in two scopes is one."""
-        self._families.requirements.labels(run.filter).inc(
-            len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
-        )
-        self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
-
-    def count_cached(self, runs: Iterable[Run]) -> None:
-        """Count the runs of a decision that is applied again from the cache."""
-        for run in runs:
-            self._families.runs.labels(run.filter).inc()
-            self.count_requirements(run)
-
-    def count_no_host(self) -> None:
-        """Count a request that was rejected because no host can serve it."""
-        self._families.no_host.inc()
+        A trait in two scopes counts once. What was decided before took no time now.
+        """
+        families, error = self._families, outcome.error
+        for run in outcome.runs:
+            families.runs.labels(run.filter).inc()
+            if not outcome.is_cached:
+                families.seconds.labels(run.filter).observe(run.seconds)
+            families.requirements.labels(run.filter).inc(
+                len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
+            )
+            families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
+        if isinstance(error, NoHostServes):
+            families.no_host.inc()
+        elif isinstance(error, PrefilterError) and error.filter:
+            ended = families.rejections if isinstance(error, RequestRejected) else families.failures
+            ended.labels(error.filter).inc()
 
     def with_gauges(self, facts: Mapping[str, ReadFact], scope: TraitScope) -> Mapping[str, ReadFact]:
         """Return facts that set the gauges when they are read: ``answers`` and ``nested_providers``."""

@@ -14,11 +14,10 @@ from os_prefilter.common.errors import InvalidOption, MissingFact
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
-from os_prefilter.pipeline.filter_calls import Call, Inputs, waiting_for
+from os_prefilter.pipeline.pipeline import Adjust
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
-from os_prefilter.service.deployment_facts import known_or_none
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
 from os_prefilter.vocabulary.model import Row
@@ -224,42 +223,26 @@ def _check_deferrable(name: str, by_name: Mapping[str, LoadedFilter]) -> None:
     raise InvalidOption("wait_for_answers", problem)
 
 
-def gate_filter(each: LoadedFilter, call: Call, options: Options, deferred: Collection[str]) -> Call:
-    """Return a filter, as the pipeline calls it, that requires only what excludes no capable host.
+def defer(names: Collection[str], coverage: Coverage | None, options: Options) -> Adjust:
+    """Return what lets these filters require only what excludes no capable host.
 
-    :param deferred: the names that :func:`deferring_filters` returned
+    :param names: those that :func:`deferring_filters` returned
+    :param coverage: None if it is not known yet
     """
-    declared = each.declaration
-    if declared.gate:
-        waits = Requirements(notes=(Note(declared.closed.format(options=options), "not required yet", waits=True),))
-        unknown = waiting_for(declared.gate)
-
-        def run_if_open(request: Request, inputs: Inputs) -> object:
-            is_open = inputs.facts[declared.gate]
-            # Exactly True or False: anything else says nothing, and almost any object is true.
-            return call(request, inputs) if is_open is True else waits if is_open is False else unknown
-
-        return run_if_open
-    if each.name not in deferred:
-        return call
     gates = gates_by_trait(options.rows)
 
-    def run(request: Request, inputs: Inputs) -> object:
-        result = call(request, inputs)
-        return _without_deferred(result, request, inputs, gates) if isinstance(result, Requirements) else result
+    def without_deferred(each: LoadedFilter, result: Requirements, request: Request) -> Requirements:
+        if each.name not in names:
+            return result
+        kept: list[Requirement] = []
+        notes = list(result.notes)
+        for item in result.requirements:
+            # A gate says which compute nodes have reported; it says nothing of the devices below them.
+            reason = deferral(item, coverage, gates if request.is_of_host(item.scope) else {})
+            if reason:
+                notes.append(Note(item.source, reason, waits=item.required or coverage is None))
+            else:
+                kept.append(item)
+        return replace(result, requirements=tuple(kept), notes=tuple(notes))
 
-    return run
-
-
-def _without_deferred(result: Requirements, request: Request, inputs: Inputs, gates: dict[str, Gate]) -> Requirements:
-    coverage: Coverage | None = known_or_none(inputs.facts[FACT])
-    kept: list[Requirement] = []
-    notes = list(result.notes)
-    for item in result.requirements:
-        # A gate says which compute nodes have reported; it says nothing of the devices below them.
-        reason = deferral(item, coverage, gates if request.is_of_host(item.scope) else {})
-        if reason:
-            notes.append(Note(item.source, reason, waits=item.required or coverage is None))
-        else:
-            kept.append(item)
-    return replace(result, requirements=tuple(kept), notes=tuple(notes))
+    return without_deferred

@@ -6,8 +6,13 @@ trees of all hosts, and at the root's traits first. With ``[prefilter] trait_sco
 fact ``nested_providers``.
 """
 
+from dataclasses import replace
 from typing import Any
 
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirements
+from os_prefilter.request.resources import unsuffixed_group_uses_host
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import TraitScope
 
 FACT = "nested_providers"
@@ -34,3 +39,13 @@ def describe_choice(nested: Any) -> str:
         reason = "the cloud has no nested or shared providers"
     where = "the root and of the unsuffixed group" if is_mirrored(TraitScope.AUTO, nested) else "the root only"
     return f"trait_scope auto: {reason}: traits are required of {where}."
+
+
+def mirror(_filter: LoadedFilter, result: Requirements, request: Request) -> Requirements:
+    """Require the required traits of the root of the unsuffixed group too, if the candidates stay the same."""
+    # Not the forbidden ones: each provider of the group is excluded by one, so a host would be by the trait of its GPU.
+    on_root = [item for item in result.requirements if item.scope == ROOT and item.required]
+    if not on_root or not unsuffixed_group_uses_host(request):
+        return result
+    again = tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
+    return replace(result, requirements=(*result.requirements, *again))

@@ -17,12 +17,20 @@ from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.service.conf import GROUP, check_values, misspelt_names, options_from, register_opts
-from os_prefilter.service.facts_from_conf import RULES
+from os_prefilter.service import Service
+from os_prefilter.service.conf import (
+    GROUP,
+    check_values,
+    misspelt_names,
+    options_from,
+    register_opts,
+    warn_of_misspelt_names,
+)
+from os_prefilter.service.facts_from_conf import RULES, derived_facts, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.service.report_scope import ReportScope, report_scope
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
@@ -255,7 +263,7 @@ def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacemen
 class Backend(NamedTuple):
     """The filters and the Placement that the arguments name."""
 
-    pipeline: Pipeline
+    pipeline: Service
     ask: Callable[[RequestSpec, Decision], Found]
     """Asks Placement for the candidates of a request to which the pipeline was applied."""
     fleet: Fleet | None
@@ -315,7 +323,7 @@ def scope_from(arguments: argparse.Namespace, enabled: Iterable[str], options: O
     return report_scope(load_filters(list(dict.fromkeys((*of_file, *enabled))), provided=None), options)
 
 
-def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Pipeline:
+def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Service:
     """Return the pipeline that the arguments name.
 
     The deployment facts come from ``fleet``: whether every compute node reports the owner trait, whether any provider
@@ -324,26 +332,29 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     :raises ConfigurationError: if the configuration cannot be served.
     """
     conf = read_configuration(arguments.config_file)
+    warn_of_misspelt_names(conf)
     enabled = _enabled_filters(arguments, conf, fleet)
-    conf.set_override("enabled_filters", enabled, GROUP)
-    if not conf[GROUP].reported_traits:
+    options = options_from(conf)
+    if not options.reported_traits:
         # Once: a fleet looks for them on each of its providers.
         in_use = fleet.traits
-        conf.set_override("reported_traits", sorted(in_use & opt_in_traits()), GROUP)
-        emulated = {architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in in_use}
-        conf.set_override("emulated_architectures", sorted(emulated), GROUP)
-    facts = _facts_of(fleet, conf, scope_from(arguments, enabled, options_from(conf)), arguments)
+        emulated = frozenset(architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in in_use)
+        options = replace(
+            options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
+        )
     if arguments.filter:
         # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
         others = installed_filters().keys() - set(enabled)
-        waiting = [name for name in conf[GROUP].wait_for_answers if name not in others]
-        conf.set_override("wait_for_answers", waiting, GROUP)
-    # A command does not serve metrics, and its requests are not those of the service.
-    conf.set_override("metrics", False, GROUP)
-    conf.set_override("decision_history", False, GROUP)
-    pipeline = Pipeline.from_conf(conf, facts)
-    pipeline.remarks = lambda request: (*notes_on_names(request), *notes_on_named_traits(request))
-    return pipeline
+        options = replace(options, wait_for_answers=tuple(set(options.wait_for_answers) - others))
+    facts = _facts_of(fleet, conf, scope_from(arguments, enabled, options), arguments)
+    filters = load_filters(enabled, NEEDS | facts.keys() | derived_facts(conf, facts))
+    # Without metrics and history: a command's requests are not those of the service.
+    return Service(
+        filters,
+        options,
+        facts_from(conf, facts, filters),
+        remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
+    )
 
 
 def _enabled_filters(

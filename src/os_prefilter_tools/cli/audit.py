@@ -10,8 +10,8 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.request.spec import Flavor, Image
+from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.arguments import (
     add_pipeline_arguments,
     flavor_in,
@@ -230,7 +230,7 @@ def _flavors(arguments: argparse.Namespace) -> list[Flavor]:
 def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
     """Return the pipelines before and after the filters are enabled."""
 
-    def pipeline(names: list[str]) -> Pipeline:
+    def pipeline(names: list[str]) -> Service:
         return pipeline_from(argparse.Namespace(**{**vars(arguments), "filter": names}), fleet)
 
     before, enable = _names(arguments.before), _names(arguments.enable)
@@ -239,7 +239,7 @@ def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
     else:
         enable = _filters_of(pipeline([]))
     after = [*before, *(name for name in enable if name not in before)]
-    return Change(pipeline(before) if before else Pipeline(()), pipeline(after))
+    return Change(pipeline(before) if before else Service(), pipeline(after))
 
 
 def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
@@ -250,7 +250,7 @@ def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
     return f"Filters: {', '.join(_filters_of(change.after))} ({of})."
 
 
-def _filters_of(pipeline: Pipeline) -> list[str]:
+def _filters_of(pipeline: Service) -> list[str]:
     return [each.name for each in pipeline.filters]
 
 

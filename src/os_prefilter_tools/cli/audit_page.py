@@ -9,7 +9,7 @@ from typing import Any
 
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_servers import destinations_of, format_conflict, format_name
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE, Audit, Cause, Change, Line, Loss, Verdict
@@ -60,7 +60,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
     )
 
 
-def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet: Fleet, not_read: str = "") -> str:
+def server_page(audit: ServerAudit, pipeline: Service, left_out: LeftOut, fleet: Fleet, not_read: str = "") -> str:
     """Return the page of an audit of servers.
 
     :param not_read: why not all servers were read; empty if they were

@@ -12,9 +12,11 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
-from os_prefilter.service.conf import GROUP
+from os_prefilter.request.filter_contract import NEEDS
+from os_prefilter.service import Service
+from os_prefilter.service.conf import GROUP, options_from
+from os_prefilter.service.facts_from_conf import derived_facts, facts_from
 from os_prefilter.service.loading import load_filters
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter_tools.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
 from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, placement_from, seconds
 from os_prefilter_tools.cli.host import add_node_arguments, check_node_arguments, node_facts
@@ -134,11 +136,9 @@ def _plain(args: Mapping[str, Any]) -> str:
     return json.dumps(args, sort_keys=True)
 
 
-def _pipeline(path: str | None) -> Pipeline:
+def _pipeline(path: str | None) -> Service:
     conf = read_configuration(path)
-    if not path:
-        conf.set_override("enabled_filters", ["deploy_config"], GROUP)
-    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
+    filters = load_filters(conf[GROUP].enabled_filters if path else ["deploy_config"], provided=None)
     enabled = [each.name for each in filters if not each.declaration.only_new]
-    conf.set_override("enabled_filters", enabled, GROUP)
-    return Pipeline.from_conf(conf)
+    filters = load_filters(enabled, NEEDS | derived_facts(conf, ()))
+    return Service(filters, options_from(conf), facts_from(conf, {}, filters))

@@ -17,7 +17,7 @@ from cliff.lister import Lister
 from cliff.utils import terminal_width
 
 from os_prefilter.common.quoting import shorten
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter_tools.cli.cloud import CloudCommand
 
@@ -173,7 +173,7 @@ class RequestListing(Listing):
         add_request_arguments(parser)
         add_pipeline_arguments(parser)
 
-    def tell_trait_scope(self, pipeline: Pipeline) -> None:
+    def tell_trait_scope(self, pipeline: Service) -> None:
         """Print what ``trait_scope = auto`` chose, if it is ``auto``."""
         if text := pipeline.describe_trait_scope():
             self.tell(text)

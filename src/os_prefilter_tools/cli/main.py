@@ -70,7 +70,7 @@ class Program(App):
             # cliff logs what a command raises: here no more than "No space left on device".
             self.unwritten = error
             return False
-        return record.name != "os_prefilter.service.pipeline" or self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL
+        return record.name != "os_prefilter.service.service" or self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL
 
     def run(self, argv: list[str]) -> int:
         """Run the command in ``argv``; return 1 where argparse would exit with 2."""

@@ -33,9 +33,9 @@ from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.reader import read_rules
+from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.facts_from_conf import RULES
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.service.report_gates import EVERY, Unreported
 from os_prefilter.service.report_scope import report_scope, traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
@@ -77,7 +77,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._pipeline: Pipeline | None = None
+        self._pipeline: Service | None = None
         self._placement: PlacementClient | None = None
         self._known: frozenset[str] = frozenset()
 
@@ -92,7 +92,7 @@ class Checks(upgradecheck.UpgradeCommands):
             where = escape_line(", ".join(self._conf.config_dir)) or "/etc/nova"
             return Result(Code.FAILURE, f"There is no nova.conf in {where}. Give --config-file FILE.")
         with _logged_warnings() as warnings:
-            self._pipeline = Pipeline.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
+            self._pipeline = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
         names = [each.name for each in self._pipeline.filters]
         if not names:
             warnings.append("[prefilter] enabled_filters is empty: no filter runs.")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import allocation_candidates_query
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LivePlacement(Protocol):
         """Return each ``CUSTOM_`` trait that exists."""
 
 
-def find_candidates(request_spec: Any, pipeline: Pipeline, placement: Placement) -> Found:
+def find_candidates(request_spec: Any, pipeline: Service, placement: Placement) -> Found:
     """Apply the pipeline to the request, and ask Placement.
 
     :raises PrefilterError: if a filter rejects the request, or Placement does not answer.

@@ -7,7 +7,7 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.nova_translation import requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Preference, Requirement
 from os_prefilter.request.view import Request
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 
 
 class Line(NamedTuple):
@@ -23,12 +23,12 @@ class Line(NamedTuple):
     because: str
 
 
-def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple[Line, ...]:
+def explain(request_spec: Any, pipeline: Service, context: Any = None) -> tuple[Line, ...]:
     """Apply ``pipeline`` to the request spec and return each requirement, its filter and its source.
 
     Requirements of the request itself come first, then those of the filters in their order, with ignored parts.
 
-    :raises PrefilterError: as :meth:`os_prefilter.Pipeline.apply` does.
+    :raises PrefilterError: as :meth:`os_prefilter.service.Service.apply` does.
     """
     from_request = requirements_without_filters(Request(request_spec))
     decision = pipeline.apply(request_spec, context)

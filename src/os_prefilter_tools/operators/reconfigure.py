@@ -18,7 +18,7 @@ from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, 
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX
 
 _FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
@@ -80,7 +80,7 @@ def _without(item: Requirement) -> str:
 
 
 def reconfiguration(
-    old: Flavor, new: Flavor, facts: IronicFacts, pipeline: Pipeline, image: Image | None = None
+    old: Flavor, new: Flavor, facts: IronicFacts, pipeline: Service, image: Image | None = None
 ) -> Plan:
     """Return the plan to change an instance of flavor ``old`` on a node to flavor ``new``.
 

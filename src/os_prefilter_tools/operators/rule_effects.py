@@ -28,7 +28,7 @@ from os_prefilter.rules.conditions import (
     format_value,
 )
 from os_prefilter.rules.model import Rule, RuleSet
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet
@@ -75,7 +75,7 @@ class Effect(NamedTuple):
     images: tuple[OnImage, ...] = ()
 
 
-def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, pipeline: Pipeline) -> list[Effect]:
+def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, pipeline: Service) -> list[Effect]:
     """Return what each rule alone does to the images, in the order of the rules, the worst effect first.
 
     :param pipeline: the filters beside the rules; its own rules are left out
@@ -100,7 +100,7 @@ class _Judged(NamedTuple):
 class _Judge:
     """Judges requests for images without a rule and with it; without, each request once for all rules."""
 
-    def __init__(self, images: Iterable[Image], pipeline: Pipeline) -> None:
+    def __init__(self, images: Iterable[Image], pipeline: Service) -> None:
         self._images = tuple(images)
         self._pipeline = pipeline
         self._without = pipeline.with_rules(RuleSet())

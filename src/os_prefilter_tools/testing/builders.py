@@ -13,9 +13,9 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import as_filter, load_filters
-from os_prefilter.service.pipeline import Pipeline
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fleet
@@ -70,7 +70,7 @@ def _installed(name: str, provided: frozenset[str]) -> LoadedFilter:
 
 def pipeline_of(
     *filters: str | Callable[..., Any], options: Options = ALL_REPORTED, facts: Mapping[str, object] | None = None
-) -> Pipeline:
+) -> Service:
     """Return a pipeline of these filters, each by the name of its entry point or as the function itself.
 
     :param options: by default, hosts report all traits
@@ -79,7 +79,7 @@ def pipeline_of(
     """
     values = facts or {}
     known = {name: Fact(name, lambda _context, value=value: value, float("inf")) for name, value in values.items()}  # type: ignore[misc]
-    return Pipeline([load_filter(each, values) for each in filters], options, known)
+    return Service(tuple(load_filter(each, values) for each in filters), options, known)
 
 
 def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:

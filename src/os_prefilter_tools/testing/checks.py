@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import pytest
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.pipeline.filter_calls import Inputs, bind, call_filter
+from os_prefilter.pipeline.filter_calls import bind, call_filter
+from os_prefilter.pipeline.progress import Progress
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import load_filter, pipeline_of
 
@@ -50,7 +51,7 @@ class Subject(NamedTuple):
         return load_filter(self.plugin, self.facts)
 
     @property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> Service:
         """A new pipeline of this one filter."""
         return pipeline_of(self.plugin, options=self.options, facts=self.facts)
 
@@ -63,12 +64,11 @@ class Subject(NamedTuple):
         :raises FilterFailed: if it raises an error of its own, or returns something else
         """
         each = self.filter
-        inputs = Inputs(spec, None, self.facts)
-        request = Request(spec)
+        progress = Progress(Request(spec))
         try:
-            call = bind(each, self.options)
+            call = bind(each, self.options, self.facts)
             with guard():
-                return call_filter(each.name, call, request, inputs)
+                return call_filter(each.name, call, progress)
         except RequestRejected as error:
             return f"{type(error).__name__}: {error}"
 

@@ -16,7 +16,7 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError, Prefil
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import ALL_REPORTED, request_of
@@ -282,7 +282,7 @@ def _meaning(answer: Requirements | str) -> Any:
     return traits, aggregates, {item.trait for item in answer.preferences}
 
 
-def _outcome(pipeline: Pipeline, spec: RequestSpec) -> Any:
+def _outcome(pipeline: Service, spec: RequestSpec) -> Any:
     try:
         decision = pipeline.apply(deepcopy(spec))
     except RequestRejected as error:

@@ -16,7 +16,7 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.nova_translation import requirements_without_filters
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
@@ -98,8 +98,8 @@ def case_of(
 
 
 @cache
-def _pipeline(emulated: frozenset[str]) -> Pipeline:
-    return Pipeline.from_names(*list_requiring_filters(), options=_options(emulated))
+def _pipeline(emulated: frozenset[str]) -> Service:
+    return Service.from_names(*list_requiring_filters(), options=_options(emulated))
 
 
 @cache

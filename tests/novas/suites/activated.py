@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Pipeline
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.service import conf
+from os_prefilter.service import Service, conf
 from tests.novas.suites.from_wheel import runs_tests
 
 AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]
@@ -57,7 +56,7 @@ class Activated:
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
         door.RequestFilters.__call__ = self._counted(REQUESTS, door.RequestFilters.__call__)  # type: ignore[method-assign]
-        Pipeline.apply = self._counted(DECISIONS, Pipeline.apply)  # type: ignore[method-assign]
+        Service.apply = self._counted(DECISIONS, Service.apply)  # type: ignore[method-assign]
 
     def _counted(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)

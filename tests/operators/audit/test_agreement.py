@@ -11,7 +11,7 @@ import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import PlacementRefused
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
@@ -118,7 +118,7 @@ class Asked:
             assert "Conflicting required and forbidden traits" in str(error)
             return set()
 
-    def request(self, image: Image, flavor: Flavor, pipeline: Pipeline) -> tuple[str, list[tuple[str, bool, str]]]:
+    def request(self, image: Image, flavor: Flavor, pipeline: Service) -> tuple[str, list[tuple[str, bool, str]]]:
         """Return the query of an image with a flavor, and what the filters asked for."""
         spec = RequestSpec(flavor=flavor, image=image)
         decision = pipeline.apply(spec)

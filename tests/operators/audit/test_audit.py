@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, Options, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import forbid, require
+from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -22,7 +23,7 @@ from tests.conftest import conf_with, pipeline_of
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
-NONE = Pipeline(())
+NONE = Service()
 FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
 
 
@@ -71,11 +72,11 @@ def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> Non
     assert (line.before.bit_count(), line.after.bit_count(), line.combined) == (11, 0, 0)
 
 
-def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Pipeline:
+def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
     options = {"enabled_filters": list(names), "reported_traits": ["*"], "wait_for_answers": ["*"], **options}
     reported = fleet.every_compute_has("OWNER_NOVA")
     facts = {"answers": lambda _context: coverage_of(fleet), "owner_coverage": lambda _context: reported}
-    return Pipeline.from_conf(conf_with(**options), facts)
+    return Service.from_conf(conf_with(**options), facts)
 
 
 _REPORTS: list[tuple[list[set[str]], tuple[int, int], Verdict]] = [
@@ -124,7 +125,7 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
         LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
     ]
     fact = Fact("answers", lambda _context: coverage_of(fleet), 60)
-    pipeline = Pipeline(filters, Options(wait_for_answers=("hpet",)), {"answers": fact})
+    pipeline = Service(tuple(filters), Options(wait_for_answers=("hpet",)), {"answers": fact})
     line = only_line(audit([Image({})], fleet, Change(NONE, pipeline)))
     assert (line.waiting, line.after, line.verdict) == (0, 0, Verdict.REJECTED)
     assert "is both required (hpet: a rule) and forbidden" in line.reason

@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.request.demand import AGGREGATE, POLICY, Condition
 from os_prefilter.request.spec import Destination
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
@@ -62,7 +63,7 @@ def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
         )
 
 
-def candidates(asked: Asked, server: Server, pipeline: Pipeline) -> set[str]:
+def candidates(asked: Asked, server: Server, pipeline: Service) -> set[str]:
     """Return the hosts that Placement returns for a server's request, disabled ones excluded."""
     spec = RequestSpec(**vars(replace(server.request)))
     zone = [each.uuid for each in AGGREGATES.values() if each.availability_zone == spec.availability_zone]
@@ -181,7 +182,7 @@ def test_servers_placed_together_are_the_most_that_fit_in_each_order(seed: int) 
     """As many as all selections on all hosts have; the order of the servers and of the hosts does not matter."""
     random = Random(seed)  # noqa: S311
     fleet, servers = _contested(random, random.randint(1, 5), random.randint(1, 7))
-    destinations = Destinations(fleet, Pipeline(()))
+    destinations = Destinations(fleet, Service())
     judged = [destinations.judge(server).kind for server in servers]
     found = Together(destinations.index).place([(kind.demand, kind.hosts) for kind in judged])
     assert found.is_most
@@ -192,7 +193,7 @@ def test_servers_placed_together_are_the_most_that_fit_in_each_order(seed: int) 
     assert len(found.allocations) == _most(sizes, choices, rooms)
     audited = audit_servers(servers, destinations, ["host-0"])
     random.shuffle(servers)
-    turned = Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Pipeline(()))
+    turned = Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Service())
     again = audit_servers(servers, turned, ["host-0"])
     assert (again.of_hosts, again.if_drained) == (audited.of_hosts, audited.if_drained)
     assert _verdicts(again) == _verdicts(audited)
@@ -256,7 +257,7 @@ def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one
     traits = {"h1": "A C D", "h2": "A D E", "h3": "B C E", "own": "A B C D E"}
     fleet = Fleet(tuple(plain(name, some) for name, some in traits.items()))
     flavor = Flavor(1, 512, extra_specs={f"trait:CUSTOM_{each}": "required" for each in "ABCDE"})
-    found = Destinations(fleet, Pipeline(())).of(Server(RequestSpec(flavor), host="own"))
+    found = Destinations(fleet, Service()).of(Server(RequestSpec(flavor), host="own"))
     assert [each.text for each in found.conflict] == ["CUSTOM_A", "CUSTOM_B"]
 
 

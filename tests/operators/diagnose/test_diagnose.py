@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.request.demand import RESOURCE, Condition, Demand
 from os_prefilter.request.requirements import ROOT
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
@@ -32,7 +32,7 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     merged = demand.merge_alike()
     hosts = frozenset(host.name for host in fleet.instance_hosts)
     with oracle(fleet) as placement:
-        found = diagnose(request_of(demand), Pipeline.from_names(), fleet, placement.client, live=False)
+        found = diagnose(request_of(demand), Service.from_names(), fleet, placement.client, live=False)
         assert {each.condition for each in found.requirements} == set(merged.conditions())
         returned = {part: placement.meeting(merged, part) for part in _parts(merged)}
         without = {item: placement.without(demand, item) for item in merged.conditions()}
@@ -85,7 +85,7 @@ def test_finding_names_the_extra_spec_that_asks_for_a_resource() -> None:
     """Also where its key ends with a line break, which Nova does not read as part of the class."""
     spec = spec_of(extra_specs={"resources1:VGPU\n": "1", "resources:FPGA\n": "1"})
     with EmbeddedPlacement(lone_host()) as placement:
-        found = diagnose(spec, Pipeline.from_names(), lone_host(), placement.client, live=False)
+        found = diagnose(spec, Service.from_names(), lone_host(), placement.client, live=False)
     because = {str(each.condition): each.because for each in found.requirements}
     assert because["VGPU=1"] == "flavor extra spec resources1:VGPU"
     assert because["FPGA=1"] == "flavor extra spec resources:FPGA"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Pipeline
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.spec import Flavor, RequestSpec
+from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
@@ -49,7 +49,7 @@ def _options(limits: Limits) -> dict[str, object]:
 def _found_in_file(fleet: Fleet, request: RequestSpec, limits: Limits) -> Diagnosis:
     with EmbeddedPlacement(options=_options(limits)) as placement:
         placement.know(*_KNOWN)
-        load, pipeline = placement.load, Pipeline.from_names()
+        load, pipeline = placement.load, Service.from_names()
         return diagnose(request, pipeline, fleet, placement.client, live=False, limits=limits, load=load)
 
 
@@ -61,7 +61,7 @@ def _found_live(fleet: Fleet, request: RequestSpec, known: Limits, real: Limits)
     """
     with EmbeddedPlacement(fleet, options=_options(real)) as placement:
         placement.know(*_KNOWN)
-        return diagnose(request, Pipeline.from_names(), fleet, placement.client, live=True, limits=known)
+        return diagnose(request, Service.from_names(), fleet, placement.client, live=True, limits=known)
 
 
 def _first(found: Diagnosis) -> FirstCandidates:
@@ -171,7 +171,7 @@ def test_fewer_candidates_than_known_limits_allow_are_a_changed_fleet() -> None:
     now = replace(_WIDE, hosts=_WIDE.hosts[:2])
     with EmbeddedPlacement(now) as placement:
         limits = Limits(5000, -1, _DEPTH)
-        found = diagnose(_request(5), Pipeline.from_names(), _WIDE, placement.client, live=True, limits=limits)
+        found = diagnose(_request(5), Service.from_names(), _WIDE, placement.client, live=True, limits=limits)
     assert _first(found).hosts == 2
     assert _first(found).help == (
         "Placement returned only 2048 candidates, of 2 of these hosts: the fleet has changed since it was read. Run "
@@ -202,7 +202,7 @@ def test_placement_that_does_not_answer_is_diagnosed_with_the_combinations_that_
 
     with EmbeddedPlacement(fleet) as placement:
         client = Observed(placement, hook).client
-        found = diagnose(_request(8), Pipeline.from_names(), fleet, client, live=True)
+        found = diagnose(_request(8), Service.from_names(), fleet, client, live=True)
     assert found.stage == NO_ANSWER
     assert found.first_candidates is None
     assert any(note.startswith("Placement may try 50,331,648 combinations") for note in found.notes)

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.arguments import pipeline_from
@@ -52,7 +52,7 @@ TOGETHER: dict[tuple[str, str], list[dict[str, str]]] = {
 }
 
 
-def pipeline_for(fleet: Fleet, **options: Any) -> Pipeline:
+def pipeline_for(fleet: Fleet, **options: Any) -> Service:
     """Return the pipeline of the commands."""
     return pipeline_from(argparse.Namespace(filter=[], config_file=None, **options), fleet)
 
@@ -89,7 +89,7 @@ def check_agreement(fleet: Fleet, step: int) -> dict[Status, int]:
 class Asking:
     """A Placement that is asked each query once."""
 
-    def __init__(self, placement: EmbeddedPlacement, pipeline: Pipeline) -> None:
+    def __init__(self, placement: EmbeddedPlacement, pipeline: Service) -> None:
         self._client = placement.client
         self._pipeline = pipeline
         self._answers: dict[str, Candidates] = {}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Pipeline
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.service import Service
 from os_prefilter.service.conf import OPTIONS
 
 _ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
@@ -79,12 +79,12 @@ def nova_conf(tmp_path: Path) -> Path:
     return tmp_path / "nova.conf"
 
 
-def _started(path: Path, lines: str) -> Pipeline:
+def _started(path: Path, lines: str) -> Service:
     """Start as a service does, on a file with these lines."""
     path.write_text(f"[prefilter]\n{lines.replace('FILE', str(path))}\n", encoding="utf-8")
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[str(path)])
-    return Pipeline.from_conf(conf)
+    return Service.from_conf(conf)
 
 
 @pytest.mark.parametrize(("option", "lines", "told"), _WRONG)
@@ -147,5 +147,5 @@ def test_names_in_a_directory_of_configuration_are_read_as_well(
     (tmp_path / "a.conf").write_text("[prefilter]\nenabled_filter = hpet\n", encoding="utf-8")
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[str(tmp_path)])
-    Pipeline.from_conf(conf)
+    Service.from_conf(conf)
     assert f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'" in caplog.text

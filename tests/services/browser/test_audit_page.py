@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_page import MOST_COLUMNS, page, server_page
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.fleet.server import Server
@@ -38,7 +39,7 @@ HOSTILE = (
     "z\u0335\u0321\u0322" * 60,
 )
 pytestmark = needs_browser
-CHANGE = Change(Pipeline(()), pipeline_of("image_metadata", "image_type", "hpet"))
+CHANGE = Change(Service(), pipeline_of("image_metadata", "image_type", "hpet"))
 
 
 def host(name: str, traits: str) -> Provider:

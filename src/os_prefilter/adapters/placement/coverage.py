@@ -32,7 +32,7 @@ def placement_facts(
     client: PlacementClient,
     compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
 ) -> dict[str, ReadFact]:
-    """Return the facts that Placement knows, for ``Pipeline.from_conf(conf, facts=placement_facts(conf, client))``.
+    """Return the facts that Placement knows, for ``Service.from_conf(conf, facts=placement_facts(conf, client))``.
 
     They are made for the filters and traits that ``conf`` enables: the gates of a pipeline with other options would
     never open, as hosts report the traits of their own section ``[prefilter]``, and a marker that names them.

@@ -14,7 +14,7 @@ from os_prefilter.service.host_traits import HostTraits
 
 
 class HostTraitsReader:
-    """For ``Pipeline.from_conf(conf, host_traits=HostTraitsReader(client))``.
+    """For ``Service.from_conf(conf, host_traits=HostTraitsReader(client))``.
 
     Placement sends some 800 bytes for each provider, so of a trait that most hosts have, it is asked which compute
     nodes lack it. A reading takes one request for each trait that any provider has, one for the list of those, and to

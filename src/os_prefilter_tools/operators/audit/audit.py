@@ -20,7 +20,7 @@ from os_prefilter.request.query import allocation_candidates_query, demand_of
 from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
@@ -40,8 +40,8 @@ ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 class Change(NamedTuple):
     """The filters before and after a change."""
 
-    before: Pipeline
-    after: Pipeline
+    before: Service
+    after: Service
 
 
 class Requested(NamedTuple):
@@ -350,7 +350,7 @@ def group_images(
     images: Iterable[Image],
     flavors: Sequence[Flavor],
     change: Change,
-    enforcing: Pipeline,
+    enforcing: Service,
     progress: Callable[[int], None] = lambda _images: None,
 ) -> ImageGroups:
     """Apply the pipelines to each image with each flavor, and group images with the same requirements.
@@ -399,7 +399,7 @@ def _count(counter: Counter[str], texts: set[str]) -> None:
 
 
 def requested_by(
-    spec: RequestSpec, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+    spec: RequestSpec, pipeline: Service, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
 ) -> Requested:
     """Return the conditions of a request without request groups of its own; it stays as it is.
 

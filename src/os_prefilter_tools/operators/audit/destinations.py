@@ -21,7 +21,7 @@ from os_prefilter.request.query import demand_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.request.view import Request, clone_of
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.room_index import RoomIndex, assume_inventories
@@ -94,7 +94,7 @@ class Destinations:
     :param pipeline: the filters; what their rules need to know of a server that exists is in the server
     """
 
-    def __init__(self, fleet: Fleet, pipeline: Pipeline) -> None:
+    def __init__(self, fleet: Fleet, pipeline: Service) -> None:
         self.fleet = fleet
         self._pipeline = pipeline
         self._assumed: frozenset[str] = frozenset()

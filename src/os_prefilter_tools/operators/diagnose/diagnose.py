@@ -10,7 +10,7 @@ from os_prefilter.request.demand import TRAIT, Condition, Demand
 from os_prefilter.request.nova_translation import BY_REQUEST, requirements_without_filters
 from os_prefilter.request.query import allocation_candidates_query, demand_of
 from os_prefilter.request.view import Request
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators import candidates
@@ -43,7 +43,7 @@ class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
 
 def diagnose(  # noqa: PLR0913
     request_spec: Any,
-    pipeline: Pipeline,
+    pipeline: Service,
     fleet: Fleet,
     placement: Placement,
     *,
@@ -94,7 +94,7 @@ def diagnose(  # noqa: PLR0913
 class _Query:
     """The query of a request that the pipeline was applied to, and the sources of its parts."""
 
-    def __init__(self, request_spec: Any, pipeline: Pipeline) -> None:
+    def __init__(self, request_spec: Any, pipeline: Service) -> None:
         request = Request(request_spec)
         from_request = requirements_without_filters(request)
         self._request_spec = request_spec

@@ -18,7 +18,7 @@ from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.query import demand_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.service.pipeline import Pipeline
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
@@ -101,7 +101,7 @@ class Offer:
     """The filters that wait for compute nodes to report; the values that they would check are not checked."""
 
 
-def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
+def offer(fleet: Fleet, pipeline: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
     """Return what the enabled compute nodes of a fleet offer, behind the filters of a pipeline.
 
     :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
@@ -167,7 +167,7 @@ def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> M
 class _SmallestRequests:
     """The smallest requests for one value, behind the filters of a pipeline."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Service) -> None:
         self._pipeline = pipeline
         self.rows = tuple(row for row in pipeline.options.rows if row.required_by)
         """All rows that can be requested."""

@@ -1,0 +1,98 @@
+"""The pipeline: run the filters in order, and apply one decision to the request spec, completely or not at all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+from os_prefilter.common.errors import PrefilterError
+from os_prefilter.pipeline.decision import Decision, Run
+from os_prefilter.pipeline.filter_calls import bind, call_filter
+from os_prefilter.pipeline.progress import Progress
+from os_prefilter.pipeline.writer import write
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import NOTHING, Note, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
+
+Adjust = Callable[[LoadedFilter, Requirements, Request], Requirements]
+"""``(filter, result, request) -> result``: what a deployment makes of the result of a filter."""
+
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Pipeline:
+    """Request filters in the order in which they run. It has no state: use it from many threads.
+
+    :param options: how filters turn requests into requirements
+    :param facts: the values of the deployment facts that filters need, by name;
+        :data:`os_prefilter.request.filter_contract.UNKNOWN` for one that is not known
+    :param adjust: applied in turn to the result of each filter, but for those written the Nova way
+    :param remark: yields notes on a request beside those of the filters (:mod:`os_prefilter.request.remarks`)
+    :raises MissingFact: if a filter needs a fact that is not among ``facts``
+    """
+
+    def __init__(
+        self,
+        filters: Iterable[LoadedFilter] = (),
+        options: Options | None = None,
+        facts: Mapping[str, Any] = _NO_FACTS,
+        adjust: Iterable[Adjust] = (),
+        remark: Callable[[Request], Iterable[Note]] | None = None,
+    ) -> None:
+        self.filters = tuple(filters)
+        self.options = options or Options()
+        self._calls = [(each, bind(each, self.options, facts)) for each in self.filters]
+        self._adjust = tuple(adjust)
+        self._remark = remark
+        self.reads = reads_of(self.filters)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+
+    def apply(self, request_spec: Any, context: Any = None) -> Decision:
+        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+
+        :raises RequestRejected: if the request cannot be scheduled as it is.
+        :raises FilterFailed: if a filter raises an error of its own.
+        :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
+        """
+        decision = self.decide(Request(request_spec, None, self.reads), context)
+        write(decision.additions, request_spec)
+        return decision
+
+    def decide(self, request: Request, context: Any = None) -> Decision:
+        """Return what the filters require for a request, which stays as it is; errors as of :meth:`apply`.
+
+        :param context: handed to filters written the Nova way
+        """
+        progress = Progress(request, context)
+        try:
+            for each, call in self._calls:
+                start = perf_counter()
+                result = call_filter(each.name, call, progress)
+                seconds = perf_counter() - start
+                if result is NOTHING:
+                    # Most filters have nothing to say of a request.
+                    progress.runs.append(Run(each.name, (), (), seconds))
+                    continue
+                for adjust in () if each.nova_style else self._adjust:
+                    result = adjust(each, result, progress.request)
+                progress.add(each.name, result, seconds)
+            # Without a filter the library changes nothing, and says nothing.
+            remarks = tuple(self._remark(progress.request)) if self._remark and self._calls else ()
+            return progress.decision(remarks)
+        except PrefilterError as error:
+            if len(progress.runs) < len(self._calls):
+                progress.runs.append(Run(each.name, (), (), perf_counter() - start))
+            error.runs = tuple(progress.runs)
+            raise
+
+
+def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:
+    """Return what filters read of a request beyond what each view holds; None for all of it."""
+    filters = tuple(filters)
+    # One that changes the request spec itself may read all of it.
+    if any(each.nova_style for each in filters):
+        return None
+    return frozenset(name for each in filters for name in each.declaration.reads)

@@ -1,0 +1,290 @@
+"""The service: a pipeline with the facts of its deployment, and what is told of its decisions."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from operator import is_
+from typing import Any, NamedTuple
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from os_prefilter.common.errors import NoHostServes
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import shorten
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.pipeline import Adjust, Pipeline, reads_of
+from os_prefilter.pipeline.writer import write
+from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
+from os_prefilter.request.requirements import Note
+from os_prefilter.request.view import Request
+from os_prefilter.rules.model import RuleSet
+from os_prefilter.service import decision_log, known_traits, report_gates, trait_scope
+from os_prefilter.service.conf import GROUP, options_from, register_opts, warn_of_misspelt_names
+from os_prefilter.service.decision_cache import DecisionCache
+from os_prefilter.service.deployment_facts import (
+    PATIENCE,
+    Fact,
+    ReadFact,
+    Reading,
+    check_callable,
+    known_or_none,
+    readings_of,
+)
+from os_prefilter.service.facts_from_conf import RULES, derived_facts, facts_from, prepared
+from os_prefilter.service.host_traits import HostTraitsFact, Reader
+from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
+from os_prefilter.service.loading import load_filters
+from os_prefilter.service.metrics import Measuring
+from os_prefilter.service.no_host import NoHostCheck, no_host_check, root_demand
+from os_prefilter.service.observed import Observe, Observed, Outcome
+from os_prefilter.vocabulary.options import Options, TraitScope
+
+LOG = get_logger(__name__)
+
+# Seconds, without a configuration.
+_FACTS_INTERVAL = 60.0
+_MOST_WARNINGS = 10
+
+
+class _Moment(NamedTuple):
+    """What holds as long as no fact changes."""
+
+    readings: tuple[Reading, ...]
+    pipeline: Pipeline
+    decisions: DecisionCache
+
+
+@dataclass(eq=False, repr=False)
+class Service:
+    """Request filters in a deployment. Safe to use from many threads.
+
+    :raises ConfigurationError: if a filter needs a fact that is not among ``facts``, or ``wait_for_answers`` is wrong
+    """
+
+    filters: tuple[LoadedFilter, ...] = ()
+    options: Options = field(default_factory=Options)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    machine_type_of: MachineTypeOf | None = None
+    """Returns the machine type that a server which moves keeps."""
+    host_traits: HostTraitsFact | None = None
+    """Which hosts have which traits; None if the embedding service does not provide it."""
+    no_host: NoHostCheck | None = None
+    """Rejects what no host can serve; None if requests are not rejected for that."""
+    observe: tuple[Observe, ...] = ()
+    """Each is called with the end of each request: metrics, and the history (``service/decision_log.py``)."""
+    remark: Callable[[Request], Iterable[Note]] | None = None
+    """Yields notes on a request beside those of the filters (``os_prefilter.request.remarks``)."""
+
+    def __post_init__(self) -> None:
+        self._deferred = report_gates.deferring_filters(self.filters, self.options, self.facts)
+        # Only those that a filter needs: a fact may be a query to every cell.
+        names = {fact for each in self.filters for fact in each.facts}
+        if self._deferred:
+            names.add(report_gates.FACT)
+        if self.filters:
+            scoped = {trait_scope.FACT} if self.options.trait_scope is TraitScope.AUTO else set()
+            names |= {known_traits.FACT, *scoped} & self.facts.keys()
+        self._names_of_facts = sorted(names & self.facts.keys())
+        self._facts = [self.facts[name] for name in self._names_of_facts]
+        self._reads = reads_of(self.filters)
+        self._kept_machine_type = KeptMachineType(self.machine_type_of, self.options)
+        self._moment = self._moment_of(tuple(fact.reading for fact in self._facts))
+
+    @classmethod
+    def from_conf(  # noqa: PLR0913 - all but the first have defaults
+        cls,
+        conf: cfg.ConfigOpts,
+        facts: Mapping[str, ReadFact] | None = None,
+        *,
+        ensure_traits: Callable[[Iterable[str]], object] | None = None,
+        kept_machine_type: MachineTypeOf | None = None,
+        host_traits: Reader | None = None,
+        remark: Callable[[Request], Iterable[Note]] | None = None,
+    ) -> "Service":
+        """Load the filters that ``conf`` enables.
+
+        :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
+            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns those that Placement knows;
+            docs/scheduler.rst lists all. ``rules`` is made from ``rules_dirs`` unless it is among them.
+        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
+            lacks another one; called with those of the operator's rules before new rules are used.
+        :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
+            if it gets that host's default (:data:`os_prefilter.service.kept_machine_type.MachineTypeOf`).
+        :param host_traits: reads which hosts have which traits, for ``no_host_reason``
+            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`); without it, no request is rejected
+            for want of a host.
+        :param remark: as :attr:`remark`
+        :raises ConfigurationError: if the service must not start with this configuration.
+        """
+        _check_facts(facts)
+        if ensure_traits is not None:
+            check_callable("ensure_traits", ensure_traits, "names")
+        if kept_machine_type is not None:
+            check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
+        register_opts(conf)
+        warn_of_misspelt_names(conf)
+        options, group = options_from(conf), conf[GROUP]
+        names = group.enabled_filters
+        measuring = Measuring(names) if group.metrics else None
+        provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
+        filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
+        known = facts_from(conf, provided, filters, ensure_traits)
+        hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
+        service = cls(
+            filters,
+            options,
+            known,
+            kept_machine_type,
+            hosts,
+            no_host_check(hosts, group.no_host_reason) if hosts else None,
+            (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
+            remark,
+        )
+        LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
+        return service
+
+    @classmethod
+    def from_names(
+        cls, *names: str, options: Options | None = None, facts: Mapping[str, ReadFact] | None = None
+    ) -> "Service":
+        """Load the filters of these names, without oslo.config.
+
+        :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is
+            read again after 60 seconds.
+        :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
+        """
+        _check_facts(facts)
+        filters = load_filters(names, NEEDS | (facts or {}).keys())
+        known = {name: Fact(name, read, _FACTS_INTERVAL) for name, read in prepared(facts or {}, filters).items()}
+        return cls(filters, options or Options(), known)
+
+    def __repr__(self) -> str:
+        return f"<Service: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+
+    def without_waiting(self) -> "Service":
+        """Return the service as it enforces once every gate is open: nothing waits for compute nodes to report."""
+        gates = {each.declaration.gate for each in self.filters} - {""}
+        opened = {gate: Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
+        return replace(self, options=replace(self.options, wait_for_answers=()), facts={**self.facts, **opened})
+
+    def with_rules(self, rules: RuleSet) -> "Service":
+        """Return the service with these operator's rules in place of its own; at its end, if it has none."""
+        filters = self.filters
+        if not any(RULES in each.facts for each in filters):
+            filters += load_filters((RULES,), NEEDS | {RULES})
+        fact = Fact(RULES, lambda _context: rules, inf, unknown=rules)
+        return replace(self, filters=filters, facts={**self.facts, RULES: fact})
+
+    def on_root_only(self) -> "Service":
+        """Return the service with each requirement once: no trait of the root goes on the unsuffixed group as well."""
+        return replace(self, options=replace(self.options, trait_scope=TraitScope.ROOT))
+
+    def without_nova_style(self) -> "Service":
+        """Return the service with the filters that only look at a request."""
+        return replace(self, filters=tuple(each for each in self.filters if not each.nova_style))
+
+    def describe_trait_scope(self) -> str:
+        """Return what ``trait_scope = auto`` chose for the latest request, in one line; empty with another value."""
+        if self.options.trait_scope is not TraitScope.AUTO:
+            return ""
+        fact = self.facts.get(trait_scope.FACT)
+        return trait_scope.describe_choice(known_or_none(fact.latest) if fact else None)
+
+    def apply(self, request_spec: Any, context: Any = None) -> Decision:
+        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+
+        The result for a request of the same content is applied again without running them, as long as the facts are the
+        same. Where one is written the Nova way, all run each time.
+
+        It waits for facts and for Placement 5 seconds at most, in all; what is not known by then excludes no host.
+
+        :param context: handed to filters written the Nova way and to facts.
+        :raises RequestRejected: if the request cannot be scheduled as it is, or no host can serve it.
+        :raises FilterFailed: if a filter raises an error of its own.
+        :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
+        """
+        outcome = hosts = None
+        is_cached = False
+        # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
+        until = time.monotonic() + PATIENCE
+        try:
+            outcome, is_cached = self._outcome(request_spec, context)
+            if self.no_host and outcome.root_demand:
+                hosts = self.no_host.check(outcome.root_demand, context, until)
+            write(outcome.decision.additions, request_spec)
+        except BaseException as error:
+            hosts = 0 if isinstance(error, NoHostServes) else hosts
+            self._tell(Observed(request_spec, context, outcome, is_cached, error, hosts))
+            raise
+        _log(outcome)
+        self._tell(Observed(request_spec, context, outcome, is_cached, None, hosts))
+        return outcome.decision
+
+    def decide(self, request_spec: Any, context: Any = None) -> Decision:
+        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
+
+        Whether any host can serve it is not checked, and the decision is neither counted nor logged.
+        """
+        return self._outcome(request_spec, context)[0].decision
+
+    def _tell(self, observed: Observed) -> None:
+        for observe in self.observe:
+            observe(observed)
+
+    def _outcome(self, request_spec: Any, context: Any) -> tuple[Outcome, bool]:
+        """Return the outcome of an equal request from the cache, or run the filters; and which it was."""
+        readings = readings_of(self._facts, context)
+        moment = self._moment
+        if not all(map(is_, moment.readings, readings)):
+            # Replaced as a whole: what is being decided with earlier readings is not kept for later ones.
+            self._moment = moment = self._moment_of(readings)
+        request = Request(request_spec, None, self._reads)
+        if request.server_exists and self._kept_machine_type.matters_to(request):
+            request = Request(request_spec, self._kept_machine_type.of(request_spec, context), self._reads)
+        if self._reads is None:
+            return self._decided(moment.pipeline, request, context), False
+        return moment.decisions.outcome(request, request_spec, lambda: self._decided(moment.pipeline, request, context))
+
+    def _decided(self, pipeline: Pipeline, request: Request, context: Any) -> Outcome:
+        decision = pipeline.decide(request, context)
+        described = decision_log.describe(decision) if decision_log.record in self.observe else ""
+        in_force = (item for item in decision.requirements if item not in decision.taken_back)
+        return Outcome(decision, root_demand(in_force) if self.no_host else None, _warning(decision), described)
+
+    def _moment_of(self, readings: tuple[Reading, ...]) -> _Moment:
+        values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
+        pipeline = Pipeline(self.filters, self.options, values, self._adjustments(values), self.remark)
+        return _Moment(readings, pipeline, DecisionCache(self._reads or ()))
+
+    def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
+        """Yield what the deployment makes of a filter's result: gates, traits that Placement lacks, and the scope."""
+        if self._deferred:
+            yield report_gates.defer(self._deferred, known_or_none(values[report_gates.FACT]), self.options)
+        known = known_or_none(values.get(known_traits.FACT))
+        if known is not None:
+            yield known_traits.leave_out_unknown(known, getattr(values.get(RULES), "traits", ()))
+        if trait_scope.is_mirrored(self.options.trait_scope, known_or_none(values.get(trait_scope.FACT))):
+            yield trait_scope.mirror
+
+
+def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
+    for name, read in (facts or {}).items():
+        check_callable(f"the deployment fact {name!r}", read, "context")
+
+
+def _warning(decision: Decision) -> str:
+    warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
+    return "; ".join(shorten(warnings, _MOST_WARNINGS))
+
+
+def _log(outcome: Outcome) -> None:
+    if outcome.warning:
+        LOG.warning("Ignored part of the request: %s", outcome.warning)
+    if LOG.logger.isEnabledFor(logging.DEBUG):
+        LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")
+        if outcome.decision.preferences:
+            LOG.debug("Request filters preferred: %s", "; ".join(map(str, outcome.decision.preferences)))
+        if outcome.decision.aggregates:
+            LOG.debug("Request filters require aggregates: %s", "; ".join(map(str, outcome.decision.aggregates)))

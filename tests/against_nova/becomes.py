@@ -213,7 +213,9 @@ def _of_row(spec: Any, row: Row) -> str:
     """Return the value that the request gives to a row, the default where one counts; empty if none."""
     in_image, in_flavor = _image(spec, str(row.image_property)), _extra_specs(spec).get(str(row.extra_spec))
     raws = (in_flavor, in_image) if row.wins == "flavor" else (in_image, in_flavor)
-    said = next((value for each in raws if each and (value := row.canonical(each))), "")
+    known = [row.canonical(each) or "" for each in raws if each]
+    # What the winning source says counts, also where it is unknown: Nova does not look at the other one.
+    said = next(iter(known if row.wins else filter(None, known)), "")
     beside = _of_row(spec, BY_NAME[row.only_with]) if row.only_with else ""
     if row.only_with and (not beside or (row.only_with_values and beside not in row.only_with_values)):
         return ""

@@ -236,6 +236,7 @@ def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
         ("debug = maybe", "--debug: Invalid Boolean value: maybe"),
         ("log_file = /nowhere/agent.log", "/nowhere/agent.log"),
         ("log_config_append = /nowhere/logging.conf", "/nowhere/logging.conf"),
+        ("use_syslog = true\nsyslog_log_facility = odd", "syslog facility must be one of"),
     ):
         configuration.write_text(f"[DEFAULT]\n{line}\n")
         assert main(argv) == 1

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 from urllib.parse import unquote
 
 import pytest
@@ -213,6 +214,19 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
     warning = "Whether any host serves a request is not known, so such requests are scheduled: "
     assert [each.startswith(warning) for each in told] == [True, False, True]
     assert told[1] == "Placement confirms again whether any host serves a request."
+
+
+@pytest.mark.parametrize("result", [None, {}, "igb-1"])
+def test_reader_that_returns_no_traits_of_hosts_rejects_nothing(
+    result: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another scheduler may bring its own: what it returns is checked, as every fact is."""
+    reader: Any = mock.Mock(read=mock.Mock(return_value=result))
+    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["image_metadata"]), host_traits=reader)
+    assert [_reason(pipeline, _NE2K) for _ in range(2)] == [""] * 2
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    assert "Failed to read the deployment fact host_traits" in warning
+    assert "not a HostTraits" in warning
 
 
 def test_request_is_scheduled_while_the_confirmation_has_no_answer(

@@ -96,8 +96,7 @@ class HostTraitsFact:
 
         :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         """
-        is_new = self.want(traits)
-        if is_new:
+        if is_new := self.want(traits):
             self._fact.expire()
         query = self._fact.begin(context, self._now)
         if query and is_new:
@@ -115,6 +114,8 @@ class HostTraitsFact:
         if not traits:
             return known
         found = self._reader.read(traits, known, refresh=refresh)
+        if not isinstance(found, HostTraits):
+            raise TypeError(f"its reader returned a {type(found).__name__}, not a HostTraits")
         # Only now: what could not be read stays wanted.
         self._wanted -= traits
         if refresh:

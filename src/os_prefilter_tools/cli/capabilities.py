@@ -369,7 +369,7 @@ def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> Non
     handlers = list(root.handlers)
     try:
         logging.setup(conf, "os-prefilter")
-    except (cfg.Error, logging.LogConfigError, OSError, RuntimeError, ValueError) as error:
+    except (cfg.Error, logging.LogConfigError, OSError, RuntimeError, TypeError, ValueError) as error:
         # It begins by removing them, and the error of a reload is to be logged.
         root.handlers[:] = handlers
         raise ConfigurationError(

@@ -69,6 +69,8 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_time_hpet": "true", "hw_architecture": "aarch64"}, "the host is x86_64"),
         ({"hw_time_hpet": "true", "hw_emulation_architecture": "aarch64"}, "only x86 has one"),
         ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "machine type q35 never has it"),
+        ({"hw_firmware_type": "uefi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_firmware_type": "uefi", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_viommu_model": "intel"}, "of the family pc, which never has it"),
         ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, None),
         ({"hw_viommu_model": "smmuv3"}, "it is for guests of aarch64 and armv7l, not of x86_64"),

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from os_prefilter.common.host_sets import numbers_in, set_of
-from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter_tools.fleet.capability_index import BLOCK, CapabilityIndex, join
+from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition
 from os_prefilter_tools.fleet.model import Fleet
 from tests.support.placements import provider
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from os_prefilter.request.demand import Demand
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet

@@ -9,7 +9,7 @@ import pytest
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import ImpossibleCombination, MalformedRequest, UnknownValue
-from os_prefilter.request.query import demand_of
+from os_prefilter_tools.fleet.demand import demand_of
 from tests.conftest import spec_of, times
 from tests.support.demands import query_of, random_demand, random_fleet, request_of
 

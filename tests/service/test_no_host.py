@@ -222,7 +222,7 @@ def test_reader_that_returns_no_traits_of_hosts_rejects_nothing(
 ) -> None:
     """Another scheduler may bring its own: what it returns is checked, as every fact is."""
     reader: Any = mock.Mock(read=mock.Mock(return_value=result))
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["image_metadata"]), host_traits=reader)
+    pipeline = Service.from_conf(conf_with(enabled_filters=["image_metadata"]), host_traits=reader)
     assert [_reason(pipeline, _NE2K) for _ in range(2)] == [""] * 2
     (warning,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
     assert "Failed to read the deployment fact host_traits" in warning

@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 from os_traits import MISC_SHARES_VIA_AGGREGATE as SHARES
 
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 
 _TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")

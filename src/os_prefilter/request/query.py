@@ -1,19 +1,18 @@
-"""Build the query string of ``GET /allocation_candidates`` from a RequestSpec-like object.
+"""The query of a request: ``GET /allocation_candidates``, built from a RequestSpec-like object.
 
 The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``), so that another scheduler sends Placement
 the query that Nova would send. It needs microversion 1.36; with ``in:`` traits, which this library does not send, 1.39.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_uuid
-from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.nova_translation import requirements_without_filters
 from os_prefilter.request.requirements import UNSUFFIXED
 from os_prefilter.request.resources import unsuffixed_resources
@@ -27,59 +26,25 @@ MICROVERSION = "1.39"
 _SUFFIX_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
-def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> str:
-    """Return the query string, urlencoded and deterministic: equal requests give equal strings.
+class Query(NamedTuple):
+    """What a request asks Placement: rendered to a URL here, and to conditions on a host by the tools."""
 
-    :param limit: the maximum number of candidates; None for all.
-    :raises RequestRejected: if part of the request cannot be put into a query.
-    :raises ValueError: if the limit is not a whole number of at least 1.
-    """
-    request = Request(request_spec)
-    groups = _check_groups(request)
-    parameters: list[tuple[str, str]] = []
-    if limit is not None:
-        parameters.append(("limit", str(_check_limit(limit))))
-    if policy := group_policy(request, groups):
-        parameters.append(("group_policy", policy))
-    if root := _join_traits(request.root_required, request.root_forbidden):
-        parameters.append(("root_required", root))
-    # Placement refuses an empty same_subtree.
-    subtrees = filter(None, request.same_subtree)
-    parameters += [("same_subtree", ",".join(sorted(suffixes))) for suffixes in subtrees]
-    for group in groups.values():
-        parameters += _group_parameters(group)
-    return urlencode(sorted(parameters))
+    groups: Mapping[str, RequestGroup]
+    """The request groups by suffix, the unsuffixed one under ``""``."""
+    root_required: frozenset[str]
+    root_forbidden: frozenset[str]
+    same_subtree: tuple[tuple[str, ...], ...]
+    """Suffixes of groups that must come from one subtree; none of the lists is empty, which Placement refuses."""
+    policy: str | None
+    """``none`` or ``isolate``; None where the query has no ``group_policy``."""
 
 
-def demand_of(request_spec: Any) -> Demand:
-    """Return the demand of the query, as conditions on a host.
+def query_of(request_spec: Any) -> Query:
+    """Return the query of a request, with all that it takes from the request checked.
 
     :raises RequestRejected: if part of the request cannot be put into a query.
     """
     request = Request(request_spec)
-    groups = _check_groups(request)
-    return Demand(
-        {suffix: _demand_of_group(groups[suffix]) for suffix in sorted(groups)},
-        request.root_required,
-        request.root_forbidden,
-        tuple(sorted(tuple(sorted(suffixes)) for suffixes in request.same_subtree if suffixes)),
-        isolate=group_policy(request, groups) == "isolate",
-    )
-
-
-def _demand_of_group(group: RequestGroup) -> Group:
-    return Group(
-        dict(sorted(group.resources.items())),
-        tuple(frozenset((trait,)) for trait in sorted(group.required_traits)),
-        frozenset(group.forbidden_traits),
-        tuple(map(frozenset, sorted(map(sorted, group.aggregates)))),
-        frozenset(group.forbidden_aggregates),
-        group.in_tree or None,
-    )
-
-
-def _check_groups(request: Request) -> dict[str, RequestGroup]:
-    """Return the request groups of the query; check all that the query takes from the request."""
     groups = query_groups(request)
     _check((*request.root_required, *request.root_forbidden), is_trait_name, "a trait name of A-Z, 0-9 and _")
     _check(chain.from_iterable(request.same_subtree), _is_suffix, "a group suffix")
@@ -88,7 +53,29 @@ def _check_groups(request: Request) -> dict[str, RequestGroup]:
         aggregates = chain(*group.aggregates, group.forbidden_aggregates)
         _check(aggregates, is_uuid, "the UUID of an aggregate")
         _check([group.in_tree] if group.in_tree else (), is_uuid, "the UUID of a provider")
-    return groups
+    subtrees = tuple(sorted(tuple(sorted(suffixes)) for suffixes in request.same_subtree if suffixes))
+    return Query(groups, request.root_required, request.root_forbidden, subtrees, _group_policy(request, groups))
+
+
+def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> str:
+    """Return the query string, urlencoded and deterministic: equal requests give equal strings.
+
+    :param limit: the maximum number of candidates; None for all.
+    :raises RequestRejected: if part of the request cannot be put into a query.
+    :raises ValueError: if the limit is not a whole number of at least 1.
+    """
+    query = query_of(request_spec)
+    parameters: list[tuple[str, str]] = []
+    if limit is not None:
+        parameters.append(("limit", str(_check_limit(limit))))
+    if query.policy:
+        parameters.append(("group_policy", query.policy))
+    if root := _join_traits(query.root_required, query.root_forbidden):
+        parameters.append(("root_required", root))
+    parameters += [("same_subtree", ",".join(suffixes)) for suffixes in query.same_subtree]
+    for group in query.groups.values():
+        parameters += _group_parameters(group)
+    return urlencode(sorted(parameters))
 
 
 def _check(values: Iterable[str], is_valid: Callable[[str], bool], expected: str) -> None:
@@ -155,7 +142,7 @@ def _is_empty(group: RequestGroup) -> bool:
     )
 
 
-def group_policy(request: Request, groups: Collection[str]) -> str | None:
+def _group_policy(request: Request, groups: Collection[str]) -> str | None:
     """Return the ``group_policy`` of the query; None if it has none."""
     policy = request.extra_spec("group_policy")
     if policy in ("none", "isolate"):

@@ -12,7 +12,6 @@ import yaml
 from os_prefilter.adapters.nova_conf import max_placement_results
 from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter_tools.cli.arguments import (
     asks_live_placement,
@@ -24,6 +23,7 @@ from os_prefilter_tools.cli.arguments import (
 from os_prefilter_tools.cli.cloud import placement_from
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
 from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
 from os_prefilter_tools.operators.diagnose.first_candidates import Limits

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.host_sets import numbers_in, union
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter_tools.fleet.matching import Host, hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import os_traits
 
-from os_prefilter.request.demand import Demand, Group
+from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000

@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import chain
 
 from os_prefilter.common.host_sets import numbers_in, set_of, union
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter_tools.fleet.capability_index import BLOCK, CLASSES_OF_ROOTS, TraitIndex
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TREE, Condition, Demand, Group
 from os_prefilter_tools.fleet.matching import Host, Work, hosts_in, meets, room_in
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 

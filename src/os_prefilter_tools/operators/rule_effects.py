@@ -43,7 +43,7 @@ from os_prefilter_tools.operators.audit.audit import (
 from os_prefilter_tools.operators.readiness import coverage_of
 
 if TYPE_CHECKING:
-    from os_prefilter.request import demand
+    from os_prefilter_tools.fleet import demand
 
 _ANY_VALUES = ("true", "any")
 """Of an extra spec or a hint that only has to be present."""

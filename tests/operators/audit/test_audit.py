@@ -7,7 +7,6 @@ import pytest
 
 from os_prefilter import Flavor, Image, Options, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.service import Service
@@ -15,6 +14,7 @@ from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
+from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit

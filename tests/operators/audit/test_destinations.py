@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.request.demand import AGGREGATE, POLICY, Condition
 from os_prefilter.request.spec import Destination
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, Condition
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter_tools.fleet.server import Server

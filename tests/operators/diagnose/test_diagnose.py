@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from os_prefilter.request.demand import RESOURCE, Condition, Demand
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose

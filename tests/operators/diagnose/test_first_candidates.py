@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.spec import Flavor, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose

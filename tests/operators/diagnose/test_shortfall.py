@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from os_prefilter.request.demand import RESOURCE, Condition, Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand, Group
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from os_prefilter_tools.operators.diagnose import shortfall

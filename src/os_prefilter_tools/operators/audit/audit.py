@@ -14,14 +14,14 @@ from typing import NamedTuple
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.request.demand import RESOURCE, Condition, condition_of
 from os_prefilter.request.nova_translation import requirements_without_filters
-from os_prefilter.request.query import allocation_candidates_query, demand_of
+from os_prefilter.request.query import allocation_candidates_query
 from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
+from os_prefilter_tools.fleet.demand import RESOURCE, Condition, condition_of, demand_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
 

@@ -15,14 +15,13 @@ import os_traits
 from os_prefilter.common.errors import DocumentError, RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand
 from os_prefilter.request.nova_translation import BY_REQUEST, requirements_without_filters
-from os_prefilter.request.query import demand_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.request.view import Request, clone_of
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.room_index import RoomIndex, assume_inventories
 from os_prefilter_tools.fleet.server import Server

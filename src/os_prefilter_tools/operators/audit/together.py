@@ -14,7 +14,7 @@ from itertools import accumulate, chain, islice
 from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.host_sets import numbers_in, union
-from os_prefilter.request.demand import RESOURCE, Condition, Demand
+from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
 from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.fleet.room_index import RoomIndex

@@ -8,13 +8,13 @@ import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
 from os_prefilter.request.extra_specs import resource_key
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.nova_translation import BY_REQUEST
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import table
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
 from os_prefilter_tools.fleet.matching import Host, capacity_of
 from os_prefilter_tools.fleet.model import Inventory
 from os_prefilter_tools.operators.diagnose import result

@@ -15,7 +15,7 @@ import os_traits
 
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.demand import Demand, Group
+from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.matching import Host, fits
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.operators.diagnose.result import FirstCandidates

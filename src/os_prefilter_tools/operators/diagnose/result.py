@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from os_prefilter.request.demand import Condition
+from os_prefilter_tools.fleet.demand import Condition
 
 REJECTED = "rejected"
 """Stage: a filter rejected the request, or no query can be built from it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
-from os_prefilter.request.demand import RESOURCE, TRAIT, TREE, Condition, Demand
+from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.matching import Host, Work, fits, meets, room_in
 from os_prefilter_tools.fleet.model import Inventory, Provider
 from os_prefilter_tools.operators.audit.audit import Progress

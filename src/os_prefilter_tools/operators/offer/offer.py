@@ -14,14 +14,13 @@ import os_traits
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, union
-from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
-from os_prefilter.request.query import demand_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter_tools.fleet.matching import fits
 from os_prefilter_tools.fleet.model import Fleet
 

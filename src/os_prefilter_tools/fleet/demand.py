@@ -6,9 +6,11 @@ The meaning of each parameter is Placement's (its API reference, "List Allocatio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
+from os_prefilter.request.spec import RequestGroup
 
 RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = "resource", "trait", "aggregate", "tree", "policy"
 """The kinds of a :class:`Condition`."""
@@ -47,10 +49,10 @@ class Group:
 
     resources: Mapping[str, int] = field(default_factory=dict)
     required: tuple[frozenset[str], ...] = ()
-    """Of each set one trait."""
+    """Alternatives: a host needs at least one trait of each set."""
     forbidden: frozenset[str] = frozenset()
     member_of: tuple[frozenset[str], ...] = ()
-    """Of each set one aggregate."""
+    """Alternatives: a host is in at least one aggregate of each set."""
     not_member_of: frozenset[str] = frozenset()
     in_tree: str | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -182,3 +184,29 @@ def condition_of(requirement: Requirement | AggregateRequirement) -> Condition:
     if isinstance(requirement, AggregateRequirement):
         return Condition(AGGREGATE, requirement.scope, requirement.required, requirement.aggregates)
     return Condition(TRAIT, requirement.scope, requirement.required, (requirement.trait,))
+
+
+def demand_of(request_spec: Any) -> Demand:
+    """Return the demand of a request's query, as conditions on a host.
+
+    :raises RequestRejected: if part of the request cannot be put into a query.
+    """
+    query = query_of(request_spec)
+    return Demand(
+        {suffix: _demand_of_group(query.groups[suffix]) for suffix in sorted(query.groups)},
+        query.root_required,
+        query.root_forbidden,
+        query.same_subtree,
+        isolate=query.policy == "isolate",
+    )
+
+
+def _demand_of_group(group: RequestGroup) -> Group:
+    return Group(
+        dict(sorted(group.resources.items())),
+        tuple(frozenset((trait,)) for trait in sorted(group.required_traits)),
+        frozenset(group.forbidden_traits),
+        tuple(map(frozenset, sorted(map(sorted, group.aggregates)))),
+        frozenset(group.forbidden_aggregates),
+        group.in_tree or None,
+    )

@@ -219,7 +219,8 @@ class Service:
             self._tell(Observed(request_spec, context, outcome, is_cached, error, hosts))
             raise
         _log(outcome)
-        self._tell(Observed(request_spec, context, outcome, is_cached, None, hosts))
+        if self.observe:
+            self._tell(Observed(request_spec, context, outcome, is_cached, None, hosts))
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:

@@ -57,6 +57,11 @@ def test_candidates_are_the_hosts_of_the_aggregates(
     assert sorted(row["Host"] for row in found) == expected
 
 
+def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(hosts: str, capsys: Capture) -> None:
+    found = _run(capsys, "candidates", "--hosts", hosts, "--availability-zone", "north")
+    assert sorted(row["Host"] for row in found) == ["a", "c"]
+
+
 def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Capture) -> None:
     request = ["--availability-zone", "north", "--project", "p1"]
     found = _run(capsys, "diagnose", "--hosts", hosts, "--filter", _FILTERS, *request, code=2)

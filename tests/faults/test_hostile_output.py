@@ -134,14 +134,7 @@ def _one_request(path: Path, spell: Spelling) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("command", "form"),
-    [
-        ("explain", "table"),
-        ("diagnose", "json"),
-        ("diagnose", "csv"),
-    ],
-)
+@pytest.mark.parametrize(("command", "form"), [("explain", "table"), ("diagnose", "json"), ("diagnose", "csv")])
 def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     command: str, form: str, capsys: Capture, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from os_prefilter.service.loading import load_filters
 from os_prefilter.service.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
 from os_prefilter.service.report_scope import EVERY_TRAIT, report_scope
 from os_prefilter.vocabulary import HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
-from os_prefilter.vocabulary.config_templates import BUNDLED
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Template, Templates, Variant
 from os_prefilter.vocabulary.model import REVISION, is_reported_marker
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.operators.readiness import coverage_of
@@ -41,6 +41,15 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
     assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
     assert {trait for trait, each in answers.items() if len(each) > 1} == set()
     assert answers.keys() | BUNDLED.found_traits == _BY_TRAIT.keys()
+
+
+def test_found_traits_of_the_operators_configurations_share_one_gate_and_others_have_none() -> None:
+    way = Variant((BiosChange("X", ("1",)),))
+    found = [Template("x", value, (Trait(f"CUSTOM_{value}"),), (way,)) for value in "AB"]
+    by_hand = Template("raid", "10", (Trait("CUSTOM_RAID"),))
+    gates = gates_by_trait(Options(templates=Templates((*found, by_hand))).rows)
+    assert (new := gates.keys() - _BY_TRAIT.keys()) == {"CUSTOM_A", "CUSTOM_B"}
+    assert {gates[trait].row: gates[trait].traits for trait in new} == {"deploy-config": new}
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:

@@ -209,12 +209,7 @@ class TestFacts:
 
     @pytest.mark.parametrize(
         ("siblings", "smt"),
-        [
-            (("0", "1"), False),
-            (("0,32", "1,33"), True),
-            (("0-1", "0-1"), True),
-            (("0", "", "2-2"), False),
-        ],
+        [(("0", "1"), False), (("0,32", "1,33"), True), (("0-1", "0-1"), True), (("0", "", "2-2"), False)],
     )
     def test_smt_is_on_if_any_core_has_more_than_one_sibling(self, siblings: tuple[str, ...], smt: bool) -> None:
         assert facts(capabilities(siblings=siblings)).smt is smt

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("request", "filters", "pipeline", "hosts", "adapters/placement")
+PLACES = ("request", "filters", "pipeline", "hosts", "service", "adapters/placement")
 """Folders of the package with what decides about requests and hosts, and with what writes to Placement."""
 
 NEAREST = ("property", "against_nova", "nova", "operators", "vocabulary", "rules", "fleet")

@@ -54,6 +54,7 @@ def test_failed_reload_names_its_reason_once(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_each_module_has_such_a_logger() -> None:
+    """But for the core, which needs no oslo.log: its few lines are about requests, not about errors."""
     package = Path(os_prefilter.__file__).parent
-    users = [path.name for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text(encoding="utf-8")]
-    assert users == []
+    users = [path for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text(encoding="utf-8")]
+    assert {str(path.relative_to(package)) for path in users} == {"pipeline/writer.py", "request/extra_specs.py"}

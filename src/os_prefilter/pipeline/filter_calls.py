@@ -6,7 +6,7 @@ from typing import Any
 
 from os_prefilter.common.errors import FilterFailed, MissingFact, PrefilterError
 from os_prefilter.pipeline import nova_style
-from os_prefilter.pipeline.progress import Progress
+from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement, Requirements
 from os_prefilter.vocabulary.options import Options

@@ -12,7 +12,7 @@ from typing import Any
 
 from os_prefilter.common.errors import RejectedByFilter
 from os_prefilter.common.trait_names import trait_named
-from os_prefilter.pipeline.progress import Progress
+from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.request.view import Request

@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.errors import PrefilterError
-from os_prefilter.pipeline.decision import Decision, Run
+from os_prefilter.pipeline.decision import Decision, Progress, Run
 from os_prefilter.pipeline.filter_calls import bind, call_filter
-from os_prefilter.pipeline.progress import Progress
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import NOTHING, Note, Requirements

@@ -1,5 +1,6 @@
 """Write requirements into a RequestSpec-like object: all is checked and prepared first, then all is written."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ from os_prefilter.common.errors import (
     FilterFailed,
     UnsuitableRequestSpec,
 )
-from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_uuid
@@ -20,7 +20,7 @@ from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequire
 from os_prefilter.request.spec import Destination, RequestGroup
 from os_prefilter.request.view import Request, clone_of, field_of
 
-LOG = get_logger(__name__)
+LOG = logging.getLogger(__name__)
 
 # nova/objects/request_spec.py: the version that has forbidden aggregates.
 _DESTINATION = ("Destination", "1.4")

@@ -6,20 +6,20 @@ instead. A malformed trait name could smuggle other parameters into the query; a
 must not become a request for nothing.
 """
 
+import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.model import is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
-LOG = get_logger(__name__)
+LOG = logging.getLogger(__name__)
 
 # Nova's pattern ends with $, which one line break at the end of the key does not disturb.
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)

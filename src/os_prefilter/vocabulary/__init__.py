@@ -20,7 +20,6 @@ from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_pla
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
 from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
-from os_prefilter.vocabulary.plugin_rows import installed_rows
 
 __all__ = [
     "BY_NAME",
@@ -51,6 +50,9 @@ def table() -> tuple[Row, ...]:
 
     :raises UnusableRow: if a package offers one that cannot be used.
     """
+    # Late: to find installed packages takes stevedore, which the core does not need otherwise.
+    from os_prefilter.vocabulary.plugin_rows import installed_rows  # noqa: PLC0415
+
     return (*ROWS, *installed_rows(ROWS))
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import pytest
 
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.pipeline.decision import Progress
 from os_prefilter.pipeline.filter_calls import bind, call_filter
-from os_prefilter.pipeline.progress import Progress
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request

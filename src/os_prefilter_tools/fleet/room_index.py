@@ -75,7 +75,12 @@ class RoomIndex:
                 return 0
             conditions = scopes.get(suffix or UNSUFFIXED, ())
             hosts &= self._find_serving(suffix, group, conditions, hosts)
-        if _compete(demand):
+        # Whether what serves one request group matters to another one.
+        classes = Counter(
+            chain.from_iterable(group.resources.keys() | group.dropped for group in demand.groups.values())
+        )
+        is_isolated = demand.isolate and sum(map(bool, demand.groups)) > 1
+        if demand.same_subtree or is_isolated or any(count > 1 for count in classes.values()):
             hosts = self.find_meeting(hosts, demand)
         return hosts
 
@@ -257,13 +262,6 @@ class _Ranks:
 
 def _trait_index(names: Iterable[tuple[int, frozenset[str]]]) -> TraitIndex:
     return TraitIndex((of_one, {number // BLOCK: 1 << number % BLOCK}) for number, of_one in names)
-
-
-def _compete(demand: Demand) -> bool:
-    """Whether what serves one request group matters to another one."""
-    classes = Counter(chain.from_iterable(group.resources.keys() | group.dropped for group in demand.groups.values()))
-    is_isolated = demand.isolate and sum(map(bool, demand.groups)) > 1
-    return bool(demand.same_subtree) or is_isolated or any(count > 1 for count in classes.values())
 
 
 def assume_inventories(fleet: Fleet, classes: Collection[str]) -> Fleet:

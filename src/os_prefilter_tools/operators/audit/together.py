@@ -161,11 +161,12 @@ class _Filling:
 
     def put_all(self, servers: Iterable[_Server]) -> None:
         """Put each server on the fullest host that has room for it, if there is one."""
+        every = self._together.index.hosts
         for server in servers:
             hosts = server.hosts & ~self._full.get(server.key, 0)
-            used = sorted(numbers_in(hosts & self._used), key=self._order)[:_MOST_TRIED]
+            used = sorted(numbers_in(hosts & self._used), key=lambda number: (self._room[number], every[number].name))
             unused = islice(self._together.fullest_first(hosts & ~self._used), _MOST_TRIED)
-            for number in chain(used, unused):
+            for number in chain(used[:_MOST_TRIED], unused):
                 if self.put(server.demand, number):
                     break
                 self._full[server.key] = self._full.get(server.key, 0) | 1 << number
@@ -186,9 +187,6 @@ class _Filling:
         self._used |= 1 << number
         self.allocations.append(found)
         return True
-
-    def _order(self, number: int) -> tuple[float, str]:
-        return self._room[number], self._together.index.hosts[number].name
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
         """Whether some provider has each resource, which is quick to see."""

@@ -191,12 +191,6 @@ def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]
     ]
 
 
-@cache
-def _reported_traits() -> frozenset[str]:
-    """Return the traits that capability reporters report."""
-    return frozenset(trait for row in table() for trait in row.traits)
-
-
 def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str], freed: Iterable[tuple[str, Way]]) -> str:
     """Return the suggested change.
 
@@ -252,7 +246,8 @@ def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence
     if state != result.NOWHERE:
         return f"Take or add a host that has it, or {change}."
     how = "set it on the hosts that should have it ('openstack resource provider trait set')"
-    if _reported_traits().issuperset(item.names):
+    # Those that capability reporters report.
+    if frozenset(trait for row in table() for trait in row.traits).issuperset(item.names):
         how = "'os-prefilter capabilities show' on a host shows whether it has it, and why not"
     return f"No host has {name}: {how}; otherwise {change}."
 

@@ -73,29 +73,12 @@ def test_unknown_trait_in_query_is_named_in_the_error(owners: EmbeddedPlacement)
         assert raised.value.traits == ["CUSTOM_NONE"]
 
 
-def test_custom_traits_are_created_once(owners: EmbeddedPlacement) -> None:
-    assert owners.client.ensure_traits(["CUSTOM_NEW_B", "OWNER_NOVA", "CUSTOM_NEW_A"]) == (
-        "CUSTOM_NEW_A",
-        "CUSTOM_NEW_B",
-    )
-    assert owners.client.ensure_traits(["CUSTOM_NEW_A", "CUSTOM_NEW_B"]) == ()
-    assert owners.client.traits() >= {"CUSTOM_NEW_A", "CUSTOM_NEW_B", "OWNER_NOVA"}
-    assert owners.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NEW_A").count == 0
-
-
 def test_a_missing_standard_trait_creates_nothing(owners: EmbeddedPlacement) -> None:
     """A standard trait cannot be created; the CUSTOM_ ones beside it are not created either."""
     with pytest.raises(UnknownTraits) as raised:
         owners.client.ensure_traits(["HW_FROM_THE_FUTURE", "CUSTOM_NOT_MADE"])
     assert raised.value.traits == ["HW_FROM_THE_FUTURE"]
     assert "CUSTOM_NOT_MADE" not in owners.client.traits()
-
-
-def test_a_malformed_query_is_refused(owners: EmbeddedPlacement) -> None:
-    for query in ("nonsense=1", "resources=NO_SUCH:1"):
-        with pytest.raises(PlacementRefused) as raised:
-            owners.client.allocation_candidates(query)
-        assert raised.value.status == 400
 
 
 def test_a_loaded_fleet_reads_back_through_the_api(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter import RequestSpec
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.service.report_scope import traits_named_by
-from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.testing.generated import any_request
-from tests.conftest import pipeline_of, times
+from tests.conftest import pipeline_of
 
 _NAMES = [name for name in installed_filters() if name != "noop"]
 _PIPELINES = {name: pipeline_of(name) for name in _NAMES}
@@ -37,19 +35,15 @@ def _apply(pipeline: Any, spec: RequestSpec) -> Any:
 
 @_generated
 @given(_ANY, st.sampled_from(_NAMES))
-def test_a_filter_is_idempotent_and_names_only_traits_that_placement_must_know(spec: RequestSpec, name: str) -> None:
-    """Each requirement says where it comes from."""
+def test_a_filter_names_only_traits_that_placement_must_know(spec: RequestSpec, name: str) -> None:
+    """Each requirement says where it comes from. tests/testing has the laws of one filter alone: it is idempotent."""
     pipeline = _PIPELINES[name]
     first = _apply(pipeline, spec)
     if first is None:
         return
-    once = copy.deepcopy(spec)
-    assert _apply(pipeline, spec).requirements == first.requirements
-    assert spec == once
     known = traits_named_by(pipeline.filters[0], pipeline.options)
     for item in first.requirements:
         assert item.trait in known
-        assert is_trait_name(item.trait)
         assert item.filter == name
         assert item.source
         assert item.source.isprintable()
@@ -78,13 +72,3 @@ def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
         assert kept.items() <= spec.flavor.extra_specs.items()
         for old, new in zip(before.requested_resources, spec.requested_resources, strict=True):
             assert old.required_traits <= new.required_traits
-
-
-@settings(max_examples=times(100))
-@given(
-    st.sampled_from([row for row in ROWS if row.image_property]), st.text() | st.binary() | st.integers() | st.floats()
-)
-def test_what_a_tenant_writes_never_becomes_a_trait(row: Any, value: Any) -> None:
-    spec = RequestSpec(Flavor(1, 512), Image({row.image_property: value}))
-    if _apply(_ALL, spec) is not None:
-        assert spec.root_required <= row.traits | {"OWNER_NOVA", "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER"}

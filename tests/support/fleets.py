@@ -1,6 +1,7 @@
 """Random fleets: nesting, sharing, usage, aggregates, names in any script."""
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -76,3 +77,9 @@ def fleets(draw: Any, *, written: bool = False) -> Fleet:
 
 def _uuids(usual: str) -> st.SearchStrategy[str]:
     return st.just(usual) | st.uuids(version=4).map(str)
+
+
+def emptied(provider: Provider) -> Provider:
+    """Return a provider without usage, and all below it."""
+    resources = {name: replace(each, used=0) for name, each in provider.resources.items()}
+    return replace(provider, resources=resources, providers=tuple(map(emptied, provider.providers)))

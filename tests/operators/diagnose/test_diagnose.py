@@ -17,6 +17,7 @@ from os_prefilter_tools.operators.diagnose.diagnose import diagnose
 from os_prefilter_tools.operators.diagnose.result import CANDIDATES, NO_CANDIDATES, Diagnosis
 from tests.conftest import spec_of, times
 from tests.support.demands import oracle, random_demand, random_fleet, request_of
+from tests.support.fleets import emptied
 from tests.support.placements import lone_host
 
 Parts = dict[frozenset[Condition], frozenset[str]]
@@ -36,7 +37,7 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
         assert {each.condition for each in found.requirements} == set(merged.conditions())
         returned = {part: placement.meeting(merged, part) for part in _parts(merged)}
         without = {item: placement.without(demand, item) for item in merged.conditions()}
-    with oracle(Fleet(tuple(map(_emptied, fleet.hosts)))) as placement:
+    with oracle(Fleet(tuple(map(emptied, fleet.hosts)))) as placement:
         returned_if_empty = {part: placement.meeting(merged, part) for part in _parts(merged)}
     with_room: dict[Condition, frozenset[str]] = {}
     for suffix, group in merged.groups.items():
@@ -54,10 +55,7 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
 
 
 def _meeting(
-    part: frozenset[Condition],
-    hosts: frozenset[str],
-    returned: Parts,
-    with_room: dict[Condition, frozenset[str]],
+    part: frozenset[Condition], hosts: frozenset[str], returned: Parts, with_room: dict[Condition, frozenset[str]]
 ) -> frozenset[str]:
     """Return the hosts that meet the groups with resources in a part of a demand, and the rest if they have room."""
     scopes = {item.scope for item in part if item.kind == RESOURCE} | {ROOT}
@@ -100,11 +98,6 @@ def _drawn(random: Random, *, flat: bool, alike: bool) -> tuple[Fleet, Demand]:
             demand = replace(demand, groups={**demand.groups, "_2": demand.groups["_0"]}, same_subtree=())
         if 2 <= len(demand.merge_alike().conditions()) <= _MOST_CONDITIONS and (not alike or "_2" in demand.groups):
             return fleet, demand
-
-
-def _emptied(provider: Provider) -> Provider:
-    resources = {name: replace(inventory, used=0) for name, inventory in provider.resources.items()}
-    return replace(provider, resources=resources, providers=tuple(map(_emptied, provider.providers)))
 
 
 def _parts(demand: Demand) -> Iterator[frozenset[Condition]]:

@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from os_prefilter.request.requirements import UNSUFFIXED
-from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand, Group
+from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from os_prefilter_tools.operators.diagnose import shortfall
@@ -19,20 +18,10 @@ def _host(*gpus: frozenset[str], name: str = "host") -> Provider:
     return Provider(name, f"u-{name}", {"VCPU": Inventory(8)}, providers=below)
 
 
-def _wanted(groups: int, *, alike: bool = False) -> Demand:
-    """Return a demand for that many GPUs, each with another trait unless they are alike."""
-    required = [() if alike else (frozenset((f"CUSTOM_{number}",)),) for number in range(groups)]
-    gpus = {str(number): Group({"VGPU": 1}, each) for number, each in enumerate(required)}
+def _wanted(groups: int) -> Demand:
+    """Return a demand for that many GPUs, each with another trait."""
+    gpus = {str(number): Group({"VGPU": 1}, (frozenset((f"CUSTOM_{number}",)),)) for number in range(groups)}
     return Demand({"": Group({"VCPU": 1}), **gpus})
-
-
-@pytest.mark.parametrize("groups", [2, 8])
-def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
-    found = Shortfalls(hosts_in(Fleet((_host(frozenset()),))), _wanted(groups, alike=True).merge_alike())
-    device = Condition(RESOURCE, ",".join(map(str, range(groups))), True, ("VGPU",), 1)
-    assert found.conditions == (Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1), device)
-    assert found.conflicts == [frozenset((device,))]
-    assert found.ways["host"] == [frozenset((device,))]
 
 
 @pytest.mark.parametrize("groups", [2, 6])

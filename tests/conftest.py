@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption
 from tests.support.budget import Budget
+from tests.support.placements import Observed, lone_host
 
 # No test may ask the developer's own cloud.
 os.environ.pop("OS_CLOUD", None)
@@ -114,6 +116,26 @@ def placement() -> Iterator[PlacementClient]:
     """Return a client of a real Placement with the example fleet in it."""
     with EmbeddedPlacement(example_fleet()) as embedded:
         yield embedded.client
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that makes an installed package be of a version, as its metadata says."""
+
+    def install(name: str, version: str) -> None:
+        folder = tmp_path / "first" / f"{name.replace('-', '_')}-0.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(str(folder.parent))
+
+    return install
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    """Return what is sent to a real Placement with one host."""
+    with EmbeddedPlacement(lone_host()) as embedded:
+        yield Observed(embedded)
 
 
 @pytest.fixture

@@ -61,19 +61,15 @@ class Mutant:
     nth: int = 0
     """Which of the equal lines of the file."""
 
-    def apply(self, root: Path) -> bool:
-        """Write the change into a copy of the repository; return False if the line is not there any more."""
-        path = root / self.path
-        if not path.exists():
-            return False
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    def change(self, text: str) -> str:
+        """Return the content of the file after the change; empty if the line is not there any more."""
+        lines = text.splitlines(keepends=True)
         places = [number for number, line in enumerate(lines) if line.strip() == self.line]
         if self.nth >= len(places):
-            return False
+            return ""
         number = places[self.nth]
         lines[number] = lines[number].replace(self.line, self.changed)
-        path.write_text("".join(lines), encoding="utf-8")
-        return True
+        return "".join(lines)
 
 
 def mutants_of(path: Path) -> list[Mutant]:
@@ -156,11 +152,8 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 def _parses(path: Path, mutant: Mutant) -> bool:
     """Return whether the file is still Python, as a condition in an f-string or over several lines may not be."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    number = [index for index, line in enumerate(lines) if line.strip() == mutant.line][mutant.nth]
-    lines[number] = lines[number].replace(mutant.line, mutant.changed)
     try:
-        ast.parse("\n".join(lines))
+        ast.parse(mutant.change(path.read_text(encoding="utf-8")))
     except SyntaxError:
         return False
     return True
@@ -181,9 +174,12 @@ def tests_for(mutant: Mutant, root: Path) -> list[str]:
 
 def outcome(mutant: Mutant, root: Path, parts: int, killer: str = "") -> dict[str, object]:
     """Run the tests on one mutant, and return it with what became of it; the copy is as before afterwards."""
-    original = (root / mutant.path).read_bytes() if (root / mutant.path).exists() else b""
-    if not mutant.apply(root):
+    path = root / mutant.path
+    original = path.read_text(encoding="utf-8") if path.exists() else ""
+    changed = mutant.change(original)
+    if not changed:
         return {**asdict(mutant), "outcome": "gone"}
+    path.write_text(changed, encoding="utf-8")
     try:
         run = _run(root, [killer]) if killer else None
         # 1: a test failed, 2: a module does not even import; 4: there is no such test any more.
@@ -192,7 +188,7 @@ def outcome(mutant: Mutant, root: Path, parts: int, killer: str = "") -> dict[st
     except subprocess.TimeoutExpired:
         return {**asdict(mutant), "outcome": "killed", "by": "a test that did not end"}
     finally:
-        (root / mutant.path).write_bytes(original)
+        path.write_text(original, encoding="utf-8")
     failed = [line.split(" ")[1] for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     killed = {"outcome": "killed", "by": failed[0] if failed else run.stdout.strip()[-200:]}
     return {**asdict(mutant), **(killed if run.returncode else {"outcome": "survived"})}

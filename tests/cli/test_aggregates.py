@@ -3,13 +3,13 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import aggregate_uuid
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -33,11 +33,6 @@ def hosts(tmp_path: Path) -> str:
     return str(path)
 
 
-def _run(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main([*argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -53,18 +48,18 @@ def test_candidates_are_the_hosts_of_the_aggregates(
     arguments: list[str], expected: list[str], hosts: str, capsys: Capture
 ) -> None:
     """Also as a real Placement has it."""
-    found = _run(capsys, "candidates", "--hosts", hosts, "--filter", _FILTERS, *arguments)
+    found = json_of(capsys, "candidates", "--hosts", hosts, "--filter", _FILTERS, *arguments)
     assert sorted(row["Host"] for row in found) == expected
 
 
 def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(hosts: str, capsys: Capture) -> None:
-    found = _run(capsys, "candidates", "--hosts", hosts, "--availability-zone", "north")
+    found = json_of(capsys, "candidates", "--hosts", hosts, "--availability-zone", "north")
     assert sorted(row["Host"] for row in found) == ["a", "c"]
 
 
 def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Capture) -> None:
     request = ["--availability-zone", "north", "--project", "p1"]
-    found = _run(capsys, "diagnose", "--hosts", hosts, "--filter", _FILTERS, *request, code=2)
+    found = json_of(capsys, "diagnose", "--hosts", hosts, "--filter", _FILTERS, *request, code=2)
     because = {each["by"]: each["because"] for each in found["requirements"] if each["kind"] == "aggregate"}
     assert because == {
         "availability_zone": "availability zone 'north': aggregate rack-1",

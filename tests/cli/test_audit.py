@@ -9,13 +9,13 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.cli.output import progress_on
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
 
 
 def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main(["audit", *argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)["lines"]
+    return json_of(capsys, "audit", *argv, code=code)["lines"]
 
 
 def images(tmp_path: Path, *entries: object) -> str:

@@ -16,13 +16,9 @@ from packaging.version import Version
 
 from os_prefilter_tools.cli import arguments, cloud
 from os_prefilter_tools.cli.main import main
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
-
-
-def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main([*argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
 
 
 def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
@@ -36,7 +32,7 @@ _ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
 
 def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) -> None:
     asked = ["--property", "trait:HW_CPU_X86_AVX2=required", "--extra-spec", "hw:tpm_version=2.0"]
-    lines = _json(capsys, "explain", *asked, "--filter", "noop")
+    lines = json_of(capsys, "explain", *asked, "--filter", "noop")
     assert [(line["Trait"], line["By"]) for line in lines] == [
         ("HW_CPU_X86_AVX2", "request"),
         ("COMPUTE_SECURITY_TPM_2_0", "request"),
@@ -307,7 +303,7 @@ def test_candidates_lists_more_than_1000_hosts(capsys: Capture, tmp_path: Path) 
 def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> None:
     """Also where a bundled request asks for a resource class that the fleet does not have."""
     host = {"resources": {**_ROOM, "DISK_GB": 100}, "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"]}
-    demo = _json(capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host}))
+    demo = json_of(capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host}))
     rows = {row["Request"]["name"]: row for row in demo}
     assert rows["metal-threads"]["Hosts that remain"] == []
     assert rows["new-nic"]["Without filters, also"] == ["my-host"]
@@ -399,5 +395,5 @@ def test_table_breaks_no_word_and_fits_the_terminal(command: str, capsys: Captur
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
 def test_commands_that_show_which_hosts_remain_ignore_preferences(command: str, capsys: Capture) -> None:
     request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
-    plain, wished = (_json(capsys, command, *request, each) for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred"))
+    plain, wished = (json_of(capsys, command, *request, each) for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred"))
     assert plain == wished

@@ -19,6 +19,7 @@ from os_prefilter.service.decision_log import LOGGER
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.decisions import DecisionFile
 from tests.conftest import pipeline_of
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,8 +46,7 @@ def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
 
 
 def _json(capsys: Capture, *argv: object) -> Any:
-    assert main(["decisions", *map(str, argv), "-f", "json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return json_of(capsys, "decisions", *map(str, argv))
 
 
 @pytest.mark.parametrize(

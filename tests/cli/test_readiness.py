@@ -1,8 +1,6 @@
 """``readiness``: the table for people, all names for machines, and exit codes."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +9,7 @@ from os_prefilter.service.report_scope import configured_scope
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.cli.arguments import read_configuration
 from os_prefilter_tools.cli.main import main
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -29,11 +28,6 @@ def _fleet(path: Path, **hosts: list[str]) -> str:
 def fleet(tmp_path: Path) -> str:
     silent = {f"old{number}": ["COMPUTE_IMAGE_TYPE_RAW"] for number in range(5)}
     return _fleet(tmp_path, new=[REPORTED], **silent)
-
-
-def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main(["readiness", *argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
 
 
 def _conf(tmp_path: Path, *lines: str) -> str:
@@ -91,10 +85,7 @@ def test_compute_nodes_that_reported_for_other_options_are_named(tmp_path: Path,
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        (
-            f"{REPORTED}_00000000",
-            "have not reported by this section [prefilter] (hosts have by another section",
-        ),
+        (f"{REPORTED}_00000000", "have not reported by this section [prefilter] (hosts have by another section"),
         ("CUSTOM_PREFILTER_REPORTED_1", "(hosts have by another section, or by an earlier release); 'os-pref"),
         (REPORTED, "1 compute node (silent) has not reported; 'os-prefilter readiness' shows more"),
         ("CUSTOM_OTHER", "2 compute nodes (other, silent) have not reported; 'os-prefilter readiness' shows more"),
@@ -116,5 +107,5 @@ def test_a_filter_of_the_file_is_ready_where_hosts_reported_for_all_of_its_filte
 ) -> None:
     conf = _conf(tmp_path, "enabled_filters = image_metadata, hpet", "reported_traits = *")
     fleet = _fleet(tmp_path, host=[configured_scope(read_configuration(conf)).marker])
-    (line,) = _json(capsys, "--hosts", fleet, "--config-file", conf, "--filter", "hpet")
+    (line,) = json_of(capsys, "readiness", "--hosts", fleet, "--config-file", conf, "--filter", "hpet")
     assert line["State"] == "open"

@@ -1,6 +1,5 @@
 """``capabilities report``: a real Placement behind a real port, or a file, and as a service with real signals."""
 
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
+from tests.support.commands import json_of
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
@@ -51,11 +51,6 @@ def conf(server: Served, tmp_path: Path) -> str:
     return str(path)
 
 
-def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main([*argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
 def _rows(*changes: tuple[str, str]) -> list[dict[str, str]]:
     return [{"Provider": HOST, "Trait": trait, "Change": change} for trait, change in changes]
 
@@ -64,12 +59,12 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     expected = _rows(*((trait, "add") for trait in sorted({*BESIDE, "OWNER_NOVA"})))
     before = everything(aware.placement)
-    assert _json(capsys, *report, "--dry-run") == expected
+    assert json_of(capsys, *report, "--dry-run") == expected
     assert everything(aware.placement) == before
-    assert _json(capsys, *report) == expected
+    assert json_of(capsys, *report) == expected
     assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
     aware.sent.clear()
-    assert _json(capsys, *report) == []
+    assert json_of(capsys, *report) == []
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
@@ -90,7 +85,7 @@ def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Se
 def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
-    rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
+    rows = json_of(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
     assert {"Provider": HOST, "Trait": "CUSTOM_OWNER_ZUN", "Change": "add"} in rows
     assert "OWNER_NOVA" not in traits_of(aware.placement)
 
@@ -100,12 +95,12 @@ def test_provider_config_is_written_without_placement(capsys: Capture, tmp_path:
     conf.write_text(RECOMMENDED)
     report = (*FAKE, "--nova-conf", str(conf), "--provider-config", str(path))
     expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(IN_FILE)]
-    assert _json(capsys, *report, "--dry-run") == expected
+    assert json_of(capsys, *report, "--dry-run") == expected
     assert not path.exists()
-    assert _json(capsys, *report) == expected
+    assert json_of(capsys, *report) == expected
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(IN_FILE)}}
-    assert _json(capsys, *report) == []
+    assert json_of(capsys, *report) == []
 
 
 _WRONG = [

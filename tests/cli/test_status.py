@@ -356,19 +356,6 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
     assert "hunter2" not in err
 
 
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Return a function that makes an installed package be of a version, as its metadata says."""
-
-    def install(name: str, version: str) -> None:
-        folder = tmp_path / "first" / f"{name.replace('-', '_')}-0.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        monkeypatch.syspath_prepend(str(folder.parent))
-
-    return install
-
-
 @pytest.mark.parametrize(
     ("nova", "line", "is_closed"),
     [

@@ -132,11 +132,7 @@ def _server_lists() -> list[bytes]:
 SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
-    "fleet": lambda: [
-        _fleet(),
-        snapshot(example_fleet()).encode(),
-        *_of_docs(".yaml", ".json"),
-    ],
+    "fleet": lambda: [_fleet(), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
     "rules": lambda: _of_docs(".yaml"),
     "templates": lambda: _of_docs(".yaml"),
     "request_spec": lambda: [*_json(_SPEC), *_of_docs(".json")],

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
@@ -34,6 +34,7 @@ from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fle
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.fleet.snapshot import anonymous, snapshot
 from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.entry_list import Broken
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_audit import audit_servers
 from os_prefilter_tools.operators.audit.server_list import read_servers
@@ -42,6 +43,7 @@ from tests.documents.laws import Document, check_message
 from tests.support.libvirt_xml import capabilities
 from tests.support.queries import traits_in, traits_required
 
+_Entry = TypeVar("_Entry")
 _HOSTS = tuple(capabilities_from(name, capabilities(name)) for name in ("x86_64", "aarch64"))
 _PIPELINE = pipeline_of(
     "image_metadata", "hpet", "owner", "deploy_config", "image_type", "accelerators", "packed_virtqueue"
@@ -180,20 +182,9 @@ def _check_images(images: Iterable[Image]) -> None:
         _check_image(image)
 
 
-def _images(path: Path) -> list[Image]:
-    messages: list[str] = []
-    images = list(read_images(path, messages.append))
-    for each in messages:
-        check_message(each)
-    return images
-
-
-def _servers(path: Path) -> list[Server]:
-    messages: list[str] = []
-    servers = list(read_servers(path, messages.append))
-    for each in messages:
-        check_message(each)
-    return servers
+def _entries(read: Callable[[Path, Broken], Iterator[_Entry]]) -> Callable[[Path], list[_Entry]]:
+    """Return a function that reads a list; what it says of entries that it leaves out is one line each."""
+    return lambda path: list(read(path, check_message))
 
 
 def _check_servers(servers: Iterable[Server]) -> None:
@@ -261,10 +252,10 @@ DOCUMENTS = (
     Document("request_spec", _of_json(request_spec_from), _check_query, lambda spec: _json(_plain(spec)), _SPEC),
     Document("stored_request_spec", _of_json(request_spec_from), _check_query, _stored, _SPEC),
     Document("image", _of_json(image_from), _check_image, lambda image: _json(asdict(image)), _IMAGE),
-    Document("image_list", _images, _check_images, None, ("images", "next", *_IMAGE), ".json"),
-    Document("image_lines", _images, _check_images, None, _IMAGE, ".jsonl"),
-    Document("server_list", _servers, _check_servers, None, ("servers", *_SERVER), ".json"),
-    Document("server_lines", _servers, _check_servers, None, _SERVER, ".jsonl"),
+    Document("image_list", _entries(read_images), _check_images, None, ("images", "next", *_IMAGE), ".json"),
+    Document("image_lines", _entries(read_images), _check_images, None, _IMAGE, ".jsonl"),
+    Document("server_list", _entries(read_servers), _check_servers, None, ("servers", *_SERVER), ".json"),
+    Document("server_lines", _entries(read_servers), _check_servers, None, _SERVER, ".jsonl"),
     Document("flavor", _of_json(flavor_from), _check_flavor, lambda flavor: _json(asdict(flavor)), _FLAVOR),
     Document("ironic_node", _node, _check_facts, None, _NODE),
     Document("nova_conf", libvirt_settings, suffix=".conf", errors=ConfigurationError),

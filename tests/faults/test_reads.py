@@ -36,10 +36,7 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
     "has_provider": lambda client: client.has_provider("required=CUSTOM_UNUSED"),
     "tree": lambda client: client.providers(f"in_tree={UUID}"),
-    "provider": lambda client: (
-        client.provider_traits(UUID),
-        client.provider_resource_classes(UUID),
-    ),
+    "provider": lambda client: (client.provider_traits(UUID), client.provider_resource_classes(UUID)),
 }
 
 

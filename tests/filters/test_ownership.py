@@ -14,17 +14,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.conftest import one_in, pipeline_of
-from tests.support.gpu_trees import (
-    PCI_REQUEST,
-    PROFILE,
-    REQUESTS,
-    Asked,
-    Outcome,
-    Tree,
-    fleet_of,
-    outcomes,
-    trees,
-)
+from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Outcome, Tree, fleet_of, outcomes, trees
 
 _ALL_TREES = list(trees())
 _TREES = _ALL_TREES[:: one_in(6)]

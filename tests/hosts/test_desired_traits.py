@@ -14,14 +14,7 @@ from os_prefilter import Options
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import (
-    Mode,
-    is_foreign,
-    is_recognized,
-    select_managed,
-    with_marker,
-    with_traits,
-)
+from os_prefilter.hosts.desired_traits import Mode, is_foreign, is_recognized, select_managed, with_marker, with_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts

@@ -1,6 +1,6 @@
 """rules in Nova's scheduler: what its objects let a rule see, its own client of Placement, its own reading of files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,11 +13,10 @@ from nova.scheduler.client import report
 from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.service import facts_from_conf
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, entries, our_entry, user_context
-from tests.support.placements import Observed, lone_host
+from tests.support.placements import Observed
 from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -40,12 +39,6 @@ def folder(tmp_path: Path) -> Path:
         rule("gold", "{extra_spec: 'tier:class', is: gold}", ["CUSTOM_GOLD"]),
     )
     return path
-
-
-@pytest.fixture
-def observed() -> Iterator[Observed]:
-    with EmbeddedPlacement(lone_host()) as placement:
-        yield Observed(placement)
 
 
 class _Adapter:

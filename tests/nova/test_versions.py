@@ -14,20 +14,7 @@ from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from tests.support.nova_start import entries, starting
 
-Install = Callable[[str], None]
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that makes the installed Nova be of a version, as its metadata says."""
-
-    def install(version: str) -> None:
-        folder = tmp_path / "first" / "nova-0.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nova\nVersion: {version}\n")
-        monkeypatch.syspath_prepend(str(folder.parent))
-
-    return install
+Install = Callable[[str, str], None]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +27,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_both_versions(
     version: str, message: str, install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    install(version)
+    install("nova", version)
     with starting(tmp_path) as start:
         start("hpet")
         assert entries()[-1] == "ours"
@@ -51,7 +38,7 @@ def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_bot
 
 @pytest.mark.parametrize("version", ["27.0.0", "31.0.0", "34.3.1", "34.1.0.dev12", "unknown"])
 def test_supported_or_unknown_nova_gives_no_warning(version: str, install: Install) -> None:
-    install(version)
+    install("nova", version)
     assert unsupported_nova() == ""
 
 

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ from os_prefilter.common.errors import InvalidOption
 from os_prefilter.rules.reload import RuleFolders
 from os_prefilter.service import Service, facts_from_conf
 from os_prefilter.service.deployment_facts import PATIENCE
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Observed, answering, lone_host
+from tests.support.placements import Observed, answering
 from tests.support.rule_texts import rule, rules_text, settle, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -156,12 +155,6 @@ def test_reload_is_postponed_if_files_change_while_they_are_read(folder: Path, m
 
 
 # -- the traits in Placement -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def observed() -> Iterator[Observed]:
-    with EmbeddedPlacement(lone_host()) as placement:
-        yield Observed(placement)
 
 
 def test_new_traits_are_created_once_in_placement_before_the_rules_apply(folder: Path, observed: Observed) -> None:

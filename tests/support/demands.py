@@ -190,9 +190,7 @@ def _told_apart(suffix: str, group: Group) -> Group:
     if suffix:
         return group
     return replace(
-        group,
-        resources={**group.resources, _OWN: 1},
-        member_of=tuple(each | {_ORACLE} for each in group.member_of),
+        group, resources={**group.resources, _OWN: 1}, member_of=tuple(each | {_ORACLE} for each in group.member_of)
     )
 
 

@@ -142,10 +142,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
     others = product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED)
     for virt_type, architecture, (version, _), emulated in others:
         yield LibvirtFacts(
-            architecture=architecture,
-            emulated_architectures=emulated,
-            virt_type=virt_type,
-            libvirt_version=version,
+            architecture=architecture, emulated_architectures=emulated, virt_type=virt_type, libvirt_version=version
         )
 
 

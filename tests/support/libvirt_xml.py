@@ -105,10 +105,7 @@ def _enums(enums: Mapping[str, str]) -> str:
 
 
 def facts(
-    offered: bytes | None = None,
-    *domains: bytes,
-    settings: LibvirtSettings | None = None,
-    **options: Any,
+    offered: bytes | None = None, *domains: bytes, settings: LibvirtSettings | None = None, **options: Any
 ) -> LibvirtFacts:
     """Return the facts of documents that are called caps.xml, 0.xml, 1.xml, ..."""
     options = {"libvirt_version": (9, 0, 0), "qemu_version": (7, 2, 22), **options}

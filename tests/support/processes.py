@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +11,13 @@ from typing import Any
 
 LONGEST = 600.0
 """Seconds that a program may take on a machine that does other things."""
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
 
 
 @contextmanager

@@ -130,10 +130,7 @@ def report(placement: PlacementClient) -> None:
         report_host(placement, facts)
     root = placement.request("GET", f"/resource_providers?name={GPU_OF_CYBORG}")["resource_providers"][0]["uuid"]
     generation = "resource_provider_generation"
-    for name, traits in (
-        (_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]),
-        (f"{_gpu(GPU_OF_CYBORG)}-untagged", []),
-    ):
+    for name, traits in ((_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]), (f"{_gpu(GPU_OF_CYBORG)}-untagged", [])):
         url = f"/resource_providers/{provider_uuid(name)}"
         body = {"name": name, "uuid": provider_uuid(name), "parent_provider_uuid": root}
         placement.request("POST", "/resource_providers", body)

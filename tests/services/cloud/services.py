@@ -5,7 +5,6 @@ There is no compute and no message queue: servers are never built, but Nova's AP
 """
 
 import os
-import socket
 import sqlite3
 import sysconfig
 from base64 import urlsafe_b64encode
@@ -19,6 +18,7 @@ import requests
 
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
+from tests.support.processes import free_port
 from tests.support.programs import Program, running, until
 
 PASSWORD = "of-tests"  # noqa: S105 - on loopback, for as long as the tests
@@ -256,13 +256,6 @@ def program_starting(application: str, folder: Path, name: str, environment: Map
     argv = ["python", "-m", "tests.services.cloud.serve", application, str(port)]
     with running(argv, folder, name, {**environment, "PYTHONPATH": root}) as program:
         yield Service(name, f"http://127.0.0.1:{port}", program)
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def _database(folder: Path, name: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from tests.services.cloud.cloud import Cloud
+from tests.support.commands import json_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -36,8 +37,7 @@ def cloud(servers: dict[str, str], cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 
 
 def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    assert main([*argv, "--os-cloud", "admin", "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
+    return json_of(capsys, *argv, "--os-cloud", "admin", code=code)
 
 
 _NAMED = ["--image", "рисунок", "--flavor", "for рисунок"]

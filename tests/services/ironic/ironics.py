@@ -6,7 +6,6 @@ nothing of this machine's configuration.
 
 import json
 import os
-import socket
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ import requests
 from openstack.connection import Connection
 
 from tests.services.ironic.bios import ENTRY_POINT, MACHINE, NAME
+from tests.support.processes import free_port
 from tests.support.programs import Program, running, until
 
 FAKE_BIOS = NAME
@@ -230,7 +230,7 @@ def connect(url: str, timeout: float = 60.0, **options: Any) -> Connection:
 @contextmanager
 def ironic_running(folder: Path) -> Iterator[Ironic]:
     """Run an Ironic with its files in ``folder``; at the end of the context nothing of it is left."""
-    port = _free_port()
+    port = free_port()
     conf = folder / "ironic.conf"
     conf.write_text(_CONF.format(folder=folder, port=port, bios=FAKE_BIOS), encoding="utf-8")
     options = ["--config-file", str(conf), "--config-dir", str(_made(folder / "no-conf"))]
@@ -256,12 +256,6 @@ def _environment(folder: Path) -> Mapping[str, str]:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def _answers(url: str, program: Program) -> bool:

@@ -198,10 +198,7 @@ class Cloud:
             yield program
 
     def ask(
-        self,
-        properties: Mapping[str, str] | None = None,
-        extra_specs: Mapping[str, str] | None = None,
-        **more: Any,
+        self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None, **more: Any
     ) -> Answer:
         """Have a server of this image and flavor scheduled, over RPC.
 

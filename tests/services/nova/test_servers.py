@@ -94,9 +94,7 @@ def test_fault_says_what_no_host_serves_until_there_is_one(cloud: Cloud, api: Ap
     api.delete_host("new-host")
 
 
-def test_property_is_blamed_not_the_disabled_service_of_the_one_host_that_serves_it(
-    api: Api,
-) -> None:
+def test_property_is_blamed_not_the_disabled_service_of_the_one_host_that_serves_it(api: Api) -> None:
     api.set_service("e1000e-host", "disabled")
     try:
         blamed = _OURS.replace("No host", "No available host") + "hw_vif_model=e1000e "

@@ -1,6 +1,6 @@
 """The values that a request gives to rows of the vocabulary: each row is read once, whoever asks for it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
@@ -61,17 +61,16 @@ def value_of(
     for each in resolved.unknown:
         if each.row.refuses_unknown or unknown_values is UnknownValues.REJECT:
             raise UnknownValue(each.place, each.raw, each.row.values)
-    if notes is not None:
+    if notes is not None and resolved.notes:
         notes += resolved.notes
-    return _value_in(resolved)
+    if resolved.problem:
+        raise resolved.problem()
+    return resolved.value
 
 
 def known_value(request: Request, row: Row) -> RowValue | None:
     """Return the same where unknown values do not matter: the filters of their rows tell of them."""
-    return _value_in(resolve(request, row))
-
-
-def _value_in(resolved: Resolved) -> RowValue | None:
+    resolved = resolve(request, row)
     if resolved.problem:
         raise resolved.problem()
     return resolved.value
@@ -88,28 +87,33 @@ def resolve(request: Request, row: Row) -> Resolved:
     return found
 
 
-def rows_of(request: Request, name: str) -> list[Row]:
+def rows_of(request: Request, name: str) -> Sequence[Row]:
     """Return the rows of the request filter ``name`` for which a request may have a value, in the order of the table.
 
     A request sets a few of some hundred properties and extra specs: rows are found by these, not asked in turn.
     """
-    numbers, rows = _numbers_by_names(request), table()
+    rows = _rows_by_filter(request).get(name, ())
     switched = _index().switched.get(name)
     if switched and request.names_traits:
-        numbers = sorted({*numbers, *switched})
-    return [rows[number] for number in numbers if name in rows[number].required_by]
+        return sorted({*rows, *switched}, key=table().index)
+    return rows
 
 
 @once
-def _numbers_by_names(request: Request) -> list[int]:
-    index = _index()
-    numbers = set(index.always)
-    # The intersection of two views goes through the smaller one.
+def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
+    index, rows = _index(), table()
+    numbers = [*index.always]
+    # The intersection of two views goes through the smaller one: a tenant may set thousands of names.
     for name in index.properties.keys() & request.image_properties.keys():
-        numbers.update(index.properties[name])
+        numbers += index.properties[name]
     for name in index.extra_specs.keys() & request.extra_specs.keys():
-        numbers.update(index.extra_specs[name])
-    return sorted(numbers)
+        numbers += index.extra_specs[name]
+    found: dict[str, list[Row]] = {}
+    for number in sorted(set(numbers)):
+        row = rows[number]
+        for name in row.required_by:
+            found.setdefault(name, []).append(row)
+    return found
 
 
 class _Index(NamedTuple):
@@ -119,8 +123,8 @@ class _Index(NamedTuple):
     extra_specs: dict[str, list[int]]
     always: list[int]
     """Of those about a field of the image."""
-    switched: dict[str, list[int]]
-    """Of those that a trait may switch, by filter."""
+    switched: dict[str, list[Row]]
+    """The rows that a trait may switch, by filter."""
 
 
 @cache
@@ -138,7 +142,7 @@ def _index() -> _Index:
             index.always.append(number)
         if row.device:
             for name in row.required_by:
-                index.switched.setdefault(name, []).append(number)
+                index.switched.setdefault(name, []).append(row)
     return index
 
 
@@ -173,13 +177,14 @@ def _read(request: Request, row: Row) -> Resolved:
     if gate.problem or is_closed or (of_image is not None and request.boots_from_volume):
         return gate._replace(value=None, notes=())
     raws = (in_image, of_image, in_flavor)
-    read_values = _known_agreed_value if all(map(_may_be_kept, raws)) else _agreed_value
+    read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
     read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
     if gate.unknown:
         read = read._replace(unknown=gate.unknown + read.unknown)
-    problem = read.problem or (_problem_beside(request, row, read.value) if read.value else None)
-    if problem:
-        return read._replace(problem=problem)
+    if read.value and not read.problem and (row.never_with or row.needs):
+        read = read._replace(problem=_problem_beside(request, row, read.value))
+    if read.problem:
+        return read
     if row.device:
         return _switched(request, row.device, read)
     if row.default and gate.value and in_image is None and in_flavor is None:
@@ -242,9 +247,16 @@ _known_agreed_value = lru_cache(maxsize=1024)(_agreed_value)
 _LONGEST_KEPT = 64
 
 
-def _may_be_kept(raw: object) -> bool:
-    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash.
-    return raw is None or (raw.__class__ is str and len(str(raw)) <= _LONGEST_KEPT)
+def _may_be_kept(raws: _Raws) -> bool:
+    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash. No number: 1 is True, too,
+    # as a key.
+    for raw in raws:
+        if raw.__class__ is str:
+            if len(str(raw)) > _LONGEST_KEPT:
+                return False
+        elif raw is not None and raw.__class__ is not bool:
+            return False
+    return True
 
 
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
@@ -269,6 +281,8 @@ def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[],
 
 def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
     """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
+    if not request.image_traits and not request.flavor_groups:
+        return read
     wanted, unwanted = sources_naming(request, device)
     if read.value:
         (wanted if read.value.value == "true" else unwanted).append(read.value.source)

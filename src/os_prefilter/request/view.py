@@ -368,11 +368,8 @@ class Request:
             properties, lists_traits = set_fields_of(properties), True
         if extra_specs is None:
             extra_specs = _NOTHING
-        elif extra_specs.__class__ is not dict:
-            if not _is_mapping(extra_specs.__class__):
-                problem = f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-                raise UnsuitableRequestSpec(request_spec, problem)
-            extra_specs = MappingProxyType(extra_specs)
+        elif extra_specs.__class__ is not dict and not _is_mapping(extra_specs.__class__):
+            raise UnsuitableRequestSpec(request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}")
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -387,7 +384,8 @@ class Request:
         """What was found out about the request already, by row of the vocabulary and by function (``once``)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
-        self._extra_specs: Mapping[str, object] = extra_specs
+        self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
+        """The flavor's extra specs."""
         self._lists_traits = lists_traits
         self._reads = reads
         self._disk_format = disk_format
@@ -413,7 +411,7 @@ class Request:
         """
         if self._requested_resources or (self._pci_requests and self.pci_request_ids):
             return None
-        properties, extra_specs = self._properties, self._extra_specs
+        properties, extra_specs = self._properties, self.extra_specs
         values = (
             *self._amounts,
             self._disk_format,
@@ -433,11 +431,6 @@ class Request:
             self.boots_from_volume,
             self.server_exists,
         )
-
-    @cached_property
-    def extra_specs(self) -> Mapping[str, object]:
-        """The flavor's extra specs."""
-        return MappingProxyType(self._extra_specs)
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -470,7 +463,7 @@ class Request:
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
-        return self._extra_specs.get(name)
+        return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
@@ -525,14 +518,16 @@ class Request:
         """
         return _required_traits(self._properties, lists_traits=self._lists_traits)
 
-    @property
+    @cached_property
     def names_traits(self) -> bool:
         """Whether the image or the flavor names a trait itself.
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
-        groups = self.flavor_groups.values()
-        return bool(self.image_traits) or any(group.required_traits or group.forbidden_traits for group in groups)
+        groups = self.flavor_groups
+        if self.image_traits:
+            return True
+        return bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
@@ -590,13 +585,13 @@ class Request:
 
 
 def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
-    """Keep in the view what a function finds out about it."""
+    """Keep in the view what a function finds out about it, which is not None."""
 
     @wraps(function)
     def find(request: Request) -> _Found:
-        if find not in request.kept:
-            request.kept[find] = function(request)
-        found: _Found = request.kept[find]
+        found: _Found | None = request.kept.get(find)
+        if found is None:
+            found = request.kept[find] = function(request)
         return found
 
     return find

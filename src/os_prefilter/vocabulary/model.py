@@ -123,10 +123,10 @@ class Row:
 
     def canonical(self, value: object) -> str | None:
         """Return the key of :attr:`values` for ``value``; None if it is unknown."""
-        if self.boolean:
-            return canonical_boolean(value)
         if isinstance(value, str) and value in self.values:
             return value
+        if self.boolean:
+            return canonical_boolean(value)
         number = self._canonical_number(value)
         if number is not None or not isinstance(value, str):
             return number

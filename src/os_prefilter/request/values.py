@@ -11,9 +11,9 @@ from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import sources_naming
 from os_prefilter.request.requirements import Note, Source
 from os_prefilter.request.view import Request, once
-from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary import enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Row, UnknownValues
+from os_prefilter.vocabulary.model import Beside, Row, UnknownValues
 
 
 class RowValue(NamedTuple):
@@ -45,6 +45,7 @@ class Resolved(NamedTuple):
 
 
 _NOT_SET = Resolved()
+_NOTHING_BESIDE = Beside()
 
 
 def value_of(
@@ -131,9 +132,11 @@ class _Index(NamedTuple):
 def _index() -> _Index:
     index = _Index({}, {}, [], {})
     for number, row in enumerate(table()):
+        named_by = [row]
         # Its default counts where what it depends on is requested; and what a trait may switch reads that first.
-        depends = row.only_with and (row.default or row.device)
-        for each in (row, row_named(row.only_with)) if depends else (row,):
+        if row.depends_on and (row.depends_on.default or row.device):
+            named_by.append(row_named(row.depends_on.row))
+        for each in named_by:
             if each.image_property:
                 index.properties.setdefault(each.image_property, []).append(number)
             if each.extra_spec:
@@ -149,9 +152,10 @@ def _index() -> _Index:
 def is_implied(request: Request, row: Row, value: str) -> bool:
     """Whether another row of the request requires the value of a row, and more."""
     # Of an emulated guest the trait says nothing: it is about guests of the host's own architecture.
-    if value not in row.implied_by or guest_of(request).architecture:
+    beside = row.beside.get(value)
+    if not beside or not beside.implied_by or guest_of(request).architecture:
         return False
-    name, more = row.implied_by[value]
+    name, more = beside.implied_by
     other = known_value(request, row_named(name))
     return other is not None and other.value == more
 
@@ -169,10 +173,12 @@ def _read(request: Request, row: Row) -> Resolved:
     # An empty extra spec says nothing, as in Nova.
     in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
-    if in_image is None and in_flavor is None and of_image is None and not row.device and not row.default:
+    depends_on = row.depends_on
+    is_set = in_image is not None or in_flavor is not None or of_image is not None
+    if not is_set and not row.device and not (depends_on and depends_on.default):
         return _NOT_SET
-    gate = resolve(request, row_named(row.only_with)) if row.only_with else _NOT_SET
-    is_closed = row.only_with and not _is_open(row, gate)
+    gate = resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
+    is_closed = depends_on and not (gate.value and gate.value.value in enabling_values(depends_on))
     # Nothing is read of the image of an instance that boots from a volume.
     if gate.problem or is_closed or (of_image is not None and request.boots_from_volume):
         return gate._replace(value=None, notes=())
@@ -181,25 +187,16 @@ def _read(request: Request, row: Row) -> Resolved:
     read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
     if gate.unknown:
         read = read._replace(unknown=gate.unknown + read.unknown)
-    if read.value and not read.problem and (row.never_with or row.needs):
+    if read.value and not read.problem and row.beside:
         read = read._replace(problem=_problem_beside(request, row, read.value))
     if read.problem:
         return read
     if row.device:
         return _switched(request, row.device, read)
-    if row.default and gate.value and in_image is None and in_flavor is None:
-        source = gate.value.source._replace(default=f"{row.name} {row.default}")
-        return read._replace(value=RowValue(row.default, source))
+    if depends_on and depends_on.default and gate.value and not is_set:
+        source = gate.value.source._replace(default=f"{row.name} {depends_on.default}")
+        return read._replace(value=RowValue(depends_on.default, source))
     return read
-
-
-def _is_open(row: Row, gate: Resolved) -> bool:
-    """Whether the row on which ``row`` depends has a value with which it means something."""
-    if not gate.value:
-        return False
-    if row.only_with_values:
-        return gate.value.value in row.only_with_values
-    return bool(row_named(row.only_with).values[gate.value.value].trait)
 
 
 _Raws = tuple[object, object, object]
@@ -217,10 +214,11 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
     names = (row.image_property, row.image_attribute, row.extra_spec)
     places = (place, f"image field {row.image_attribute}", f"flavor extra spec {row.extra_spec}")
     sources = list(zip(raws, places, names, strict=True))
-    for raw, where, name in reversed(sources) if row.wins == "flavor" else sources:
+    wins = row.precedence.wins
+    for raw, where, name in reversed(sources) if wins == "flavor" else sources:
         if raw is None:
             continue
-        if found and row.wins:
+        if found and wins:
             # Nova does not look at the other value, so that it may also be an unknown one.
             break
         value = row.canonical(raw)
@@ -231,10 +229,10 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
         if value is None:
             unknown.append(Unknown(row, where, raw))
             notes.append(Note(where, f"unknown value {quote(raw)}: not required", warn=True))
-            if row.wins:
+            if wins:
                 # Nova takes it all the same, and does not look at the other one either.
                 break
-        elif found is None or found.value in row.flavor_overrides.get(value, ()):
+        elif found is None or found.value in row.precedence.flavor_over.get(value, ()):
             found = RowValue(value, Source(where, value, name=str(name)))
         elif found.value != value:
             problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
@@ -261,14 +259,15 @@ def _may_be_kept(raws: _Raws) -> bool:
 
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
-    if found.value in row.never_with:
-        name, value = row.never_with[found.value]
+    beside = row.beside.get(found.value, _NOTHING_BESIDE)
+    if beside.never:
+        name, value = beside.never
         other = resolve(request, row_named(name))
         if other.problem:
             return other.problem
         if other.value and other.value.value == value:
             return partial(ImpossibleCombination, str(found.source), str(other.value.source))
-    for name, value in row.needs.get(found.value, ()):
+    for name, value in beside.needs:
         needed = row_named(name)
         other = resolve(request, needed)
         if other.problem:

@@ -104,11 +104,10 @@ def rows_of(request: Request, name: str) -> Sequence[Row]:
 def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
     index, rows = _index(), table()
     numbers = [*index.always]
-    # The intersection of two views goes through the smaller one: a tenant may set thousands of names.
-    for name in index.properties.keys() & request.image_properties.keys():
-        numbers += index.properties[name]
-    for name in index.extra_specs.keys() & request.extra_specs.keys():
-        numbers += index.extra_specs[name]
+    for names in (request.image_properties, request.extra_specs):
+        # The intersection of two views goes through the smaller one: a tenant may set thousands of names.
+        for name in index.by_name.keys() & names.keys():
+            numbers += index.by_name[name]
     found: dict[str, list[Row]] = {}
     for number in sorted(set(numbers)):
         row = rows[number]
@@ -118,29 +117,26 @@ def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
 
 
 class _Index(NamedTuple):
-    """Numbers of rows of the table."""
+    """The rows of the table for which a request may have a value, each by its number."""
 
-    properties: dict[str, list[int]]
-    extra_specs: dict[str, list[int]]
+    by_name: dict[str, list[int]]
+    """By image property and extra spec."""
     always: list[int]
-    """Of those about a field of the image."""
+    """About a field of the image."""
     switched: dict[str, list[Row]]
-    """The rows that a trait may switch, by filter."""
+    """By filter: switched by a trait as well."""
 
 
 @cache
 def _index() -> _Index:
-    index = _Index({}, {}, [], {})
+    index = _Index({}, [], {})
     for number, row in enumerate(table()):
         named_by = [row]
         # Its default counts where what it depends on is requested; and what a trait may switch reads that first.
         if row.depends_on and (row.depends_on.default or row.device):
             named_by.append(row_named(row.depends_on.row))
-        for each in named_by:
-            if each.image_property:
-                index.properties.setdefault(each.image_property, []).append(number)
-            if each.extra_spec:
-                index.extra_specs.setdefault(each.extra_spec, []).append(number)
+        for name in (name for each in named_by for name in (each.image_property, each.extra_spec) if name):
+            index.by_name.setdefault(name, []).append(number)
         if row.image_attribute:
             index.always.append(number)
         if row.device:

@@ -9,6 +9,7 @@ Nova nor oslo.versionedobjects is imported, nothing is written, and no field is 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, wraps
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -126,16 +127,16 @@ class _Part(dict[Any, _Reader]):
     an unknown class may compute its values, so no two of them are taken for the same.
 
     :param kind: this library's class
-    :param reader: the reader of its objects
-    :param names: the same fields in the same order, as Nova names them
+    :param names: the fields, as Nova names them
     :param others: this library's name of those that it names differently
     """
 
-    def __init__(self, kind: type, reader: _Reader, names: str, others: Mapping[str, str] = _NOTHING) -> None:
-        self._names = names.split()
+    def __init__(self, kind: type, names: Sequence[str], others: Mapping[str, str] = _NOTHING) -> None:
+        self._names = names
         self._others = others
-        unset = (*(None for _ in self._names), True)
-        super().__init__({kind: reader, type(None): lambda _none: unset})
+        own = attrgetter(*(others.get(name, name) for name in names))
+        unset = (*(None for _ in names), True)
+        super().__init__({kind: lambda owner: (*own(owner), True), type(None): lambda _none: unset})
 
     def __missing__(self, kind: Any) -> _Reader:
         names = self._names
@@ -229,41 +230,11 @@ _LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-# Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
-_SPEC = _Part(
-    RequestSpec,
-    lambda spec: (
-        spec.flavor,
-        spec.image,
-        spec.is_bfv,
-        spec.request_level_params,
-        spec.requested_resources,
-        spec.pci_request_ids,
-        spec.requested_destination,
-        True,
-    ),
-    "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination",
-    {"pci_requests": "pci_request_ids"},
-)
-_IMAGE = _Part(Image, lambda image: (image.properties, image.disk_format, True), "properties disk_format")
-_FLAVOR = _Part(
-    Flavor,
-    lambda flavor: (
-        flavor.extra_specs,
-        flavor.vcpus,
-        flavor.memory_mb,
-        flavor.root_gb,
-        flavor.ephemeral_gb,
-        flavor.swap,
-        True,
-    ),
-    " ".join(("extra_specs", *_FLAVOR_FIELDS)),
-)
-_PARAMS = _Part(
-    RequestLevelParams,
-    lambda params: (params.root_required, params.root_forbidden, True),
-    "root_required root_forbidden",
-)
+_READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
+_SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_IMAGE = _Part(Image, ("properties", *_IMAGE_FIELDS))
+_FLAVOR = _Part(Flavor, ("extra_specs", *_FLAVOR_FIELDS))
+_PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
 @cache
@@ -301,10 +272,6 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
-def _texts_of_lists(lists: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, lists))
-
-
 def _destination_of(spec: Any) -> tuple[Any, ...]:
     destination = field_of(spec, "requested_destination")
     aggregates, forbidden, in_tree = (field_of(destination, name) for name in _DESTINATION_FIELDS[:3])
@@ -319,7 +286,7 @@ _BEYOND: Mapping[str, Callable[[Any], Any]] = {
     "networks": _networks_of,
     "flavor.name": lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
     "destination": _destination_of,
-    "same_subtree": lambda spec: _texts_of_lists(field_of(field_of(spec, "request_level_params"), "same_subtree", ())),
+    "same_subtree": lambda spec: (*map(tuple, field_of(field_of(spec, "request_level_params"), "same_subtree", ())),),
 }
 
 
@@ -606,17 +573,17 @@ def _required_traits(properties: Mapping[str, Any], *, lists_traits: bool) -> tu
     if lists_traits:
         names = properties.get("traits_required") or ()
     else:
-        names = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+        names = [
+            key[len(_TRAIT_PREFIX) :]
+            for key, value in properties.items()
+            if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
+        ]
     # "trait:=required" names none: Nova leaves it out.
     traits = sorted({trait for trait in names if trait})
     for trait in traits:
         if not is_trait_name(trait):
             raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
     return tuple(traits)
-
-
-def _requires_trait(key: object, value: object) -> bool:
-    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
 
 
 def _check_suffix(source: str, suffix: object) -> None:

@@ -353,6 +353,12 @@ class Request:
         self._properties: Mapping[str, Any] = properties
         self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
         """The flavor's extra specs."""
+        if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
+            properties = _with_current_names(properties)
+        if kept_machine_type:
+            properties = {**properties, _MACHINE_TYPE: kept_machine_type}
+        self.image_properties: Final[Mapping[str, object]] = MappingProxyType(properties)
+        """The image properties under their current names."""
         self._lists_traits = lists_traits
         self._reads = reads
         self._disk_format = disk_format
@@ -402,16 +408,6 @@ class Request:
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
         return self.image_properties.get(name)
-
-    @cached_property
-    def image_properties(self) -> Mapping[str, object]:
-        """The image properties under their current names."""
-        properties = self._properties
-        if not self._lists_traits and not _ALL_LEGACY.isdisjoint(properties):
-            properties = _with_current_names(properties)
-        if self.kept_machine_type:
-            properties = {**properties, _MACHINE_TYPE: self.kept_machine_type}
-        return MappingProxyType(properties)
 
     def place_of(self, name: str) -> str:
         """Return where an image property is set, for messages."""
@@ -485,7 +481,7 @@ class Request:
         """
         return _required_traits(self._properties, lists_traits=self._lists_traits)
 
-    @cached_property
+    @property
     def names_traits(self) -> bool:
         """Whether the image or the flavor names a trait itself.
 

@@ -34,14 +34,20 @@ class Unknown(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What a request says of a row, whatever the caller thinks of unknown values."""
+    """The reading of a row: a value, unknown values, or a contradiction.
+
+    It is the same for all who read the row; each decides itself what an unknown value is to it.
+    """
 
     value: RowValue | None = None
     unknown: tuple[Unknown, ...] = ()
     """Values of this row, and of the row on which it depends, that were left out."""
     notes: tuple[Note, ...] = ()
     problem: Callable[[], RequestRejected] | None = None
-    """Makes the error to raise in place of a value: image and flavor, or two rows, contradict each other."""
+    """Makes the error to raise in place of a value: image and flavor, or two rows, contradict each other.
+
+    A new one each time: an error that was raised holds the frames of that call, and this is kept.
+    """
 
 
 _NOT_SET = Resolved()
@@ -70,7 +76,7 @@ def value_of(
 
 
 def known_value(request: Request, row: Row) -> RowValue | None:
-    """Return the same where unknown values do not matter: the filters of their rows tell of them."""
+    """Return the value, without regard to unknown ones: the filter of their row notes or rejects them."""
     resolved = resolve(request, row)
     if resolved.problem:
         raise resolved.problem()
@@ -95,6 +101,7 @@ def rows_of(request: Request, name: str) -> Sequence[Row]:
     """
     rows = _rows_by_filter(request).get(name, ())
     switched = _index().switched.get(name)
+    # Not for each filter: only those with such a row reject a request for a malformed trait.
     if switched and request.names_traits:
         return sorted({*rows, *switched}, key=table().index)
     return rows
@@ -120,11 +127,11 @@ class _Index(NamedTuple):
     """The rows of the table for which a request may have a value, each by its number."""
 
     by_name: dict[str, list[int]]
-    """By image property and extra spec."""
+    """By image property and extra spec alike: a row that is found by the name of the other place has no value there."""
     always: list[int]
-    """About a field of the image."""
+    """Those about a field of the image."""
     switched: dict[str, list[Row]]
-    """By filter: switched by a trait as well."""
+    """Those that a trait switches as well, by filter."""
 
 
 @cache
@@ -147,8 +154,8 @@ def _index() -> _Index:
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
     """Whether another row of the request requires the value of a row, and more."""
-    # Of an emulated guest the trait says nothing: it is about guests of the host's own architecture.
     beside = row.beside.get(value)
+    # Of an emulated guest the other row's trait says nothing: it is about guests of the host's own architecture.
     if not beside or not beside.implied_by or guest_of(request).architecture:
         return False
     name, more = beside.implied_by
@@ -177,6 +184,7 @@ def _read(request: Request, row: Row) -> Resolved:
     is_closed = depends_on and not (gate.value and gate.value.value in enabling_values(depends_on))
     # Nothing is read of the image of an instance that boots from a volume.
     if gate.problem or is_closed or (of_image is not None and request.boots_from_volume):
+        # An unknown value of the other row rejects this one as well; the note on it is that of its own filter.
         return gate._replace(value=None, notes=())
     raws = (in_image, of_image, in_flavor)
     read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
@@ -236,14 +244,14 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
     return Resolved(found, tuple(unknown), tuple(notes))
 
 
-# Images and flavors have few different values.
+# Images and flavors have few different values; reading one and writing its texts takes 2.7 us, finding it 0.1.
 _known_agreed_value = lru_cache(maxsize=1024)(_agreed_value)
 _LONGEST_KEPT = 64
 
 
 def _may_be_kept(raws: _Raws) -> bool:
-    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash. No number: 1 is True, too,
-    # as a key.
+    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash. Booleans are what Nova's
+    # objects have; numbers are not kept, because 1 and True are one key.
     for raw in raws:
         if raw.__class__ is str:
             if len(str(raw)) > _LONGEST_KEPT:
@@ -259,6 +267,7 @@ def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[],
     if beside.never:
         name, value = beside.never
         other = resolve(request, row_named(name))
+        # First: the request is rejected with the same words, whichever of the two rows is read first.
         if other.problem:
             return other.problem
         if other.value and other.value.value == value:
@@ -275,7 +284,12 @@ def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[],
 
 
 def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
-    """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
+    """Return whether a device is to be there, by its property or by its trait.
+
+    The decision on traits as configuration: the trait that is required is the cue to switch the device on, so beside a
+    property that switches it off it is a contradiction.
+    """
+    # Most requests name no trait.
     if not request.image_traits and not request.flavor_groups:
         return read
     wanted, unwanted = sources_naming(request, device)

@@ -69,7 +69,10 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of an object of oslo.versionedobjects that are set, by name."""
+    """Return the fields of an object of oslo.versionedobjects that are set, by name.
+
+    Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__`` has those alone.
+    """
     if keeps_fields_in_dict(owner.__class__):
         names = _names_by_key(owner.__class__)
         return {names[key]: value for key, value in vars(owner).items() if key in names}
@@ -348,11 +351,13 @@ class Request:
         self.server_exists: Final = destination is not None and _names_cell(destination)
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
-        """What was found out about the request already, by row of the vocabulary and by function (``once``)."""
+        """Results for this request: readings by row of the vocabulary, others by function (:func:`once`)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
+        # Filters are code of others: they get the mapping itself, without a copy, and cannot change it.
         self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
         """The flavor's extra specs."""
+        # Not a cached_property, which before Python 3.12 takes a lock that all requests share: every filter reads it.
         if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
             properties = _with_current_names(properties)
         if kept_machine_type:
@@ -473,6 +478,7 @@ class Request:
             raise LookupError(f"it reads {name} of a request without @Declaration(reads=({name!r},))")
         return read_beyond(self._spec, name)
 
+    # These are read late: a malformed trait is the error of the filter or the query that needs it.
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
         """The traits that the image itself requires (``trait:X=required``), sorted.

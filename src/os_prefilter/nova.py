@@ -371,7 +371,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
             return ()
         _, traits = read.result()
-        gates = gates_by_trait(self.pipeline.options.rows)
+        gates = gates_by_trait(self.pipeline.options.templates)
         unmet = [item for item in required if (item.trait in traits) != item.required]
         unreported = {
             item.trait

@@ -50,7 +50,7 @@ def record() -> Release:
         unreported=sorted(trait for trait in standard & known if not _is_named(trait, words)),
         novas_request_filters=sorted(filters - set(SAME_PURPOSE.values()) - elsewhere),
         novas_properties=sorted(set(ImageMetaProps.fields) - _LISTS - KEPT_BY_NOVA),
-        novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.legacy_values)),
+        novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.spelling.older)),
     )
 
 

@@ -13,7 +13,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import QUALIFIED, ROWS, row_named, table
+from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
 from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.model import Row
@@ -25,6 +25,8 @@ _FREE_IN_IMAGE = re.compile(rf"(trait:|{PREFIX}|hw_numa_(cpus|mem)\.\d+$)")
 _FREE_IN_FLAVOR = re.compile(rf"((resources|trait)[a-zA-Z0-9_-]{{0,64}}:|preferred_trait:|{PREFIX})")
 _OTHERS = ("resources:", "trait:", "preferred_trait:", PREFIX, "capabilities:", "aggregate_instance_extra_specs:")
 _CUTOFF = 0.8
+# Rows whose traits say what a host is, so that a request which names one has all that it asks for.
+_OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
 # Longer ones have no near name; and a request may have any number of them.
 _LONGEST, _MOST = 80, 10
 
@@ -82,7 +84,7 @@ def _nearest(name: str, known: "Iterator[str] | frozenset[str] | list[str]") -> 
 
 @cache
 def _properties() -> frozenset[str]:
-    rows = (name for row in table() for name in (row.image_property, *row.legacy_names) if name)
+    rows = (row.image_property for row in table() if row.image_property)
     others = chain.from_iterable(each.image_properties for each in WITHOUT_ROWS)
     return KEPT_BY_NOVA | LEGACY_NAMES.keys() | {"vmware_adaptertype", *rows, *others}
 
@@ -118,10 +120,10 @@ def notes_on_named_traits(request: Request) -> Iterator[Note]:
 def _traits_by_property(request: Request, row: Row) -> frozenset[Trait]:
     """Return the traits that the properties of a row require by themselves."""
     values = _values_by_property(request, row)
-    if not values and row.default:
-        gate = row_named(row.only_with)
-        opened = row.only_with_values or {value for value, term in gate.values.items() if term.trait}
-        values = {row.default} if _values_by_property(request, gate) & opened else values
+    depends_on = row.depends_on
+    if not values and depends_on and depends_on.default:
+        beside = _values_by_property(request, row_named(depends_on.row)) & enabling_values(depends_on)
+        values = {depends_on.default} if beside else values
     return frozenset(trait for value in values for trait in row.values[value].traits)
 
 
@@ -136,7 +138,7 @@ def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
     """Return the rows that set up what a trait stands for, each with the trait under its own name."""
     names: dict[Trait, tuple[tuple[Row, Trait], ...]] = {}
     for row in ROWS:
-        if row.of_host or not (row.image_property or row.extra_spec):
+        if row.name in _OF_HOSTS or not (row.image_property or row.extra_spec):
             continue
         of_row = [(trait, trait) for trait in row.traits]
         of_row += [

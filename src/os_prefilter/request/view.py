@@ -9,6 +9,7 @@ Nova nor oslo.versionedobjects is imported, nothing is written, and no field is 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, wraps
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -68,7 +69,10 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of an object of oslo.versionedobjects that are set, by name."""
+    """Return the fields of an object of oslo.versionedobjects that are set, by name.
+
+    Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__`` has those alone.
+    """
     if keeps_fields_in_dict(owner.__class__):
         names = _names_by_key(owner.__class__)
         return {names[key]: value for key, value in vars(owner).items() if key in names}
@@ -126,16 +130,16 @@ class _Part(dict[Any, _Reader]):
     an unknown class may compute its values, so no two of them are taken for the same.
 
     :param kind: this library's class
-    :param reader: the reader of its objects
-    :param names: the same fields in the same order, as Nova names them
+    :param names: the fields, as Nova names them
     :param others: this library's name of those that it names differently
     """
 
-    def __init__(self, kind: type, reader: _Reader, names: str, others: Mapping[str, str] = _NOTHING) -> None:
-        self._names = names.split()
+    def __init__(self, kind: type, names: Sequence[str], others: Mapping[str, str] = _NOTHING) -> None:
+        self._names = names
         self._others = others
-        unset = (*(None for _ in self._names), True)
-        super().__init__({kind: reader, type(None): lambda _none: unset})
+        own = attrgetter(*(others.get(name, name) for name in names))
+        unset = (*(None for _ in names), True)
+        super().__init__({kind: lambda owner: (*own(owner), True), type(None): lambda _none: unset})
 
     def __missing__(self, kind: Any) -> _Reader:
         names = self._names
@@ -229,41 +233,11 @@ _LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-# Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
-_SPEC = _Part(
-    RequestSpec,
-    lambda spec: (
-        spec.flavor,
-        spec.image,
-        spec.is_bfv,
-        spec.request_level_params,
-        spec.requested_resources,
-        spec.pci_request_ids,
-        spec.requested_destination,
-        True,
-    ),
-    "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination",
-    {"pci_requests": "pci_request_ids"},
-)
-_IMAGE = _Part(Image, lambda image: (image.properties, image.disk_format, True), "properties disk_format")
-_FLAVOR = _Part(
-    Flavor,
-    lambda flavor: (
-        flavor.extra_specs,
-        flavor.vcpus,
-        flavor.memory_mb,
-        flavor.root_gb,
-        flavor.ephemeral_gb,
-        flavor.swap,
-        True,
-    ),
-    " ".join(("extra_specs", *_FLAVOR_FIELDS)),
-)
-_PARAMS = _Part(
-    RequestLevelParams,
-    lambda params: (params.root_required, params.root_forbidden, True),
-    "root_required root_forbidden",
-)
+_READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
+_SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_IMAGE = _Part(Image, ("properties", *_IMAGE_FIELDS))
+_FLAVOR = _Part(Flavor, ("extra_specs", *_FLAVOR_FIELDS))
+_PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
 @cache
@@ -301,10 +275,6 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
-def _texts_of_lists(lists: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, lists))
-
-
 def _destination_of(spec: Any) -> tuple[Any, ...]:
     destination = field_of(spec, "requested_destination")
     aggregates, forbidden, in_tree = (field_of(destination, name) for name in _DESTINATION_FIELDS[:3])
@@ -319,7 +289,7 @@ _BEYOND: Mapping[str, Callable[[Any], Any]] = {
     "networks": _networks_of,
     "flavor.name": lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
     "destination": _destination_of,
-    "same_subtree": lambda spec: _texts_of_lists(field_of(field_of(spec, "request_level_params"), "same_subtree", ())),
+    "same_subtree": lambda spec: (*map(tuple, field_of(field_of(spec, "request_level_params"), "same_subtree", ())),),
 }
 
 
@@ -368,11 +338,8 @@ class Request:
             properties, lists_traits = set_fields_of(properties), True
         if extra_specs is None:
             extra_specs = _NOTHING
-        elif extra_specs.__class__ is not dict:
-            if not _is_mapping(extra_specs.__class__):
-                problem = f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-                raise UnsuitableRequestSpec(request_spec, problem)
-            extra_specs = MappingProxyType(extra_specs)
+        elif extra_specs.__class__ is not dict and not _is_mapping(extra_specs.__class__):
+            raise UnsuitableRequestSpec(request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}")
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -384,10 +351,19 @@ class Request:
         self.server_exists: Final = destination is not None and _names_cell(destination)
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
-        """What was found out about the request already, by row of the vocabulary and by function (``once``)."""
+        """Results for this request: readings by row of the vocabulary, others by function (:func:`once`)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
-        self._extra_specs: Mapping[str, object] = extra_specs
+        # Filters are code of others: they get the mapping itself, without a copy, and cannot change it.
+        self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
+        """The flavor's extra specs."""
+        # Not a cached_property, which before Python 3.12 takes a lock that all requests share: every filter reads it.
+        if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
+            properties = _with_current_names(properties)
+        if kept_machine_type:
+            properties = {**properties, _MACHINE_TYPE: kept_machine_type}
+        self.image_properties: Final[Mapping[str, object]] = MappingProxyType(properties)
+        """The image properties under their current names."""
         self._lists_traits = lists_traits
         self._reads = reads
         self._disk_format = disk_format
@@ -413,7 +389,7 @@ class Request:
         """
         if self._requested_resources or (self._pci_requests and self.pci_request_ids):
             return None
-        properties, extra_specs = self._properties, self._extra_specs
+        properties, extra_specs = self._properties, self.extra_specs
         values = (
             *self._amounts,
             self._disk_format,
@@ -434,24 +410,9 @@ class Request:
             self.server_exists,
         )
 
-    @cached_property
-    def extra_specs(self) -> Mapping[str, object]:
-        """The flavor's extra specs."""
-        return MappingProxyType(self._extra_specs)
-
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
         return self.image_properties.get(name)
-
-    @cached_property
-    def image_properties(self) -> Mapping[str, object]:
-        """The image properties under their current names."""
-        properties = self._properties
-        if not self._lists_traits and not _ALL_LEGACY.isdisjoint(properties):
-            properties = _with_current_names(properties)
-        if self.kept_machine_type:
-            properties = {**properties, _MACHINE_TYPE: self.kept_machine_type}
-        return MappingProxyType(properties)
 
     def place_of(self, name: str) -> str:
         """Return where an image property is set, for messages."""
@@ -470,7 +431,7 @@ class Request:
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
-        return self._extra_specs.get(name)
+        return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
@@ -517,6 +478,7 @@ class Request:
             raise LookupError(f"it reads {name} of a request without @Declaration(reads=({name!r},))")
         return read_beyond(self._spec, name)
 
+    # These are read late: a malformed trait is the error of the filter or the query that needs it.
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
         """The traits that the image itself requires (``trait:X=required``), sorted.
@@ -531,8 +493,10 @@ class Request:
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
-        groups = self.flavor_groups.values()
-        return bool(self.image_traits) or any(group.required_traits or group.forbidden_traits for group in groups)
+        groups = self.flavor_groups
+        if self.image_traits:
+            return True
+        return bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
@@ -590,13 +554,13 @@ class Request:
 
 
 def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
-    """Keep in the view what a function finds out about it."""
+    """Keep in the view what a function finds out about it, which is not None."""
 
     @wraps(function)
     def find(request: Request) -> _Found:
-        if find not in request.kept:
-            request.kept[find] = function(request)
-        found: _Found = request.kept[find]
+        found: _Found | None = request.kept.get(find)
+        if found is None:
+            found = request.kept[find] = function(request)
         return found
 
     return find
@@ -611,17 +575,17 @@ def _required_traits(properties: Mapping[str, Any], *, lists_traits: bool) -> tu
     if lists_traits:
         names = properties.get("traits_required") or ()
     else:
-        names = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+        names = [
+            key[len(_TRAIT_PREFIX) :]
+            for key, value in properties.items()
+            if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
+        ]
     # "trait:=required" names none: Nova leaves it out.
     traits = sorted({trait for trait in names if trait})
     for trait in traits:
         if not is_trait_name(trait):
             raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
     return tuple(traits)
-
-
-def _requires_trait(key: object, value: object) -> bool:
-    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
 
 
 def _check_suffix(source: str, suffix: object) -> None:

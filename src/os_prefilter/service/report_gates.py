@@ -20,6 +20,7 @@ from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
+from os_prefilter.vocabulary.config_templates import PREFIX, Templates
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -124,19 +125,13 @@ REPORTS: frozenset[frozenset[Trait]] = frozenset((*(gate.reported_by for gate in
 """Each :attr:`Gate.reported_by`: what a :class:`Coverage` tells of."""
 
 
-def gates_by_trait(rows: Iterable[Row]) -> dict[str, Gate]:
+def gates_by_trait(templates: Templates) -> dict[str, Gate]:
     """Return the gate of each trait that a capability reporter reports; configurations have one gate together.
 
-    :param rows: the deployment's
+    :param templates: the deployment's
     """
-    of_namespaces: dict[str, set[Trait]] = {}
-    for row in rows:
-        if row.namespace:
-            of_namespaces.setdefault(row.namespace.rstrip(":"), set()).update(row.traits - row.set_by_operators)
-    configurations = (
-        Gate(name, IF_REPORTED, frozenset(traits), frozenset((REPORTED,))) for name, traits in of_namespaces.items()
-    )
-    return {trait: gate for gate in (*configurations, *GATES) for trait in gate.traits}
+    configurations = Gate(PREFIX.rstrip(":"), IF_REPORTED, templates.found_traits, frozenset((REPORTED,)))
+    return {trait: gate for gate in (configurations, *GATES) for trait in gate.traits}
 
 
 def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, Gate]) -> str:
@@ -229,7 +224,7 @@ def defer(names: Collection[str], coverage: Coverage | None, options: Options) -
     :param names: those that :func:`deferring_filters` returned
     :param coverage: None if it is not known yet
     """
-    gates = gates_by_trait(options.rows)
+    gates = gates_by_trait(options.templates)
 
     def without_deferred(each: LoadedFilter, result: Requirements, request: Request) -> Requirements:
         if each.name not in names:

@@ -50,7 +50,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
         names = place, row.extra_spec or ""
         required_by = ", ".join(row.required_by)
         for value, term in row.values.items():
-            also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
+            also = ", ".join(old for old, new in row.spelling.older.items() if new == value)
             rule = when = ""
             if term.trait:
                 rule = "required" if term.required else "forbidden"

@@ -245,10 +245,6 @@ def _is_mapping(kind: type) -> bool:
     return issubclass(kind, Mapping)
 
 
-def _names_cell(destination: Any) -> bool:
-    return field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
-
-
 def _as_text(value: object) -> str | None:
     return value if value is None or value.__class__ is str else str(value)
 
@@ -348,7 +344,9 @@ class Request:
         """Whether the root disk is a volume, so that the host does not read the image."""
         self.kept_machine_type: Final = kept_machine_type
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
-        self.server_exists: Final = destination is not None and _names_cell(destination)
+        self.server_exists: Final = destination is not None and (
+            field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
+        )
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others by function (:func:`once`)."""

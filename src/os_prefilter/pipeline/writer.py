@@ -104,7 +104,7 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
+        known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
     for item in requirements:
         _check_name(item)
         # The author of the request reads it.
@@ -150,6 +150,8 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
     """Return the steps that write what is not on the root, of which none but the first can fail."""
     steps: list[Callable[[], object]] = []
     clones: dict[str, Any] = {}
+    if new.aggregates:
+        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
     in_flavor: dict[str, str] = {}
     groups = {group.requester_id: group for group in field_of(request_spec, "requested_resources", ())}
     for item in new.in_groups:
@@ -165,8 +167,6 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
         respelled = respell_preferences(before, new.respelled) if new.respelled else before
         flavor.extra_specs = {**regroup(respelled, new.own_groups), **in_flavor}
         clones["flavor"] = flavor
-    if new.aggregates:
-        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
     # Before the others: a request spec whose flavor cannot be assigned shows it here.
     return [partial(_assign, request_spec, clones), *steps] if clones else steps
 

@@ -154,8 +154,8 @@ class _Part(dict[Any, _Reader]):
         return (*values, False)
 
 
-def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], important: Sequence[str] = ()) -> None:
-    """Refuse an object that is not what it should be: what a request asks for would be lost, and any host would do.
+def _problem_in(part: Any, what: str, names: Sequence[str], important: Sequence[str]) -> str:
+    """Return why an object is not what it should be, so that a part of the request would be lost; empty if it is.
 
     :param names: fields of which it has at least one
     :param important: fields that must not be misspelt
@@ -170,8 +170,7 @@ def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], importa
         if close := find_misspelt(name, others) or next(filter(others.__contains__, _OTHER_NAMES.get(name, ())), None):
             start = problem if is_wrong else f"{what} has no field {name}"
             problem, is_wrong = f"{start}; {quote(close)} may be meant for {name}", True
-    if is_wrong:
-        raise UnsuitableRequestSpec(spec, problem)
+    return problem if is_wrong else ""
 
 
 OTHER_IMAGE_NAMES = ("image_meta", "image_ref")
@@ -195,32 +194,31 @@ def _image_attributes(image: Any) -> dict[str, Any]:
     return {name: getattr(image, name, None) for name in names}
 
 
-def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> None:
-    """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
+def _problem_in_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> str:
+    """Return the first reason why a request spec cannot be read; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
-        problem = "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
-        raise UnsuitableRequestSpec(spec, problem)
-    _check_fields(spec, spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS)
+        return "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
+    parts = (
+        (spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS),
+        (image, "its image", _OF_IMAGE, _OF_IMAGE),
+        # Without swap, which is close to other short words.
+        (flavor, "its flavor", _OF_FLAVOR, _OF_FLAVOR[:-1]),
+        (destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1]),
+        (params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS),
+    )
+    problems = (_problem_in(part, what, names, important) for part, what, names, important in parts if part is not None)
+    return next(filter(None, problems), "") or _problem_of_image(spec, image)
+
+
+def _problem_of_image(spec: Any, image: Any) -> str:
+    """Return why the image, or its properties, would be passed over; empty if they are not."""
     if image is None:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
-        if others and not hasattr(spec, "image"):
-            problem = f"it has no field image, but {others[0]}; rename it, or set image to None"
-            raise UnsuitableRequestSpec(spec, problem)
-    else:
-        names: tuple[str, ...] = ("properties", *_IMAGE_FIELDS)
-        _check_fields(spec, image, "its image", names, names)
-        loose = loose_properties(_image_attributes(image))
-        if loose:
-            problem = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
-            raise UnsuitableRequestSpec(spec, problem)
-    if flavor is not None:
-        names = ("extra_specs", *_FLAVOR_FIELDS)
-        # Without swap, which is close to other short words.
-        _check_fields(spec, flavor, "its flavor", names, names[:-1])
-    if destination is not None:
-        _check_fields(spec, destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1])
-    if params is not None:
-        _check_fields(spec, params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS)
+        is_elsewhere = others and not hasattr(spec, "image")
+        return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
+    loose = loose_properties(_image_attributes(image))
+    text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
+    return text if loose else ""
 
 
 _OPTIONAL = "requested_resources requested_networks requested_destination request_level_params scheduler_hints"
@@ -233,10 +231,11 @@ _LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+_OF_IMAGE, _OF_FLAVOR = ("properties", *_IMAGE_FIELDS), ("extra_specs", *_FLAVOR_FIELDS)
 _READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
 _SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
-_IMAGE = _Part(Image, ("properties", *_IMAGE_FIELDS))
-_FLAVOR = _Part(Flavor, ("extra_specs", *_FLAVOR_FIELDS))
+_IMAGE = _Part(Image, _OF_IMAGE)
+_FLAVOR = _Part(Flavor, _OF_FLAVOR)
 _PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
@@ -267,7 +266,8 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     requested: Iterable[Any] = field_of(spec, "requested_networks", ())
     for each in requested:
         # The field project_id, which many objects have, is close to port_id.
-        _check_fields(spec, each, "one of its requested_networks", names, (names[0], *names[2:]))
+        if problem := _problem_in(each, "one of its requested_networks", names, (names[0], *names[2:])):
+            raise UnsuitableRequestSpec(spec, problem)
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
@@ -311,7 +311,7 @@ class Request:
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one list of what there is, without calls that not every request needs
         self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
@@ -322,20 +322,25 @@ class Request:
         required, forbidden, knows_params = _PARAMS[params.__class__](params)
         knows_destination = destination is None or destination.__class__ is Destination
         knows_all = knows_spec and knows_image and knows_flavor and knows_destination and knows_params
+        problem = ""
         if request_spec is None or not knows_all:
-            _check_parts(request_spec, image, flavor, destination, params)
+            problem = _problem_in_parts(request_spec, image, flavor, destination, params)
         lists_traits = False
         if properties is None:
             properties = _NOTHING
         elif properties.__class__ is not dict and not _is_mapping(properties.__class__):
-            if not hasattr(properties, "fields"):
-                raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
-            # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
-            properties, lists_traits = set_fields_of(properties), True
+            if hasattr(properties, "fields"):
+                # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
+                properties, lists_traits = set_fields_of(properties), True
+            else:
+                problem = problem or f"its image's properties are a {type(properties).__name__}"
         if extra_specs is None:
             extra_specs = _NOTHING
         elif extra_specs.__class__ is not dict and not _is_mapping(extra_specs.__class__):
-            raise UnsuitableRequestSpec(request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}")
+            problem = problem or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+        if problem:
+            # It would require nothing, and any host would do.
+            raise UnsuitableRequestSpec(request_spec, problem)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -515,7 +520,8 @@ class Request:
         """
         groups: dict[str, RequestGroup] = {}
         for each in self._requested_resources or ():
-            _check_fields(self._spec, each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:])
+            if problem := _problem_in(each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:]):
+                raise UnsuitableRequestSpec(self._spec, problem)
             group = _read_only_group(each)
             if group.requester_id in groups:
                 raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")

@@ -10,7 +10,7 @@ from os_prefilter.common.quoting import escape_line, join_first_names, join_name
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.extra_specs import resource_key
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.request.nova_translation import BY_REQUEST
+from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import table
@@ -43,7 +43,7 @@ class Sources:
     ) -> None:
         """Take a request as it was before the pipeline was applied to it, and what it required then.
 
-        :param from_request: :func:`os_prefilter.request.nova_translation.requirements_without_filters` of the request
+        :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
         :param filters: the filters of the pipeline
         """
         self._request = request

@@ -354,7 +354,7 @@ class Request:
         )
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
-        """Results for this request: readings by row of the vocabulary, others by function (:func:`once`)."""
+        """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
         # Filters are code of others: they get the mapping itself, without a copy, and cannot change it.

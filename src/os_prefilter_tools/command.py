@@ -7,9 +7,7 @@ imports them where an interruption is caught.
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-
-Program = Callable[[Sequence[str]], int]
+from importlib import import_module
 
 _ERROR = 1
 _INTERRUPTED = 130
@@ -19,44 +17,34 @@ _UNEXPECTED = 255
 
 def status() -> int:
     """Run ``os-prefilter-status``; return its exit code, that of oslo.upgradecheck, or 130 after Ctrl-C."""
-    return _run(_status)
+    return _run("status", "os-prefilter-status needs {}, which is not installed: pip install '.[agent]'", _UNEXPECTED)
 
 
 def main() -> int:
     """Run the command; return its exit code, which is 130 after Ctrl-C."""
-    return _run(_command)
+    return _run("main", "os-prefilter: the command needs more than the library: pip install '.[cli]'", _ERROR)
 
 
-def _status() -> Program | int:
-    try:
-        from os_prefilter_tools.cli.status import main as run  # noqa: PLC0415 - its packages may be missing
-    except ModuleNotFoundError as error:
-        problem = f"os-prefilter-status needs {error.name}, which is not installed"
-        print(f"{problem}: pip install '.[agent]' in the repository of os-prefilter", file=sys.stderr)  # noqa: T201
-        return _UNEXPECTED
-    return run
+def _run(program: str, missing: str, code: int) -> int:
+    """Import a program of the folder cli, and run it.
 
-
-def _command() -> Program | int:
-    try:
-        from os_prefilter_tools.cli.main import main as run  # noqa: PLC0415 - see above
-    except ModuleNotFoundError:
-        problem = "os-prefilter: the command needs more than the library"
-        print(f"{problem}: pip install '.[cli]' in the repository of os-prefilter", file=sys.stderr)  # noqa: T201
-        return _ERROR
-    return run
-
-
-def _run(load: Callable[[], Program | int]) -> int:
-    """Import a program, and run it."""
+    :param missing: the message if a package is not installed, whose name stands for ``{}``
+    :param code: the exit code then
+    """
     # Python's own handler, or none if a script ignores the signal.
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         # The import machinery swallows exceptions at some places.
         signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
     try:
-        program = load()
-        signal.signal(signal.SIGINT, handler)
-        return program if isinstance(program, int) else program(sys.argv[1:])
+        try:
+            module = import_module(f"os_prefilter_tools.cli.{program}")
+        except ModuleNotFoundError as error:
+            advice = "in the repository of os-prefilter"
+            print(f"{missing.format(error.name)} {advice}", file=sys.stderr)  # noqa: T201
+            return code
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        return int(module.main(sys.argv[1:]))
     except KeyboardInterrupt:
         return _INTERRUPTED

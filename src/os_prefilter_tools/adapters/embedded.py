@@ -363,9 +363,8 @@ class _Transport(requests.adapters.BaseAdapter):
                 ) from error
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
-        incoming = Request.blank(
-            str(request.url), method=str(request.method), headers=dict(request.headers), body=_bytes(request.body)
-        )
+        body = request.body.encode() if isinstance(request.body, str) else request.body or b""
+        incoming = Request.blank(str(request.url), method=str(request.method), headers=dict(request.headers), body=body)
         response = requests.Response()
         with _globals_of(self._database, self._enforcer):
             if self._closed:
@@ -385,7 +384,3 @@ class _Transport(requests.adapters.BaseAdapter):
 
     def close(self) -> None:
         self._closed = True
-
-
-def _bytes(body: Any) -> bytes:
-    return body.encode() if isinstance(body, str) else body or b""

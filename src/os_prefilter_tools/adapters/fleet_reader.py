@@ -24,15 +24,13 @@ from os_prefilter.adapters.placement.client import PlacementClient, ResourceProv
 from os_prefilter.common.errors import PlacementRefused, UnknownProvider, UnknownTraits
 from os_prefilter.common.quoting import escape_line
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider
+from os_prefilter_tools.fleet.reader import MAX_LABEL, MAX_NAME
 
 THREADS = 8
 """How many requests are under way at a time; keystoneauth keeps up to ten connections open."""
 
 # Of so many providers, one is sampled, but not more in all than the second number.
 _SMALL, _MOST_SAMPLED = 200, 20
-# As a fleet file may have them.
-_MAX_NAME = 200
-_MAX_LABEL = 255
 _NOT_FOUND = 404
 _INTEGERS = ("total", "reserved", "min_unit", "max_unit", "step_size")
 
@@ -137,8 +135,8 @@ class _Requests:
 
 def _printable(aggregate: Aggregate) -> Aggregate:
     """Return an aggregate whose names can be shown, and read back out of a file."""
-    name, zone = (escape_line(each)[:_MAX_LABEL] for each in (aggregate.name, aggregate.availability_zone))
-    metadata = {escape_line(key)[:_MAX_LABEL]: escape_line(value) for key, value in aggregate.metadata.items()}
+    name, zone = (escape_line(each)[:MAX_LABEL] for each in (aggregate.name, aggregate.availability_zone))
+    metadata = {escape_line(key)[:MAX_LABEL]: escape_line(value) for key, value in aggregate.metadata.items()}
     return Aggregate(aggregate.uuid, name, zone, metadata)
 
 
@@ -175,7 +173,7 @@ def _trees(
     for each in providers:
         name = escape_line(each.name)
         # An unprintable name whose escaped form is that of another provider: very unlikely, and must not be lost.
-        if name in taken or len(name) > _MAX_NAME:
+        if name in taken or len(name) > MAX_NAME:
             name = each.uuid
         taken.add(name)
         children.setdefault(each.parent, []).append((name, each))

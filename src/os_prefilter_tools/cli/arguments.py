@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,7 +52,6 @@ from os_prefilter_tools.operators.readiness import coverage_of
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement.coverage import LiveReported
-    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 
 # The adapters are imported late: the SDK and Placement take seconds to import, and many commands need neither.
 
@@ -60,35 +59,26 @@ MOST_CANDIDATES = 1000
 """Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
 
 
+def add_repeatable(parser: Any, names: Sequence[str], metavar: str, text: str) -> None:
+    """Add an option that may be given several times to a parser or a group.
+
+    :param text: the help
+    """
+    parser.add_argument(*names, metavar=metavar, action="append", default=[], help=text)
+
+
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
-    group.add_argument(
-        "--image",
-        metavar="FILE",
-        help="output of 'openstack image show -f json'; with a cloud, also the name or ID of an image there",
-    )
-    group.add_argument(
-        "--flavor",
-        metavar="FILE",
-        help="output of 'openstack flavor show -f json'; with a cloud, also the name or ID of a flavor there",
-    )
+    for kind, one in (("image", "an image"), ("flavor", "a flavor")):
+        text = f"output of 'openstack {kind} show -f json'; with a cloud, also the name or ID of {one} there"
+        group.add_argument(f"--{kind}", metavar="FILE", help=text)
     group.add_argument("--server", metavar="ID", help="with a cloud: the request of this server")
     group.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
     group.add_argument("--example", metavar="NAME", help="a bundled request; 'os-prefilter demo' lists them")
-    group.add_argument(
-        "--property", metavar="KEY=VALUE", action="append", default=[], help="additional image property (repeatable)"
-    )
-    group.add_argument(
-        "--extra-spec",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="additional flavor extra spec (repeatable)",
-    )
-    group.add_argument(
-        "--hint", metavar="KEY=VALUE", action="append", default=[], help="additional scheduler hint (repeatable)"
-    )
+    add_repeatable(group, ["--property"], "KEY=VALUE", "additional image property (repeatable)")
+    add_repeatable(group, ["--extra-spec"], "KEY=VALUE", "additional flavor extra spec (repeatable)")
+    add_repeatable(group, ["--hint"], "KEY=VALUE", "additional scheduler hint (repeatable)")
     group.add_argument("--project", metavar="ID", help="the ID of the project that makes the request")
     group.add_argument("--availability-zone", metavar="ZONE", help="the availability zone that the request names")
 
@@ -96,14 +86,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
 def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the filters and the hosts."""
     group = parser.add_argument_group("filters and hosts")
-    group.add_argument(
-        "--filter",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a request filter to run (comma-separated or repeated, in this order); default: the filters that "
-        "--config-file enables, else all filters of the library",
+    text = (
+        "a request filter to run (comma-separated or repeated, in this order); default: the filters that --config-file "
+        "enables, else all filters of the library"
     )
+    add_repeatable(group, ["--filter"], "NAME", text)
     group.add_argument(
         "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
     )
@@ -254,13 +241,6 @@ def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
     return LiveReported(placement_from(arguments))
 
 
-def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacement]":
-    """Return a real Placement in this process with ``fleet``, which returns :data:`MOST_CANDIDATES` at most."""
-    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
-
-    return EmbeddedPlacement(fleet, most_candidates=MOST_CANDIDATES)
-
-
 class Backend(NamedTuple):
     """The filters and the Placement that the arguments name."""
 
@@ -283,7 +263,9 @@ def backend_from(arguments: argparse.Namespace) -> Iterator[Backend]:
         return
     fleet = fleet_from(arguments)
     pipeline = pipeline_from(arguments, fleet)
-    with embedded_placement(fleet) as embedded:
+    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+
+    with EmbeddedPlacement(fleet, most_candidates=MOST_CANDIDATES) as embedded:
         yield Backend(pipeline, partial(ask_placement, placement=embedded.client), fleet)
 
 

@@ -14,6 +14,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter_tools.cli.arguments import (
     add_pipeline_arguments,
+    add_repeatable,
     flavor_in,
     fleet_from,
     pipeline_from,
@@ -78,12 +79,9 @@ class AuditImages(Listing):
             change = _change(parsed_args, fleet)
             images = images_from(parsed_args, left_out)
             found = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
-        if left_out.count and not found.images:
-            raise DocumentError(
-                parsed_args.images or "the cloud",
-                f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
-            )
-        _check_some(found.images, "image", parsed_args.images)
+        if not found.images:
+            advice = "What 'openstack image list' prints has no properties."
+            raise _nothing_to_audit("image", parsed_args.images, left_out, f"an image: %s {advice}")
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _filters_of(change.before), "after": _filters_of(change.after)}
         self.about = {"filters": filters, "summary": _document(found, left_out)}
@@ -91,12 +89,8 @@ class AuditImages(Listing):
         if parsed_args.html:
             text = page(found, change, left_out, fleet.taken_at)
             write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
-        for text in _of_fleet(fleet):
-            self.tell(text, warning=bool(fleet.changed_while_read))
-        for text in _summary(found):
-            self.tell(text)
-        for text in first_of("Left out", left_out.first, left_out.count):
-            self.tell(text, warning=True)
+        judged = "Traits alone were read: whether a host has a resource class is not judged."
+        self._tell_summary(fleet, judged, _summary(found), left_out)
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
         lines = (line for line in found.lines if line.verdict in verdicts)
         waiting = ("Waiting",) * found.is_waiting
@@ -118,11 +112,8 @@ class AuditImages(Listing):
             raise PrefilterError(
                 f"no server was read: {not_read.rstrip('.')}. Give it more time, or a file of servers."
             )
-        if left_out.count and not found.servers:
-            raise DocumentError(
-                arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
-            )
-        _check_some(found.servers, "server", arguments.servers)
+        if not found.servers:
+            raise _nothing_to_audit("server", arguments.servers, left_out, "a server that can be judged: %s")
         # Only 0 is an all-clear.
         is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
@@ -133,16 +124,22 @@ class AuditImages(Listing):
             write_output(text, arguments.html, self.app.stdout, force=arguments.force, mark=PAGE_MARK, private=True)
         if not_read:
             self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
-        for text in _of_servers_fleet(fleet):
-            self.tell(text, warning=bool(fleet.changed_while_read))
-        for text in server_summary(found):
-            self.tell(text)
-        for text in first_of("Left out", left_out.first, left_out.count):
-            self.tell(text, warning=True)
+        judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
+        self._tell_summary(fleet, judged, server_summary(found), left_out)
         for text in first_of("There more than once, and counted once", found.repeated.first, found.repeated.count):
             self.tell(text, warning=True)
         escape = cell if arguments.formatter == "csv" else str
         return server_rows(found, only_stranded=arguments.only == "unschedulable", escape=escape)
+
+    def _tell_summary(self, fleet: Fleet, without_inventories: str, lines: Iterable[str], left_out: LeftOut) -> None:
+        if fleet.taken_at:
+            self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
+        if not fleet.has_inventories:
+            self.tell(without_inventories, warning=bool(fleet.changed_while_read))
+        for text in lines:
+            self.tell(text)
+        for text in first_of("Left out", left_out.first, left_out.count):
+            self.tell(text, warning=True)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,31 +150,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a JSON array of outputs of 'openstack image show -f json', a response of GET /v2/images, or JSON lines; "
         "default: the images of the cloud, else the bundled examples",
     )
-    group.add_argument(
-        "--flavor",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="output of 'openstack flavor show -f json', or with a cloud the name or ID of a flavor (repeatable): "
-        "audit each image with each flavor; default: each image alone, on hosts of any size",
+    flavor = (
+        "output of 'openstack flavor show -f json', or with a cloud the name or ID of a flavor (repeatable): audit "
+        "each image with each flavor; default: each image alone, on hosts of any size"
     )
-    group.add_argument(
-        "--before",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a filter that is already enabled (comma-separated or repeated); default: with --enable those of "
-        "--config-file, else none",
+    add_repeatable(group, ["--flavor"], "FILE", flavor)
+    before = (
+        "a filter that is already enabled (comma-separated or repeated); default: with --enable those of "
+        "--config-file, else none"
     )
-    group.add_argument(
-        "--enable",
-        "--filter",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a filter to enable in addition (comma-separated or repeated); default: the filters that --config-file "
-        "enables, else all filters of the library",
+    add_repeatable(group, ["--before"], "NAME", before)
+    enable = (
+        "a filter to enable in addition (comma-separated or repeated); default: the filters that --config-file "
+        "enables, else all filters of the library"
     )
+    add_repeatable(group, ["--enable", "--filter"], "NAME", enable)
     group.add_argument(
         "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
     )
@@ -187,14 +174,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_force_argument(group, "with --html, replace any existing file")
 
 
-def _check_some(count: int, what: str, path: str | None) -> None:
-    """Refuse an empty list, such as a command that failed has written: its audit would look like an all-clear.
+def _nothing_to_audit(what: str, path: str | None, left_out: LeftOut, expected: str) -> DocumentError:
+    """Return the error of an empty list, such as a command that failed has written: it would look like an all-clear.
 
-    :raises DocumentError: if there is nothing to judge
+    :param expected: what no entry is, with a place for the problem of the first one
     """
-    if not count:
-        advice = "Check the command that wrote it." if path else "Check the project and the roles of the login."
-        raise DocumentError(path or "the cloud", f"it has no {what}, so that there is nothing to audit. {advice}")
+    where = path or "the cloud"
+    if left_out.count:
+        return DocumentError(where, f"no entry is {expected % left_out.first[0]}")
+    advice = "Check the command that wrote it." if path else "Check the project and the roles of the login."
+    return DocumentError(where, f"it has no {what}, so that there is nothing to audit. {advice}")
 
 
 def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:
@@ -282,20 +271,6 @@ def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
 def cell(text: str) -> str:
     """Return text that a spreadsheet does not execute as a formula: tenants name images."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def _of_fleet(fleet: Fleet) -> Iterator[str]:
-    if fleet.taken_at:
-        yield summary(fleet)
-    if not fleet.has_inventories:
-        yield "Traits alone were read: whether a host has a resource class is not judged."
-
-
-def _of_servers_fleet(fleet: Fleet) -> Iterator[str]:
-    if fleet.taken_at:
-        yield summary(fleet)
-    if not fleet.has_inventories:
-        yield "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
 
 
 def _document(result: Audit, left_out: LeftOut) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
 from os_prefilter.request.query import BY_REQUEST
+from os_prefilter_tools.cli.arguments import add_repeatable
 from os_prefilter_tools.cli.cloud import (
     READ_TIMEOUT,
     TIMEOUT,
@@ -19,11 +20,11 @@ from os_prefilter_tools.cli.cloud import (
 )
 from os_prefilter_tools.cli.listing import Cell, cut, first_of
 from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.audit import MOST_UNKNOWN
 from os_prefilter_tools.operators.audit.destinations import Requirement
 from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
 from os_prefilter_tools.operators.audit.server_audit import (
     MOST_HOSTS,
-    MOST_NOTES,
     STRANDED,
     URGENT,
     Line,
@@ -49,14 +50,8 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="audit servers: which hosts could take each of them; FILE has them with their hosts and request specs in "
         "JSON, default: all servers of the cloud",
     )
-    group.add_argument(
-        "--without",
-        metavar="HOST",
-        action="append",
-        default=[],
-        help="with --servers: also count the destinations if this host is drained (comma-separated or repeated)",
-    )
-
+    text = "with --servers: also count the destinations if this host is drained (comma-separated or repeated)"
+    add_repeatable(group, ["--without"], "HOST", text)
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -201,6 +196,6 @@ def server_summary(found: ServerAudit) -> Iterator[str]:
     yield from first_of("Projects", projects[: sum(stranded > 0 for *_, stranded in found.of_projects)])
     yield from first_of("Not in the fleet", [f"{each.what} {each.name} ({number})" for each, number in found.unknown])
     yield from first_of("Not judged", [f"{text} ({pluralize(number, 'server')})" for text, number in found.not_judged])
-    counted = f", of which {MOST_NOTES} are counted" * (len(found.notes) >= MOST_NOTES)
+    counted = f", of which {MOST_UNKNOWN} are counted" * (len(found.notes) >= MOST_UNKNOWN)
     notes = [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes]
     yield from first_of(f"Not required{counted}", notes)

@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,11 +129,7 @@ def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
         for name, value in changes.items():
             yield Line("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
         if not changes:
-            yield Line("step", f"{step['interface']}.{step['step']}", "", _plain(step["args"]))
-
-
-def _plain(args: Mapping[str, Any]) -> str:
-    return json.dumps(args, sort_keys=True)
+            yield Line("step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True))
 
 
 def _pipeline(path: str | None) -> Service:

@@ -31,6 +31,7 @@ from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, configur
 from os_prefilter_tools.cli.arguments import read_configuration
 from os_prefilter_tools.cli.cloud import needs_packages, option_name
 from os_prefilter_tools.cli.host import (
+    OF_FILES,
     add_host_arguments,
     asks_ironic,
     assumptions,
@@ -38,6 +39,7 @@ from os_prefilter_tools.cli.host import (
     check_node_arguments,
     facts_from,
     node_of,
+    options_in,
     settings_from,
 )
 from os_prefilter_tools.cli.listing import Listing
@@ -49,16 +51,7 @@ CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 _LONGEST_NAME = 200
 # The verbose level of -v; -vv is more.
 _VERBOSE = 2
-_NOT_WATCHED = (
-    "capabilities",
-    "domain_capabilities",
-    "libvirt_version",
-    "qemu_version",
-    "node",
-    "bios",
-    "os_cloud",
-    "dry_run",
-)
+_NOT_WATCHED = ("capabilities", *OF_FILES, "node", "bios", "os_cloud", "dry_run")
 
 
 class CapabilitiesShow(Listing):
@@ -75,7 +68,10 @@ class CapabilitiesShow(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         if parsed_args.alone and parsed_args.driver != "libvirt":
             raise DocumentError("--alone", f"it is for --driver libvirt, not {parsed_args.driver}.")
-        facts = replace(facts_from(parsed_args), emulated_architectures=_emulated(parsed_args))
+        facts = facts_from(parsed_args)
+        # What the cloud offers to emulate; without a nova.conf, whatever the host could.
+        offered = options_in(parsed_args.nova_conf).emulated_architectures
+        facts = replace(facts, emulated_architectures=offered if parsed_args.nova_conf else EVERY_TRAIT.emulated)
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
@@ -189,15 +185,6 @@ def _spare(facts: HostFacts, reported: Mapping[str, bool]) -> frozenset[str]:
     """Return the traits that the host has and does not report."""
     every = capability_traits(replace(facts, emulated_architectures=EVERY_TRAIT.emulated))
     return frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
-
-
-def _emulated(arguments: argparse.Namespace) -> frozenset[str]:
-    """Return the architectures that the cloud offers to emulate; without a nova.conf, whatever the host could."""
-    if not arguments.nova_conf:
-        return EVERY_TRAIT.emulated
-    from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
-
-    return prefilter_options(load_conf(arguments.nova_conf)).emulated_architectures
 
 
 def _scope(arguments: argparse.Namespace) -> ReportScope:

@@ -20,12 +20,7 @@ class Decisions(Listing):
     """Show what requests of the past required and why they were rejected, from the log of the service."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "paths",
-            metavar="PATH",
-            nargs="+",
-            help="a log of the service; - for the standard input",
-        )
+        parser.add_argument("paths", metavar="PATH", nargs="+", help="a log of the service; - for the standard input")
         parser.add_argument("--server", metavar="UUID", help="the decisions about this server")
         parser.add_argument(
             "--request-id",

@@ -14,7 +14,8 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
+from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.cli.arguments import add_repeatable
 from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, has_default_cloud, option_name
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
-_OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
+OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
+"""The arguments that go with the file of ``--capabilities``."""
 _OF_DRIVER = {
-    ("libvirt",): ("connect", "capabilities", "nova_release", *_OF_FILES),
+    ("libvirt",): ("connect", "capabilities", "nova_release", *OF_FILES),
     ("ironic",): ("node", "bios", "os_cloud"),
     ("libvirt", "ironic"): ("nova_conf",),
 }
@@ -44,13 +46,8 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--capabilities", metavar="FILE", help="output of 'virsh capabilities'; read files instead of probing libvirt"
     )
-    group.add_argument(
-        "--domain-capabilities",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="output of 'virsh domcapabilities', for each --machine and --arch that matters (repeatable)",
-    )
+    text = "output of 'virsh domcapabilities', for each --machine and --arch that matters (repeatable)"
+    add_repeatable(group, ["--domain-capabilities"], "FILE", text)
     group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
     group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
     group.add_argument(
@@ -120,8 +117,7 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
             "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
             f"Give --nova-release N, or --alone for {ours}."
         ]
-    too_old = describe_too_old(facts)
-    if too_old:
+    if too_old := describe_too_old(facts):
         found.append(too_old)
     return tuple(found)
 
@@ -142,7 +138,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if _is_given(arguments, "capabilities") and _is_given(arguments, "connect"):
         raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
-    for name in _OF_FILES:
+    for name in OF_FILES:
         if _is_given(arguments, name) and not _is_given(arguments, "capabilities"):
             raise DocumentError(
                 option_name(name), "it goes with --capabilities FILE, the output of 'virsh capabilities'."
@@ -260,9 +256,9 @@ def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
     :raises ProbeFailed: if Ironic's answer cannot be used
     :raises IronicError: if Ironic does not answer, or refuses
     """
-    templates = _templates(arguments.nova_conf)
+    options = options_in(arguments.nova_conf)
     facts = node_of(arguments).facts() if asks_ironic(arguments) else _facts_of_files(arguments)
-    return replace(facts, templates=templates)
+    return replace(facts, templates=options.templates)
 
 
 def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
@@ -286,9 +282,13 @@ def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
     return facts_from_node(read_json(arguments.node), bios, **paths)
 
 
-def _templates(nova_conf: str | None) -> Templates:
+def options_in(nova_conf: str | None) -> Options:
+    """Return the options of [prefilter] in a nova.conf; the defaults without one.
+
+    :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
+    """
     if not nova_conf:
-        return BUNDLED
+        return Options()
     from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
 
-    return prefilter_options(load_conf(nova_conf)).templates
+    return prefilter_options(load_conf(nova_conf))

@@ -202,8 +202,7 @@ class Checks(upgradecheck.UpgradeCommands):
         except PackageNotFoundError:
             advice = "Run the os-prefilter-status of nova-scheduler's environment."
             return Result(Code.WARNING, f"Nova is not installed beside {escape_line(sys.executable)}. {advice}")
-        outside = unsupported_nova()
-        if outside:
+        if outside := unsupported_nova():
             return Result(Code.WARNING, outside)
         ours = f"os-prefilter {version('os-prefilter')}, os-traits {version('os-traits')}"
         return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
@@ -227,7 +226,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _has_these_files(self, process: Process) -> bool:
         """Whether a process reads any file or directory of this configuration: a host may have several deployments."""
-        named = [process.folder / path for path in _named_in(process.arguments)] or _default_files()
+        named = [process.folder / path for path in _named_in(process.arguments)]
+        # Without arguments, it reads these.
+        named = named or [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
         own = {os.path.realpath(path) for path in (*self._conf.config_file, *self._conf.config_dir)}
         return not own.isdisjoint(map(os.path.realpath, named))
 
@@ -289,11 +290,6 @@ def main(argv: Sequence[str]) -> int:
     with _masked_log(), redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))
     return flush(code, _UNEXPECTED, text.getvalue())
-
-
-def _default_files() -> list[Path]:
-    """Return the files and directories that nova-scheduler reads without arguments."""
-    return [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
 
 
 def _named_in(argv: Sequence[str]) -> list[str]:

@@ -66,7 +66,9 @@ class RoomIndex:
 
     def find_candidates(self, demand: Demand) -> int:
         """Return the set of hosts that meet a demand."""
-        scopes = _by_scope(demand)
+        scopes: dict[str, list[Condition]] = {}
+        for item in demand.conditions():
+            scopes.setdefault(item.scope, []).append(item)
         hosts = self._root_traits.find_having(scopes.pop(ROOT, ()))
         for suffix, group in demand.groups.items():
             if not hosts:
@@ -88,13 +90,11 @@ class RoomIndex:
         if condition.kind in (AGGREGATE, TREE, POLICY):
             return self.all
         if condition.wanted:
-            return self._anywhere.find_having((condition,))
+            return self._view(frozenset(), is_suffixed=False).traits.find_having((condition,))
         return self._root_traits.find_having((condition,)) | self._nested
 
     def find_meeting(self, hosts: int, demand: Demand) -> int:
         """Return those of some hosts that meet a demand, each tried by the matcher."""
-        if not hosts:
-            return 0
         return set_of(number for number in numbers_in(hosts) if self._meets(self.hosts[number], demand))
 
     def without_shared_of(self, owner: int, hosts: int, demand: Demand) -> int:
@@ -132,10 +132,7 @@ class RoomIndex:
         alone = Demand({suffix: group})
         if not group.resources:
             return self.find_meeting(among, alone)
-        key = bool(suffix), frozenset(group.resources)
-        if key not in self._views:
-            self._views[key] = _View(self.hosts, [self._offering.get(name, {}) for name in group.resources], *key)
-        view = self._views[key]
+        view = self._view(frozenset(group.resources), is_suffixed=bool(suffix))
         resources = [item for item in conditions if item.kind == RESOURCE]
         for item in resources:
             among &= self._find_fitting(item)
@@ -168,12 +165,11 @@ class RoomIndex:
             hosts &= members if item.wanted else ~members
         return hosts
 
-    @property
-    def _anywhere(self) -> TraitIndex:
-        key = False, frozenset[str]()
+    def _view(self, classes: frozenset[str], *, is_suffixed: bool) -> "_View":
+        key = is_suffixed, classes
         if key not in self._views:
-            self._views[key] = _View(self.hosts, (), *key)
-        return self._views[key].traits
+            self._views[key] = _View(self.hosts, [self._offering.get(name, {}) for name in classes], *key)
+        return self._views[key]
 
     def _meets(self, host: Host, demand: Demand) -> bool:
         return meets(host, demand, ignore_usage=self._ignore_usage, work=Work())
@@ -261,13 +257,6 @@ class _Ranks:
 
 def _trait_index(names: Iterable[tuple[int, frozenset[str]]]) -> TraitIndex:
     return TraitIndex((of_one, {number // BLOCK: 1 << number % BLOCK}) for number, of_one in names)
-
-
-def _by_scope(demand: Demand) -> dict[str, list[Condition]]:
-    scopes: dict[str, list[Condition]] = {}
-    for item in demand.conditions():
-        scopes.setdefault(item.scope, []).append(item)
-    return scopes
 
 
 def _compete(demand: Demand) -> bool:

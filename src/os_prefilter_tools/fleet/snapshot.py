@@ -81,7 +81,10 @@ def anonymous(fleet: Fleet) -> Fleet:
     names of ``CUSTOM_`` ones reveal. Requests have the same candidates as before, under the names that
     :func:`pseudonyms` returns.
     """
-    new_uuids = _anonymous_aggregates(fleet)
+    # First of the aggregates that have names, then of the others.
+    unnamed = {uuid for provider in fleet.walk() for uuid in provider.aggregates} - fleet.aggregates.keys()
+    every = enumerate((*fleet.aggregates, *sorted(unnamed)), 1)
+    new_uuids = {uuid: aggregate_uuid(f"aggregate-{number}") for number, uuid in every}
     zones, projects = pseudonyms(fleet)
     aggregates = {}
     for number, old in enumerate(fleet.aggregates.values(), 1):
@@ -134,13 +137,6 @@ def _anonymous_metadata(
     # What is not the name of a trait cannot be required, and so closes the aggregate.
     found |= {f"{_TRAIT}{name if is_trait_name(name) else 'no trait'}": _REQUIRED for name in required}
     return found
-
-
-def _anonymous_aggregates(fleet: Fleet) -> dict[str, str]:
-    """Return the new UUID of each aggregate: first of those that have names, then of the others."""
-    named = list(fleet.aggregates)
-    unnamed = {uuid for provider in fleet.walk() for uuid in provider.aggregates} - set(named)
-    return {uuid: aggregate_uuid(f"aggregate-{number}") for number, uuid in enumerate((*named, *sorted(unnamed)), 1)}
 
 
 def _rename(provider: Provider, name: str, names: Iterator[str], aggregates: dict[str, str]) -> Provider:

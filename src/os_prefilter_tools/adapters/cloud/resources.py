@@ -88,14 +88,6 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
     return flavor_of(_row_named("flavor", name_or_id, rows, rows))
 
 
-def flavors(connection: Any) -> Iterator[Flavor]:
-    """Yield each flavor that the user may see, for an administrator private ones too.
-
-    :raises CloudError: Nova does not answer, refuses, or does not show the extra specs
-    """
-    yield from map(flavor_of, Service(connection, "compute").rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION))
-
-
 def flavor_of(row: object) -> Flavor:
     """Return the flavor in Nova's JSON, of a flavor or of a server."""
     if not isinstance(row, dict):

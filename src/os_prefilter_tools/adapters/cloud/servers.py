@@ -90,7 +90,7 @@ def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
     :param connection: an ``openstack.connection.Connection`` of an administrator
     :raises CloudError: a service does not answer, or refuses: by default only administrators may list all servers
     """
-    images, volumes = _Images(connection), _Volumes(connection)
+    images, volumes = _Read(connection, "image", "/images"), _Volumes(connection)
     rows = Service(connection, "compute").rows(_LISTING, "servers", _microversion(connection))
     while batch := list(islice(rows, _BATCH)):
         found = []
@@ -140,7 +140,7 @@ def _server(row: Any) -> Server:
     )
 
 
-def _add_image(server: Server, row: Mapping[str, Any], images: "_Images", volumes: "_Volumes") -> None:
+def _add_image(server: Server, row: Mapping[str, Any], images: "_Read", volumes: "_Volumes") -> None:
     """Add the image to the request of a server, and what is known of its machine type."""
     reference = row.get("image")
     if not reference:
@@ -172,8 +172,9 @@ class _Read:
     After a request without a response none is sent any more: each would wait as long.
     """
 
-    def __init__(self, connection: Any, kind: str) -> None:
+    def __init__(self, connection: Any, kind: str, path: str) -> None:
         self._service = Service(connection, kind)
+        self._path = path
         self._found: dict[str, Any] = {}
         self._silent: CloudError | None = None
 
@@ -220,17 +221,7 @@ class _Read:
             return error
 
     def _get(self, identity: str) -> Any:
-        raise NotImplementedError
-
-
-class _Images(_Read):
-    """The images of a Glance."""
-
-    def __init__(self, connection: Any) -> None:
-        super().__init__(connection, "image")
-
-    def _get(self, identity: str) -> object:
-        return self._service.get(f"/images/{identity}")
+        return self._service.get(f"{self._path}/{identity}")
 
 
 class _Volumes(_Read):
@@ -240,7 +231,7 @@ class _Volumes(_Read):
     """
 
     def __init__(self, connection: Any, *, lists: bool = True) -> None:
-        super().__init__(connection, "block_storage")
+        super().__init__(connection, "block_storage", "/volumes")
         self._lists = lists
 
     def read(self, identities: Iterable[str]) -> None:
@@ -256,7 +247,7 @@ class _Volumes(_Read):
                 self._found[row["id"]] = {name: row.get(name) for name in _VOLUME}
 
     def _get(self, identity: str) -> object:
-        return self._service.get(f"/volumes/{identity}").get("volume")
+        return super()._get(identity).get("volume")
 
 
 def _microversion(connection: Any) -> str:

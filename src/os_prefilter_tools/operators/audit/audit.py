@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
@@ -29,8 +29,10 @@ Progress = Callable[[str, int, int | None], None]
 MOST_NAMES = 100_000
 """The most image names that are kept in all groups together; further images are only counted."""
 MOST_UNKNOWN = 10_000
-"""The most distinct unknown values that are counted."""
-_LONGEST_NAME = 255
+"""The most distinct unknown values, or notes on servers, that are counted."""
+LONGEST_NAME = 255
+
+_Item = TypeVar("_Item")
 
 ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 """For images alone, where every host counts as large enough."""
@@ -368,7 +370,7 @@ def group_images(
         notes: set[Note] = set()
         name = name_of(image)
         for flavor in flavors or (ANY_FLAVOR,):
-            label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            label = escape_line((flavor.name or "a flavor without a name")[:LONGEST_NAME]) if flavors else ""
             spec = RequestSpec(flavor=flavor, image=image)
             before = requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
@@ -382,19 +384,20 @@ def group_images(
             if kept < MOST_NAMES:
                 group.names.append(name)
                 kept += 1
-        _count(unknown, {str(note) for note in notes if note.warn})
-        _count(waits, {str(note) for note in notes if note.waits})
+        count_each(unknown, (str(note) for note in notes if note.warn))
+        count_each(waits, (str(note) for note in notes if note.waits))
         progress(count)
     return ImageGroups(list(groups.values()), count, unknown, waits)
 
 
 def name_of(image: Image) -> str:
     """Return the name of an image, or its ID, as a part of a line."""
-    return escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+    return escape_line(str(image.name or image.id or "an image without a name")[:LONGEST_NAME])
 
 
-def _count(counter: Counter[str], texts: set[str]) -> None:
-    counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
+def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:
+    """Count each different item once, up to :data:`MOST_UNKNOWN` different ones."""
+    counter.update(item for item in set(items) if item in counter or len(counter) < MOST_UNKNOWN)
 
 
 def requested_by(

@@ -15,10 +15,10 @@ import os_traits
 from os_prefilter.common.errors import DocumentError, RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.request.query import BY_REQUEST, requirements_without_filters
+from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Image, RequestSpec
-from os_prefilter.request.view import Request, clone_of
+from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
@@ -176,9 +176,7 @@ class Destinations:
         :raises RequestRejected: if the filters reject the request
         """
         spec = self._request_of(server)
-        request = Request(spec)
-        from_request = requirements_without_filters(request)
-        decision = self._pipeline.apply(spec)
+        sources = Sources(spec, self._pipeline)
         demand = demand_of(spec)
         # Nova never moves a server to a disabled host, whichever filters are enabled here.
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
@@ -186,8 +184,7 @@ class Destinations:
         if key not in self._demands:
             self._assume({name for group in demand.groups.values() for name in group.resources})
             self._demands[key] = Kind(demand, self.index.find_candidates(demand))
-        notes = frozenset(str(note) for note in decision.notes if note.warn or note.waits)
-        sources = Sources(request, from_request, decision, self._pipeline.filters)
+        notes = frozenset(str(note) for note in sources.decision.notes if note.warn or note.waits)
         return Judged(self._demands[key], sources, notes)
 
     def if_died(self, kind: Kind, own: int | None) -> int:

@@ -58,21 +58,19 @@ def read_entries(path: str | Path, kind: Kind, broken: Broken) -> Iterator[tuple
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list.
     """
     with open_file(path) as file:
-        yield from _entries(file, path, kind, broken)
-
-
-def _entries(file: BinaryIO, path: str | Path, kind: Kind, broken: Broken) -> Iterator[tuple[str, object]]:
-    number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
-    while first and not first.strip():
-        number, first = number + 1, file.readline(MAX_BYTES + 1)
-    if not first and Path(path).suffix not in _OF_LINES:
-        advice = "Check the command that wrote it."
-        raise DocumentError(path, f"the file is empty; expected a JSON list of {kind.many}. {advice}")
-    if Path(path).suffix in _OF_LINES or _is_entry(first, kind):
-        yield from _from_lines(number, first, file, kind, broken)
-        return
-    text = _text(first + file.read(MAX_BYTES + 1 - len(first)), path, kind)
-    for number, entry in enumerate(_entries_of(text, path, kind, broken)):
+        number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+        while first and not first.strip():
+            number, first = number + 1, file.readline(MAX_BYTES + 1)
+        if not first and Path(path).suffix not in _OF_LINES:
+            advice = "Check the command that wrote it."
+            raise DocumentError(path, f"the file is empty; expected a JSON list of {kind.many}. {advice}")
+        if Path(path).suffix in _OF_LINES or _is_entry(first, kind):
+            yield from _from_lines(number, first, file, kind, broken)
+            return
+        data = first + file.read(MAX_BYTES + 1 - len(first))
+    if len(data) > MAX_BYTES:
+        raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {kind.one} a line.")
+    for number, entry in enumerate(_entries_of(decode(data, path, "utf-8"), path, kind, broken)):
         yield f"{kind.many}[{number}]", entry
 
 
@@ -124,9 +122,3 @@ def _entries_of(text: str, path: str | Path, kind: Kind, broken: Broken) -> list
     if document.get("next"):
         broken("next: this is one page of a longer list; the other pages are missing")
     return entries
-
-
-def _text(data: bytes, path: str | Path, kind: Kind) -> str:
-    if len(data) > MAX_BYTES:
-        raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {kind.one} a line.")
-    return decode(data, path, "utf-8")

@@ -22,14 +22,10 @@ def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
     for where, entry in read_entries(path, _KIND, broken):
-        yield from _image(entry, path, where, broken)
-
-
-def _image(entry: object, path: str | Path, where: str, broken: Broken) -> Iterator[Image]:
-    try:
-        yield image_from(_document(entry), path, where)
-    except DocumentError as error:
-        broken(error.problem if where in error.problem else f"{where}: {error.problem}")
+        try:
+            yield image_from(_document(entry), path, where)
+        except DocumentError as error:
+            broken(error.problem if where in error.problem else f"{where}: {error.problem}")
 
 
 def _document(entry: object) -> Any:

@@ -4,24 +4,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.audit import Progress
+from os_prefilter_tools.operators.audit.audit import LONGEST_NAME, Progress, count_each
 from os_prefilter_tools.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
 from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
 from os_prefilter_tools.operators.audit.together import Together
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
-MOST_NOTES = 10_000
-"""The most distinct notes that are counted."""
-_LONGEST_NAME = 255
 _SHARED = "each other host would use what this one shares"
-
-_Item = TypeVar("_Item")
 
 
 class Verdict(str, Enum):
@@ -31,27 +26,17 @@ class Verdict(str, Enum):
     __str__ = str.__str__
 
     REJECTED = "rejected by filters"
-    NONE = "no destination"
     NONE_IF_EMPTY = "no capable host"
+    NONE = "no destination"
     NONE_IF_DIED = "none if its host died"
     NONE_WITHOUT = "none without the drained hosts"
-    NOT_ALL_IF_DIED = "not all if its host died"
     NOT_ALL_WITHOUT = "not all if drained"
+    NOT_ALL_IF_DIED = "not all if its host died"
     UNKNOWN = "not judged"
     OK = "ok"
 
 
-URGENT = (
-    Verdict.REJECTED,
-    Verdict.NONE_IF_EMPTY,
-    Verdict.NONE,
-    Verdict.NONE_IF_DIED,
-    Verdict.NONE_WITHOUT,
-    Verdict.NOT_ALL_WITHOUT,
-    Verdict.NOT_ALL_IF_DIED,
-    Verdict.UNKNOWN,
-    Verdict.OK,
-)
+URGENT = tuple(Verdict)
 STRANDED = frozenset(URGENT) - {Verdict.UNKNOWN, Verdict.OK}
 """Of servers that have no destination, or not each of them at the same time."""
 
@@ -192,9 +177,9 @@ def audit_servers(
         found.servers.append(Name(_printable(server.uuid), _printable(server.name)))
         if placed.own is not None:
             by_host.setdefault(placed.own, []).append(placed)
-        _count(notes, placed.notes)
-        _count(not_judged, map(escape_line, server.not_judged))
-        _count(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        count_each(notes, placed.notes)
+        count_each(not_judged, map(escape_line, server.not_judged))
+        count_each(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
     together = Together(destinations.index)
@@ -263,7 +248,7 @@ def _of_no_host(server: Server, own: int | None) -> str:
     """
     if not server.host or own is not None:
         return ""
-    return f"the fleet has no host {quote(server.host[:_LONGEST_NAME])}, on which it is"
+    return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
 
 
 def _judge_together(line: Line, if_drained: HostSum | None, of_host: HostSum | None) -> None:
@@ -305,9 +290,5 @@ def _of_projects(lines: Iterable[Line]) -> tuple[tuple[str, int, int], ...]:
     return tuple(sorted(rows, key=lambda row: (-row[2], -row[1], row[0])))
 
 
-def _count(counter: Counter[_Item], items: Iterable[_Item]) -> None:
-    counter.update(item for item in set(items) if item in counter or len(counter) < MOST_NOTES)
-
-
 def _printable(text: str) -> str:
-    return escape_line(text[:_LONGEST_NAME])
+    return escape_line(text[:LONGEST_NAME])

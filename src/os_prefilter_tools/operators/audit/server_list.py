@@ -42,7 +42,9 @@ def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
         try:
             yield server_from(entry)
         except DocumentError as error:
-            broken(f"{where}: {_of(entry)}{error.problem}")
+            uuid = entry.get("uuid") if isinstance(entry, dict) else None
+            server = f"server {quote(uuid)}: " if isinstance(uuid, str) else ""
+            broken(f"{where}: {server}{error.problem}")
 
 
 def server_from(entry: object) -> Server:
@@ -84,9 +86,3 @@ def _not_judged(fields: Mapping[str, Any], extra_specs: Mapping[str, str]) -> It
             yield what
     if extra_specs.get(_DEVICE_PROFILE):
         yield "a device profile"
-
-
-def _of(entry: object) -> str:
-    """Return which server an entry is about, for messages."""
-    uuid = entry.get("uuid") if isinstance(entry, dict) else None
-    return f"server {quote(uuid)}: " if isinstance(uuid, str) else ""

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query, requirements_without_filters
-from os_prefilter.request.view import Request
+from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
@@ -22,7 +21,7 @@ from os_prefilter_tools.operators.diagnose.first_candidates import (
     find_first,
     only_hosts,
 )
-from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
+from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, FirstCandidates, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
 _DEFAULTS = Limits()
@@ -30,6 +29,11 @@ _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
     "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it from the fleet."
+)
+
+_NO_GROUP_POLICY = (
+    "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
+    "or isolate (they must not)."
 )
 
 
@@ -78,8 +82,13 @@ def diagnose(  # noqa: PLR0913
         diagnosis = _analyse(diagnosis, query, fleet, known, progress)
         return _without_answer(diagnosis, error, query.demand, _capable(diagnosis, fleet), limits)
     diagnosis = _analyse(diagnosis, query, fleet, known, progress)
-    if live:
-        diagnosis = _note_change(diagnosis, answer)
+    if live and bool(answer.hosts) != bool(diagnosis.candidates):
+        has = "has candidates" if answer.hosts else "has no candidate"
+        note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
+        diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
+    capable = _capable(diagnosis, fleet)
+    if not capable:
+        return diagnosis
 
     def ask_for_first() -> Any:
         if live:
@@ -87,20 +96,19 @@ def diagnose(  # noqa: PLR0913
         load(only_hosts(fleet, diagnosis.candidates, query.demand))
         return query.ask(placement, limits.max_placement_results, live=False)
 
-    return _with_first(diagnosis, query.demand, _capable(diagnosis, fleet), limits, ask_for_first, live=live)
+    first = find_first(capable, query.demand, limits, ask_for_first, live=live)
+    return _with_first(diagnosis, first, len(capable), limits)
 
 
 class _Query:
     """The query of a request that the pipeline was applied to, and the sources of its parts."""
 
     def __init__(self, request_spec: Any, pipeline: Service) -> None:
-        request = Request(request_spec)
-        from_request = requirements_without_filters(request)
         self._request_spec = request_spec
-        self.decision = pipeline.apply(request_spec)
+        self.sources = Sources(request_spec, pipeline)
+        self.decision = self.sources.decision
         self.text = allocation_candidates_query(request_spec, limit=None)
         self.demand = demand_of(request_spec)
-        self.sources = Sources(request, from_request, self.decision, pipeline.filters)
         self.notes = tuple(dict.fromkeys(str(note) for note in self.decision.notes))
 
     def check_traits(self, known: frozenset[str]) -> None:
@@ -129,7 +137,9 @@ def _without_answer(
 ) -> Diagnosis:
     """Return the diagnosis of a query that Placement refused, or did not answer."""
     is_refused = not isinstance(error, PlacementUnavailable)
-    more = [_FROM_FLEET, *_missing_group_policy(demand, diagnosis.query)]
+    more = [_FROM_FLEET]
+    if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in diagnosis.query:
+        more.append(_NO_GROUP_POLICY)
     more += filter(None, [] if is_refused else [describe_cost(capable, demand, limits)])
     if diagnosis.candidates:
         # Placement might have returned these.
@@ -138,41 +148,17 @@ def _without_answer(
     return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
 
 
-def _note_change(diagnosis: Diagnosis, answer: Any) -> Diagnosis:
-    if bool(answer.hosts) == bool(diagnosis.candidates):
-        return diagnosis
-    has = "has candidates" if answer.hosts else "has no candidate"
-    note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
-    return replace(diagnosis, notes=(*diagnosis.notes, note))
+def _with_first(diagnosis: Diagnosis, first: FirstCandidates, capable: int, limits: Limits) -> Diagnosis:
+    """Return the diagnosis with the hosts that the first candidates cover.
 
-
-def _with_first(  # noqa: PLR0913
-    diagnosis: Diagnosis,
-    demand: Demand,
-    capable: Sequence[Host],
-    limits: Limits,
-    ask: Callable[[], Any],
-    *,
-    live: bool,
-) -> Diagnosis:
-    """Return the diagnosis with the hosts that the first candidates cover."""
-    if not capable:
-        return diagnosis
-    first = find_first(capable, demand, limits, ask, live=live)
+    :param capable: how many hosts meet all requirements
+    """
     message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
-    if first.hosts is not None and first.hosts < len(capable):
+    if first.hosts is not None and first.hosts < capable:
         message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
-    if len(capable) > most:
+    if capable > most:
         notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
     return replace(diagnosis, first_candidates=first, message=message, notes=notes)
-
-
-def _missing_group_policy(demand: Demand, query: str) -> Iterable[str]:
-    if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in query:
-        yield (
-            "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a "
-            "provider) or isolate (they must not)."
-        )
 
 
 def _analyse(

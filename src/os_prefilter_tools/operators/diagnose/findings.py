@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
-from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.request.query import BY_REQUEST
+from os_prefilter.request.query import BY_REQUEST, requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
 from os_prefilter_tools.fleet.matching import Host, capacity_of
@@ -32,22 +32,20 @@ _FIELDS = {
 
 
 class Sources:
-    """The source of each condition of one request."""
+    """A pipeline applied to a request, and the source of each condition that the request then has."""
 
-    def __init__(
-        self,
-        request: Request,
-        from_request: Iterable[Requirement],
-        decision: Decision,
-        filters: Iterable[LoadedFilter],
-    ) -> None:
-        """Take a request as it was before the pipeline was applied to it, and what it required then.
+    def __init__(self, request_spec: Any, pipeline: Service) -> None:
+        """Apply the pipeline.
 
         :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
         :param filters: the filters of the pipeline
+        :raises RequestRejected: a filter, or Nova's own translation, rejects the request
         """
-        self._request = request
-        self._excludes = {each.name: each.declaration.excludes for each in filters}
+        self._request = Request(request_spec)
+        # Before the pipeline adds to it.
+        from_request = requirements_without_filters(self._request)
+        self.decision = decision = pipeline.apply(request_spec)
+        self._excludes = {each.name: each.declaration.excludes for each in pipeline.filters}
         self._required: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
         items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]

@@ -26,7 +26,7 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
             raise MissingFact(each.name, fact, "Give the pipeline its value, or UNKNOWN.")
     declared = each.declaration
     if declared.gate and facts[declared.gate] is not True:
-        # Exactly False: anything else says nothing, and almost any object is true.
+        # True opens, False closes, anything else is not known: almost any object is true.
         closed = Note(declared.closed.format(options=options), "not required yet", waits=True)
         waits = Requirements(notes=(closed,)) if facts[declared.gate] is False else _waiting_for(declared.gate)
         return lambda _progress: waits

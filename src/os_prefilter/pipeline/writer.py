@@ -66,9 +66,9 @@ def prepare(
     preferred = frozenset(item.trait for item in preferences)
     has_to_respell = preferred and respell_preferences(request.extra_specs, preferred) != request.extra_specs
     return Additions(
-        tuple(item.trait for item in requirements if item.scope == ROOT and item.required),
-        tuple(item.trait for item in requirements if item.scope == ROOT and not item.required),
-        tuple(item for item in requirements if item.scope != ROOT),
+        tuple([item.trait for item in requirements if item.scope == ROOT and item.required]),
+        tuple([item.trait for item in requirements if item.scope == ROOT and not item.required]),
+        tuple([item for item in requirements if item.scope != ROOT]),
         own_groups,
         preferred if has_to_respell else frozenset(),
         aggregates,
@@ -96,6 +96,7 @@ def _check_name(item: Requirement | Preference) -> None:
 
 
 def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
+    known: dict[tuple[str, str, bool], str | Requirement]
     known = {(ROOT, trait, True): "the request spec's root_required" for trait in request.root_required}
     known |= {(ROOT, trait, False): "the request spec's root_forbidden" for trait in request.root_forbidden}
     if any(item.scope != ROOT for item in requirements):
@@ -107,13 +108,16 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
     for item in requirements:
         _check_name(item)
-        # The author of the request reads it.
-        source = f"{item.filter}: {item.public or item.source}"
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
-            by, forbidden = (source, against) if item.required else (against, source)
+            by, forbidden = map(_source_of, (item, against) if item.required else (against, item))
             raise ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
-        known[item.scope, item.trait, item.required] = source
+        known[item.scope, item.trait, item.required] = item
+
+
+def _source_of(item: str | Requirement) -> str:
+    # The author of the request reads it.
+    return item if isinstance(item, str) else f"{item.filter}: {item.public or item.source}"
 
 
 def write(new: Additions, request_spec: Any) -> None:

@@ -1,7 +1,7 @@
 """The query of a request: ``GET /allocation_candidates``, built from a RequestSpec-like object.
 
 The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``), so that another scheduler sends Placement
-the query that Nova would send. It needs microversion 1.36; with ``in:`` traits, which this library does not send, 1.39.
+the query that Nova would send. Send it with :data:`MICROVERSION`; 1.36 is enough, as no trait of it has ``in:``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

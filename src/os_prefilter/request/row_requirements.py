@@ -53,7 +53,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         found = value_of(request, row, options.unknown_values, notes)
         if not found or row.values[found.value].trait is None or is_implied(request, row, found.value):
             continue
-        # Where Nova's query names the trait because the request does, it names it in the group that the request says.
+        # A device that only a trait by name asks for (trait1:X=required): written_requirements has it, in its group.
         if scope == UNSUFFIXED and row.device and not _has_property(request, row):
             continue
         meaning = _meaning(row, found, guest_of(request), options, scope)
@@ -118,7 +118,7 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     if row is _EMULATION and not options.emulates(value) and (of_platform := trait_of_platform(value)):
         trait, opt_in = of_platform, False
     trait = Trait(str(trait))
-    # One of these.
+    # Exactly one is set below.
     requirement = preference = note = None
     if options.prefers(row):
         preference = Preference(trait, str(source))

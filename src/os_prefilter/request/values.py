@@ -127,7 +127,7 @@ class _Index(NamedTuple):
     """The rows of the table for which a request may have a value, each by its number."""
 
     by_name: dict[str, list[int]]
-    """By image property and extra spec alike: a row that is found by the name of the other place has no value there."""
+    """By image property and extra spec alike; a row that the wrong one of them finds turns out to have no value."""
     always: list[int]
     """Those about a field of the image."""
     switched: dict[str, list[Row]]
@@ -180,25 +180,25 @@ def _read(request: Request, row: Row) -> Resolved:
     is_set = in_image is not None or in_flavor is not None or of_image is not None
     if not is_set and not row.device and not (depends_on and depends_on.default):
         return _NOT_SET
-    gate = resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
-    is_closed = depends_on and not (gate.value and gate.value.value in enabling_values(depends_on))
+    other = resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
+    is_meaningless = depends_on and not (other.value and other.value.value in enabling_values(depends_on))
     # Nothing is read of the image of an instance that boots from a volume.
-    if gate.problem or is_closed or (of_image is not None and request.boots_from_volume):
+    if other.problem or is_meaningless or (of_image is not None and request.boots_from_volume):
         # An unknown value of the other row rejects this one as well; the note on it is that of its own filter.
-        return gate._replace(value=None, notes=())
+        return other._replace(value=None, notes=())
     raws = (in_image, of_image, in_flavor)
     read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
     read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
-    if gate.unknown:
-        read = read._replace(unknown=gate.unknown + read.unknown)
+    if other.unknown:
+        read = read._replace(unknown=other.unknown + read.unknown)
     if read.value and not read.problem and row.beside:
         read = read._replace(problem=_problem_beside(request, row, read.value))
     if read.problem:
         return read
     if row.device:
         return _switched(request, row.device, read)
-    if depends_on and depends_on.default and gate.value and not is_set:
-        source = gate.value.source._replace(default=f"{row.name} {depends_on.default}")
+    if depends_on and depends_on.default and other.value and not is_set:
+        source = other.value.source._replace(default=f"{row.name} {depends_on.default}")
         return read._replace(value=RowValue(depends_on.default, source))
     return read
 

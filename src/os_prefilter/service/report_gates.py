@@ -42,7 +42,7 @@ EXAMPLES = 3
 # Nova's libvirt driver asks about KVM guests alone, and so reports one value of many (hosts/desired_traits.py).
 _PARTLY_REPORTED = frozenset(("emulation_architecture",))
 _ADVICE = (
-    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts="
+    "[prefilter] wait_for_answers names the filter: pass Service.from_conf(conf, facts="
     "os_prefilter.adapters.placement.coverage.placement_facts(conf, client)), or empty the option."
 )
 
@@ -108,7 +108,8 @@ def gates_of(row: Row) -> tuple[Gate, ...]:
     always = row.traits - opt_in
     found = []
     if always:
-        # A driver that reports one value of a row knows the row, and leaves out what the host does not support.
+        # A driver that reports one value of a row knows the row, and leaves out what the host does not support. That it
+        # is older than a value of the row is not seen: Nova's drivers got each row as a whole.
         driver = frozenset() if row.name in _PARTLY_REPORTED else always
         found.append(Gate(row.name, ALWAYS, always, driver | {REPORTED}))
     if opt_in:
@@ -122,7 +123,7 @@ def gates_of(row: Row) -> tuple[Gate, ...]:
 GATES: tuple[Gate, ...] = tuple(gate for row in ROWS for gate in gates_of(row))
 """The gates of the vocabulary."""
 REPORTS: frozenset[frozenset[Trait]] = frozenset((*(gate.reported_by for gate in GATES), frozenset((REPORTED,))))
-"""Each :attr:`Gate.reported_by`: what a :class:`Coverage` tells of."""
+"""Each :attr:`Gate.reported_by`, of which a :class:`Coverage` tells; :func:`deferral` looks up no other."""
 
 
 def gates_by_trait(templates: Templates) -> dict[str, Gate]:

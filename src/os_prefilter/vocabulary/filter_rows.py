@@ -61,7 +61,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_video_model",
         per_architecture=True,
     ),
-    # vmware_adaptertype is a legacy name with a rule of its own: request.py.
+    # vmware_adaptertype is a legacy name with a rule of its own: _with_current_names in request/view.py.
     Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
     Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
     # Nova's libvirt driver adds the controller whatever disks the guest has, so the model counts without a disk on it.
@@ -74,9 +74,9 @@ FILTERED: tuple[Row, ...] = (
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
-        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l
         "architecture",
-        # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
+        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l ARMV7, which a driver that reports
+        # HW_ARCH_ARMV7L and finds no such trait never reports.
         terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
         image_property="hw_architecture",
         spelling=Spelling(older=ARCHITECTURE_ALIASES),
@@ -153,7 +153,7 @@ FILTERED: tuple[Row, ...] = (
         per_architecture=True,
     ),
     Row(
-        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (same ADR).
+        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (ADR 0008).
         "hypervisor_type",
         terms(
             "CUSTOM_HYPERVISOR_TYPE",

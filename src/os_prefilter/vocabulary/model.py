@@ -127,7 +127,8 @@ class Row:
     refuses_unknown: bool = False
     """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
     per_architecture: bool = False
-    """Whether a host may differ for guests of an architecture that it emulates."""
+    """Whether its traits have qualified ones for guests of an emulated architecture, where a host may differ. False for
+    a new row: that set is frozen (``emulated_architectures.py``)."""
     namespace: str = ""
     """For a configuration that the driver applies to its host: the start of its extra spec, ``deploy-config:``.
 
@@ -238,7 +239,10 @@ def is_true(value: object) -> bool:
 
 
 REVISION = 3
-"""Revision of the table: each change of its traits raises it, as earlier reports do not cover them."""
+"""Revision of the table: raise it once in a release that adds or renames traits, which earlier reports do not cover.
+
+The gates that need the marker are then closed until all hosts have reported again.
+"""
 
 REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
 """Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".

@@ -149,7 +149,7 @@ def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler
     fleet = fleet_of([by_nova_alone(each) for each in hosts])
     body = json.dumps({"image": {"properties": {"hw_time_hpet": "yes"}}, "flavor": SMALL}).encode()
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = example.load_pipeline(conf, placement.client, fleet)
+        pipeline = example.load_service(conf, placement.client, fleet)
 
         def found() -> list[str]:
             status, answer = example.schedule(body, pipeline, placement.client)

@@ -1,7 +1,7 @@
 """Entry point for an unmodified Nova, enabled by one line in nova.conf.
 
 ``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
-it once when it starts. :func:`activate` appends the pipeline to Nova's list of request filters, and returns
+it once when it starts. :func:`activate` appends the service to Nova's list of request filters, and returns
 :class:`RebuildFilter`, which runs only where ``[filter_scheduler] enabled_filters`` names it. No other module changes
 anything in Nova's code; the others only read Nova's objects.
 
@@ -50,7 +50,7 @@ try:
     from nova import context as nova_context
     from nova import exception
     from nova.compute.task_states import RESIZE_PREP
-    from nova.objects import service
+    from nova.objects import service as nova_service
     from nova.objects.compute_node import ComputeNodeList
     from nova.objects.instance import Instance
     from nova.objects.instance_mapping import InstanceMapping
@@ -125,10 +125,10 @@ def activate() -> list[type]:
     if outside:
         LOG.warning("%s", outside)
     client = _placement_client()
-    pipeline = _pipeline(client)
-    names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
+    service = _service(client)
+    names = [each.name for each in service.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
     replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
-    isolate = _isolate_after(pipeline)
+    isolate = _isolate_after(service)
     # The list as it was before an earlier activation, with the changes of others since.
     entries = [
         each.original if isinstance(each, _Replaced) else each
@@ -138,15 +138,15 @@ def activate() -> list[type]:
     # In place: other modules may have imported the list.
     request_filter.ALL_REQUEST_FILTERS[:] = [
         *(_Replaced(each) if each in replaced or each is isolate else each for each in entries),
-        RequestFilters(pipeline, isolate if isolate in entries else None),
+        RequestFilters(service, isolate if isolate in entries else None),
     ]
-    closed = closed_owner_gate(nova.conf.CONF) if any(each.name == "owner" for each in pipeline.filters) else ""
+    closed = closed_owner_gate(nova.conf.CONF) if any(each.name == "owner" for each in service.filters) else ""
     if closed:
         LOG.warning("%s", closed)
-    prefers = pipeline.options.preferred_properties or "preferences" in (each.name for each in pipeline.filters)
+    prefers = service.options.preferred_properties or "preferences" in (each.name for each in service.filters)
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         LOG.warning("Preferred traits have no effect: add %s to [filter_scheduler] weight_classes.", _WEIGHER)
-    for name, other in _still_required(pipeline):
+    for name, other in _still_required(service):
         LOG.warning(
             "[prefilter] preferred_properties names %s, but Nova's own %s may still require its trait: add %s to "
             "enabled_filters.",
@@ -161,16 +161,16 @@ def activate() -> list[type]:
         )
     # Nova makes one object of the class, without arguments.
     scope = configured_scope(nova.conf.CONF)
-    return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client, "scope": scope})]
+    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client, "scope": scope})]
 
 
-def _still_required(pipeline: Service) -> list[tuple[str, str]]:
+def _still_required(service: Service) -> list[tuple[str, str]]:
     """Return the properties that are preferred, each with a filter that is not enabled, so that Nova runs its own."""
-    enabled = {each.name for each in pipeline.filters}
-    preferred = pipeline.options.preferred_properties
+    enabled = {each.name for each in service.filters}
+    preferred = service.options.preferred_properties
     return [
         (name, other)
-        for row in (pipeline.options.rows if preferred else ())
+        for row in (service.options.rows if preferred else ())
         for name in preferred
         if name in names_of(row)
         for other in row.required_by
@@ -178,26 +178,26 @@ def _still_required(pipeline: Service) -> list[tuple[str, str]]:
     ]
 
 
-def _isolate_after(pipeline: Service) -> _NovaFilter | None:
+def _isolate_after(service: Service) -> _NovaFilter | None:
     """Return Nova's filter of isolated aggregates, if it is enabled and must see the traits that ours require."""
-    enabled = pipeline.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
+    enabled = service.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
     return request_filter.isolate_aggregates if enabled else None
 
 
 class RequestFilters:
-    """The pipeline as one entry of Nova's list of request filters.
+    """The service as one entry of Nova's list of request filters.
 
-    :param isolate: a filter of Nova that runs after the pipeline, with the traits that it required
+    :param isolate: a filter of Nova that runs after the service, with the traits that it required
     """
 
-    def __init__(self, pipeline: Service, isolate: _NovaFilter | None = None) -> None:
-        self.pipeline = pipeline
+    def __init__(self, service: Service, isolate: _NovaFilter | None = None) -> None:
+        self.service = service
         self._isolate = isolate
         # Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> weight.
         self._preferred: WeakKeyDictionary[Any, Callable[[str], float]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"<os_prefilter.nova.RequestFilters: {self.pipeline!r}>"
+        return f"<os_prefilter.nova.RequestFilters: {self.service!r}>"
 
     def __call__(self, context: Any, request_spec: Any) -> bool:
         """Run the filters on Nova's request spec.
@@ -206,7 +206,7 @@ class RequestFilters:
         """
         until = time.monotonic() + PATIENCE
         try:
-            decision = self.pipeline.apply(request_spec, context)
+            decision = self.service.apply(request_spec, context)
         except RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except PrefilterError as error:
@@ -215,7 +215,7 @@ class RequestFilters:
             raise exception.RequestFilterFailed(
                 reason="a request filter of this cloud failed; its operator finds the cause in the scheduler's log"
             ) from error
-        host_traits = self.pipeline.host_traits
+        host_traits = self.service.host_traits
         if decision.preferences and host_traits:
             traits = frozenset(item.trait for item in decision.preferences)
             known = host_traits.current(traits, context, until)
@@ -287,7 +287,7 @@ def _preferred_shares(request_spec: Any, hosts: list[str]) -> list[float]:
 class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
     """Host filter that refuses to rebuild a server with an image that its host cannot run.
 
-    Nova runs no request filter for a rebuild on the same host. This one runs the pipeline for the new image and without
+    Nova runs no request filter for a rebuild on the same host. This one runs the service for the new image and without
     one, and compares what only the image requires with the traits that the host has in Placement now. Any other request
     passes, and so does a rebuild where something is not known. :func:`activate` sets the fields.
 
@@ -297,7 +297,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
     RUN_ON_REBUILD = True
 
-    pipeline: Service
+    service: Service
     client: PlacementClient
     scope: ReportScope
 
@@ -314,9 +314,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         is_of_image = False
         try:
             # What flavor, hints and project require was no reason to refuse the server before, and is none now.
-            anyway, _ = _decide(self.pipeline.without_nova_style(), _without_image(spec_obj), context)
+            anyway, _ = _decide(self.service.without_nova_style(), _without_image(spec_obj), context)
             is_of_image = True
-            required, contradiction = _decide(self.pipeline, spec_obj, context)
+            required, contradiction = _decide(self.service, spec_obj, context)
         except RequestRejected as error:
             # A filter written for Nova, which does not run it for a rebuild, refuses none.
             if is_of_image and not isinstance(error, RejectedByFilter):
@@ -371,7 +371,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
             return ()
         _, traits = read.result()
-        gates = gates_by_trait(self.pipeline.options.rows)
+        gates = gates_by_trait(self.service.options.templates)
         unmet = [item for item in required if (item.trait in traits) != item.required]
         unreported = {
             item.trait
@@ -396,11 +396,11 @@ def _is_rebuild(spec_obj: Any) -> bool:
 
 
 def _decide(
-    pipeline: Service, spec_obj: Any, context: Any
+    service: Service, spec_obj: Any, context: Any
 ) -> tuple[tuple[Requirement, ...], ContradictingRequirements | None]:
     """Return all that is required, also where it contradicts itself: the new image may have no part in that."""
     try:
-        return pipeline.decide(spec_obj, context).requirements, None
+        return service.decide(spec_obj, context).requirements, None
     except ContradictingRequirements as error:
         return error.requirements, error
 
@@ -457,8 +457,8 @@ def _placement_client(lock: AbstractContextManager[object] = _NO_LOCK) -> Placem
     return PlacementClient(adapter, microversion="1.22")
 
 
-def _pipeline(asking: PlacementClient) -> Service:
-    """Return the pipeline.
+def _service(asking: PlacementClient) -> Service:
+    """Return the service.
 
     :param asking: for what a request waits for itself
     """
@@ -550,7 +550,7 @@ def _minimum_compute_version(context: Any) -> int:
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
     with _lock_of(_CELLS):
-        version: int = service.get_minimum_version_all_cells(
+        version: int = nova_service.get_minimum_version_all_cells(
             context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
         )
     return version

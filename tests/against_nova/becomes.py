@@ -199,7 +199,7 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     rows = rows_required_by(nova.name)
     for row in (*rows, *rows_required_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
-        beside = row.never_with.get(value)
+        beside = row.beside[value].never if value in row.beside else None
         if guest.what_rules_out(row.name, value):
             return REFUSED
         if beside and _of_row(spec, BY_NAME[beside[0]]) == beside[1]:
@@ -212,14 +212,16 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
 def _of_row(spec: Any, row: Row) -> str:
     """Return the value that the request gives to a row, the default where one counts; empty if none."""
     in_image, in_flavor = _image(spec, str(row.image_property)), _extra_specs(spec).get(str(row.extra_spec))
-    raws = (in_flavor, in_image) if row.wins == "flavor" else (in_image, in_flavor)
+    wins = row.precedence.wins
+    raws = (in_flavor, in_image) if wins == "flavor" else (in_image, in_flavor)
     known = [row.canonical(each) or "" for each in raws if each]
     # What the winning source says counts, also where it is unknown: Nova does not look at the other one.
-    said = next(iter(known if row.wins else filter(None, known)), "")
-    beside = _of_row(spec, BY_NAME[row.only_with]) if row.only_with else ""
-    if row.only_with and (not beside or (row.only_with_values and beside not in row.only_with_values)):
+    said = next(iter(known if wins else filter(None, known)), "")
+    depends_on = row.depends_on
+    beside = _of_row(spec, BY_NAME[depends_on.row]) if depends_on else ""
+    if depends_on and (not beside or (depends_on.values and beside not in depends_on.values)):
         return ""
-    return said or (str(row.default) if row.default else "")
+    return said or (depends_on and depends_on.default) or ""
 
 
 _ROOT_CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB")

@@ -17,12 +17,11 @@ from nova.scheduler import request_filter
 
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA
+from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LISTS
 from os_prefilter.vocabulary.model import Row
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import Release, write
 
-_LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
 """Image properties that are no texts, numbers or booleans: Nova's own business."""
 _PARTS = ("compute/provider_tree.py", "virt/driver.py", "virt/libvirt", "virt/vmwareapi", "virt/ironic")
 """The source of what a nova-compute reports."""
@@ -49,8 +48,8 @@ def record() -> Release:
         traits=sorted(standard - known),
         unreported=sorted(trait for trait in standard & known if not _is_named(trait, words)),
         novas_request_filters=sorted(filters - set(SAME_PURPOSE.values()) - elsewhere),
-        novas_properties=sorted(set(ImageMetaProps.fields) - _LISTS - KEPT_BY_NOVA),
-        novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.legacy_values)),
+        novas_properties=sorted(set(ImageMetaProps.fields) - LISTS - KEPT_BY_NOVA),
+        novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.spelling.older)),
     )
 
 

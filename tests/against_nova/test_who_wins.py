@@ -127,7 +127,7 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         except (FlavorImageConflict, UnknownValue):
             assert theirs == REFUSED, pair
             continue
-        if row.wins == "flavor" and row.canonical(in_flavor) is None and in_flavor:
+        if row.precedence.wins == "flavor" and row.canonical(in_flavor) is None and in_flavor:
             # Nova gives the guest that of the flavor, and no trait is for it.
             assert (found, theirs) == (None, in_flavor), pair
             continue
@@ -135,7 +135,7 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         by_flavor = found.source.place.startswith("flavor")
         if theirs == REFUSED:
             assert _is_contradiction_to_nova_alone(row, *pair), pair
-        elif row.canonical(in_flavor) is not None or row.wins == "image":
+        elif row.canonical(in_flavor) is not None or row.precedence.wins == "image":
             assert theirs == _nova(row, *((None, in_flavor) if by_flavor else (in_image, None))), pair
 
 

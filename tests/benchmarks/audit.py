@@ -53,7 +53,7 @@ def fleet_of(hosts: int, *, different: bool, random_: random.Random) -> Fleet:
 
 def images_of(images: int, *, different: bool, random_: random.Random) -> Iterator[dict[str, object]]:
     """Yield what ``openstack image show`` prints; if ``different``, with more properties than images have."""
-    rows = [row for row in ROWS if row.image_property and not row.refuses_unknown and not row.only_with]
+    rows = [row for row in ROWS if row.image_property and not row.refuses_unknown and not row.depends_on]
     usual = [row for row in rows if row.name in _USUAL]
     for number in range(images):
         properties = {"os_distro": "linux", "build": str(number)}

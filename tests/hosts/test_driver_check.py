@@ -65,7 +65,9 @@ def test_boolean_device_required_by_its_trait_is_enabled_or_refused_by_the_host(
     Beside a property that disables the device it is a conflict.
     """
     required = {f"trait:{row.values['true'].trait}": "required"}
-    properties: dict[str, object] = {"hw_firmware_type": "uefi"} if row.only_with == "firmware_type" else {}
+    properties: dict[str, object] = (
+        {"hw_firmware_type": "uefi"} if row.depends_on and row.depends_on.row == "firmware_type" else {}
+    )
     spec = spec_of(dict(properties), required)
     if unsupported(spec, KVM):
         # Nova 34 encrypts no ephemeral disk.

@@ -38,7 +38,7 @@ def test_activation_appends_one_request_filter_and_activating_again_replaces_it(
     for enabled in ("hpet", "hpet", "deploy_config,hpet"):
         scheduler = start(enabled)
         assert entries() == [*novas, "ours"]
-        assert [each.name for each in our_entry().pipeline.filters] == enabled.split(",")
+        assert [each.name for each in our_entry().service.filters] == enabled.split(",")
     assert "ComputeFilter" in scheduler.host_manager.filter_cls_map
     assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
 
@@ -124,7 +124,7 @@ def test_documented_way_back_starts_the_scheduler_with_the_remaining_filters(
     def started(enabled: str, options: tuple[str, ...]) -> None:
         start(enabled, *(line.replace("FOLDER", str(folder)) for line in options))
         names = [name for name in enabled.split(",") if name]
-        assert [each.name for each in our_entry().pipeline.filters] == names
+        assert [each.name for each in our_entry().service.filters] == names
         assert entries() == [each for each in novas if each not in [SAME_PURPOSE.get(name) for name in names]] + [
             "ours"
         ]
@@ -142,7 +142,7 @@ def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_fil
     with pytest.raises(InvalidOption):
         start("rules", f"rules_dirs = {tmp_path}")
     start("hpet", f"rules_dirs = {tmp_path}")
-    assert [each.name for each in our_entry().pipeline.filters] == ["hpet"]
+    assert [each.name for each in our_entry().service.filters] == ["hpet"]
     assert "a.yaml:1: " in caplog.text
     assert "Ignored, because no enabled filter uses rules." in caplog.text
 

@@ -349,7 +349,7 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
     def broken(*_anything: object) -> object:
         raise OSError("broken")
 
-    monkeypatch.setattr(our_entry().pipeline, part, broken)
+    monkeypatch.setattr(our_entry().service, part, broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
     assert "OSError: broken" in caplog.text
@@ -365,7 +365,7 @@ def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
 
     scheduler = start("image_metadata")
     (host_filter,) = scheduler.host_manager.enabled_filters
-    host_filter.pipeline = Service((as_filter("closed", closed),))
+    host_filter.service = Service((as_filter("closed", closed),))
     _having(placement, _VIRTIO)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert "closed today" in _warnings(caplog)[-1]

@@ -95,7 +95,7 @@ def test_trait_by_name_whose_device_nova_does_not_switch_on_is_noted_and_logged_
     our_entry()(user_context(), nova_spec({}, by_name))
     (record,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name in _SHOWN]
     assert "Nova only chooses a host by it; it builds the guest by hw_time_hpet, which" in record.getMessage()
-    (note,) = our_entry().pipeline.decide(nova_spec({}, by_name)).notes
+    (note,) = our_entry().service.decide(nova_spec({}, by_name)).notes
     assert str(note) in record.getMessage()
     # Other schedulers have drivers that switch the device on.
     assert not Service.from_names("hpet").decide(nova_spec({}, by_name)).notes

@@ -12,7 +12,7 @@ from os_prefilter import NOTHING, Decision, Request, Requirements, forbid, requi
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.request.filter_contract import UNKNOWN, Declaration, Unknown
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import Fact, Query, readings_of
+from os_prefilter.service.deployment_facts import Fact, PendingQuery, readings_of
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
@@ -201,11 +201,11 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
     steps: list[str] = []
 
     class Noted(Fact):
-        def begin(self, *arguments: Any) -> Query | None:
+        def begin(self, *arguments: Any) -> PendingQuery | None:
             steps.append("begin")
             return super().begin(*arguments)
 
-        def wait(self, query: Query, until: float = float("inf")) -> None:
+        def wait(self, query: PendingQuery, until: float = float("inf")) -> None:
             steps.append("wait")
             super().wait(query, until)
 

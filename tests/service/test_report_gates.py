@@ -30,7 +30,7 @@ from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.placements import Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 
-_BY_TRAIT = gates_by_trait(Options().rows)
+_BY_TRAIT = gates_by_trait(Options().templates)
 
 
 def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_answer() -> None:
@@ -47,7 +47,7 @@ def test_found_traits_of_the_operators_configurations_share_one_gate_and_others_
     way = Variant((BiosChange("X", ("1",)),))
     found = [Template("x", value, (Trait(f"CUSTOM_{value}"),), (way,)) for value in "AB"]
     by_hand = Template("raid", "10", (Trait("CUSTOM_RAID"),))
-    gates = gates_by_trait(Options(templates=Templates((*found, by_hand))).rows)
+    gates = gates_by_trait(Templates((*found, by_hand)))
     assert (new := gates.keys() - _BY_TRAIT.keys()) == {"CUSTOM_A", "CUSTOM_B"}
     assert {gates[trait].row: gates[trait].traits for trait in new} == {"deploy-config": new}
 

@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from os_prefilter.request.nova_translation import requirements_without_filters
+from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.request.view import Request
 

@@ -12,18 +12,16 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import IMAGE_PROPERTY, Subject, as_nova_spells, readings
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED
+from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LISTS, LOWER_CASED
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import pipeline_of, spec_of
 from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec
 
-_LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
-
 
 def test_properties_kept_by_nova_are_the_non_list_fields_of_image_meta_props() -> None:
-    assert set(ImageMetaProps.fields) - _LISTS == KEPT_BY_NOVA
+    assert set(ImageMetaProps.fields) - LISTS == KEPT_BY_NOVA
 
 
 def test_boolean_properties_are_the_boolean_fields_of_image_meta_props() -> None:

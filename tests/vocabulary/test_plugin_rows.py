@@ -14,7 +14,7 @@ from os_prefilter import Flavor, Image, Options, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
 from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.model import Row, terms
+from os_prefilter.vocabulary.model import Precedence, Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
 
 _WATCHDOG = """
@@ -58,8 +58,7 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ({"yours": _GOOD}, "it calls itself 'mine'; its entry point must have the same name"),
         ({"mine": "Row('mine', switch('CUSTOM_MINE'))"}, "neither an image property nor a flavor extra spec"),
         ({"mine": "Row('mine', {}, extra_spec='hw:mine')"}, "it has no values"),
-        ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', boolean=True)"}, "the values true and false"),
-        ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', default='b')"}, "'b' is not among its values"),
+        ({"mine": _GOOD[:-1] + ", depends_on=DependsOn('vif_model', default='b'))"}, "'b' is not among its values"),
         ({"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"}, "'COMPUTE_NO' is no trait of os-traits"),
         ({"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"}, "'CUSTOM_a-b_NO' is no name of a trait"),
         ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "reserved as a report"),
@@ -70,15 +69,20 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ),
         ({"time_hpet": "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"}, "a row of that name already"),
         ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "belongs to the row mine already"),
-        ({"mine": _GOOD[:-1] + ", only_with='nobody')"}, "a row 'nobody', which does not exist"),
-        ({"mine": _GOOD[:-1] + ", needs={'true': (('vif_model', 'x'),)})"}, "the value 'x' of a row 'vif_model'"),
+        ({"mine": _GOOD[:-1] + ", depends_on=DependsOn('nobody'))"}, "a row 'nobody', which does not exist"),
+        (
+            {"mine": _GOOD[:-1] + ", beside={'true': Beside(needs=(('vif_model', 'x'),))})"},
+            "the value 'x' of a row 'vif_model'",
+        ),
         ({"mine": _GOOD[:-1] + ", required_by=('query',))"}, "for the bundled rows alone"),
         ({"mine": _GOOD[:-1] + ", required_by='hpet')"}, "required_by is a tuple"),
         ({"mine": _GOOD[:-1] + ", required_by=('hpte',))"}, "the filter 'hpte', which no installed package offers"),
         ({"mine": "Row('mine', ['a'], extra_spec='x')"}, "its values are a mapping"),
-        ({"mine": "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x', any_case=True)"}, "written in lower case"),
-        ({"mine": _GOOD[:-1] + ", legacy_names=('x',))"}, "for the bundled rows alone"),
-        ({"mine": _GOOD[:-1] + ", wins='both')"}, "wins is 'both'"),
+        (
+            {"mine": "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x', spelling=Spelling(any_case=True))"},
+            "in lower case",
+        ),
+        ({"mine": _GOOD[:-1] + ", precedence=Precedence('both'))"}, "wins is 'both'"),
     ],
     indirect=["offered"],
 )
@@ -94,7 +98,7 @@ def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins() -
     spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
 
     def asked(wins: Literal["", "image", "flavor"]) -> list[str]:
-        row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", wins=wins)
+        row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", precedence=Precedence(wins))
         found = require_rows(Request(spec), [row], Options(reported_traits=("*",)))
         return [item.trait for item in found.requirements]
 

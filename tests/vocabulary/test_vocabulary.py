@@ -34,7 +34,7 @@ def test_every_row_names_its_property_or_extra_spec_and_the_filters_that_read_it
         assert row.image_property or row.extra_spec or row.image_attribute
         assert row.required_by
     for row in ROWS:
-        assert set(row.legacy_values.values()) <= set(row.values)
+        assert set(row.spelling.older.values()) <= set(row.values)
 
 
 def test_row_has_exactly_the_values_that_nova_accepts() -> None:
@@ -76,7 +76,10 @@ def test_value_that_is_not_in_the_vocabulary_is_unknown() -> None:
     for row in ROWS:
         if not row.boolean and row.name not in ("device_profile", "usb_redirection"):
             for value in values:
-                assert row.canonical(value) is None or value == row.default, (row.name, value)
+                assert row.canonical(value) is None or value == (row.depends_on and row.depends_on.default), (
+                    row.name,
+                    value,
+                )
 
 
 def test_number_of_redirected_usb_ports_is_known_as_text_and_as_number() -> None:

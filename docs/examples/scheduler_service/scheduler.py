@@ -43,7 +43,7 @@ NETWORKS = {
 OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for any that is free.")]
 
 
-def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Service:
+def load_service(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Service:
     """Return the filters that the configuration enables, with what they may need to know of the deployment."""
     facts = placement_facts(conf, placement)
     # Another service reads them from its database and from Neutron.
@@ -53,11 +53,11 @@ def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet
     return Service.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
 
 
-def schedule(body: bytes, pipeline: Service, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:
+def schedule(body: bytes, service: Service, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:
     """Return the status and the answer to a request: the hosts that can, or why there are none."""
     try:
         request_spec = request_spec_from(parse_json(body, "request"), "request")
-        decision = pipeline.apply(request_spec)
+        decision = service.apply(request_spec)
         hosts = placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts
     except DocumentError as error:
         return "400 Bad Request", {"error": str(error)}
@@ -75,13 +75,13 @@ def schedule(body: bytes, pipeline: Service, placement: PlacementClient) -> tupl
 
 
 def application(
-    pipeline: Service, placement: PlacementClient, environ: Mapping[str, Any], start_response: Callable[..., object]
+    service: Service, placement: PlacementClient, environ: Mapping[str, Any], start_response: Callable[..., object]
 ) -> Iterable[bytes]:
     """Answer ``POST /hosts``, whose body is ``{"image": {...}, "flavor": {...}}``."""
     if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) == ("POST", "/hosts"):
         length = environ.get("CONTENT_LENGTH", "")
         size = int(length) if length.isdecimal() else 0
-        status, answer = schedule(environ["wsgi.input"].read(min(size, LARGEST_REQUEST)), pipeline, placement)
+        status, answer = schedule(environ["wsgi.input"].read(min(size, LARGEST_REQUEST)), service, placement)
     else:
         status, answer = "404 Not Found", {"error": "There is POST /hosts, and nothing else."}
     start_response(status, [("Content-Type", "application/json")])
@@ -98,11 +98,11 @@ def main() -> None:
         try:
             conf(project="scheduler")
             logging.setup(conf, "scheduler")
-            pipeline = load_pipeline(conf, embedded.client, fleet)
+            service = load_service(conf, embedded.client, fleet)
             port = conf.scheduler.port
         except (cfg.Error, ConfigurationError) as error:
             sys.exit(f"scheduler: {error}")
-        with make_server("127.0.0.1", port, partial(application, pipeline, embedded.client)) as server:
+        with make_server("127.0.0.1", port, partial(application, service, embedded.client)) as server:
             LOG.info("Listening on http://127.0.0.1:%d", server.server_port)
             server.serve_forever()
 

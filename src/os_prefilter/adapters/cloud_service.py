@@ -57,7 +57,7 @@ def proxy_of(connection: Any, kind: str) -> Any:
     return proxy
 
 
-class Service:
+class CloudService:
     """One service of a cloud.
 
     :param connection: an ``openstack.connection.Connection``

@@ -11,8 +11,9 @@ What else it needs it declares as keyword-only parameters: ``options``
 the name of a fact about the deployment that the embedding service provides
 (:mod:`os_prefilter.service.deployment_facts`).
 
-``docs/contribute.rst`` lists what a new one needs. A device model needs no filter at all, only a row in
-:mod:`os_prefilter.vocabulary`. ``noop.py`` is the worked example.
+``docs/contribute.rst`` lists what a new one needs, its entry point above all. A device model needs no filter, but a row
+in :mod:`os_prefilter.vocabulary` and an answer of each reporter. ``noop.py`` is the smallest filter,
+``packed_virtqueue.py`` one that requires a row, ``remote_managed_ports.py`` one that declares what else it reads.
 
 Functions written the Nova way, ``f(context, request_spec) -> bool``, which change the request spec themselves, are
 accepted under the same entry point group: see :mod:`os_prefilter.pipeline.nova_style`.

@@ -5,7 +5,7 @@ from typing import Any
 from os_prefilter.common.quoting import escape_line, shorten
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.request.filter_contract import Declaration
-from os_prefilter.request.nova_translation import requirements_without_filters
+from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.requirements import NOTHING, Requirement, Requirements, forbid_aggregates
 from os_prefilter.request.view import Request
 

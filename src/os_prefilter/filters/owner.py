@@ -14,6 +14,7 @@ Groups of ports belong to others; they are left alone.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 import os_traits
 
@@ -48,12 +49,13 @@ _LONGEST_SUFFIX = 64
 )
 def owner(request: Request, *, options: Options, required_before: tuple[Requirement, ...] = ()) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""
+    answer = _on_hosts(options)
+    # Most requests: nothing of the owner's but a host.
+    if not request.requested_groups and not request.flavor_groups:
+        return answer
     trait = trait_named(options.owner_trait)
-    requirements = _on_device_profiles(request, trait, options)
-    if options.owns_hosts:
-        root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
-        requirements = [root, *_on_pci_groups(request, trait), *requirements]
-    answer = Requirements(tuple(requirements))
+    on_pci_groups = _on_pci_groups(request, trait) if options.owns_hosts else []
+    answer += Requirements((*on_pci_groups, *_on_device_profiles(request, trait, options)))
     if not request.flavor_groups:
         return answer
     in_flavor = Requirements(tuple(_on_flavor_groups(request, trait, options)))
@@ -62,6 +64,14 @@ def owner(request: Request, *, options: Options, required_before: tuple[Requirem
     # In an order that does not depend on which groups the flavor had before.
     in_order = tuple(sorted(in_flavor.requirements, key=lambda item: (item.scope != UNSUFFIXED, item.scope)))
     return answer + replace(in_flavor, requirements=in_order)
+
+
+# One pipeline has one.
+@lru_cache(maxsize=16)
+def _on_hosts(options: Options) -> Requirements:
+    trait = trait_named(options.owner_trait)
+    root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
+    return Requirements((root,)) if options.owns_hosts else NOTHING
 
 
 def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:

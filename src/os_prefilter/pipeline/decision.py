@@ -97,9 +97,15 @@ class Progress:
 
     def add(self, name: str, result: Requirements, seconds: float) -> None:
         """Add the result of a filter."""
-        requirements = tuple([item._replace(filter=name) for item in result.requirements])
-        preferences = tuple([item._replace(filter=name) for item in result.preferences])
-        aggregates = tuple([item._replace(filter=name) for item in result.aggregates])
+        # Not _replace(), which takes three times as long: each requirement of each request comes here.
+        requirements = tuple(
+            [
+                Requirement(item.trait, item.required, item.scope, item.source, name, item.properties, item.public)
+                for item in result.requirements
+            ]
+        )
+        preferences = tuple([item._replace(filter=name) for item in result.preferences]) if result.preferences else ()
+        aggregates = tuple([item._replace(filter=name) for item in result.aggregates]) if result.aggregates else ()
         self.pending += requirements
         self._own_groups += result.own_groups
         self._preferences += preferences
@@ -132,4 +138,6 @@ class Progress:
         :raises FilterFailed: if a filter returned what cannot be written
         """
         additions = prepare(self.request, self.pending, self._own_groups, self._preferences, self._aggregates)
-        return Decision(tuple(self.runs), remarks, additions._replace(draft=self.draft), frozenset(self._taken_back))
+        if self.draft is not None:
+            additions = additions._replace(draft=self.draft)
+        return Decision(tuple(self.runs), remarks, additions, frozenset(self._taken_back))

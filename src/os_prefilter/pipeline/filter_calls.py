@@ -8,7 +8,7 @@ from os_prefilter.common.errors import FilterFailed, MissingFact, PrefilterError
 from os_prefilter.pipeline import nova_style
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
-from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement, Requirements
+from os_prefilter.request.requirements import NOTHING, AggregateRequirement, Note, Preference, Requirement, Requirements
 from os_prefilter.vocabulary.options import Options
 
 Call = Callable[[Progress], object]
@@ -26,7 +26,7 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
             raise MissingFact(each.name, fact, "Give the pipeline its value, or UNKNOWN.")
     declared = each.declaration
     if declared.gate and facts[declared.gate] is not True:
-        # Exactly False: anything else says nothing, and almost any object is true.
+        # True opens, False closes, anything else is not known: almost any object is true.
         closed = Note(declared.closed.format(options=options), "not required yet", waits=True)
         waits = Requirements(notes=(closed,)) if facts[declared.gate] is False else _waiting_for(declared.gate)
         return lambda _progress: waits
@@ -65,15 +65,14 @@ def call_filter(name: str, call: Call, progress: Progress) -> Requirements:
         raise
     except Exception as error:
         raise FilterFailed(name, error) from error
-    if not (
-        isinstance(result, Requirements)
-        and all(map(_is_requirement, result.requirements))
+    if isinstance(result, Requirements) and (result is NOTHING or _is_well_formed(result)):
+        return result
+    raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
+
+
+def _is_well_formed(result: Requirements) -> bool:
+    return (
+        all(isinstance(item, Requirement) and isinstance(item.required, bool) for item in result.requirements)
         and all(isinstance(item, Preference) for item in result.preferences)
         and all(isinstance(item, AggregateRequirement) for item in result.aggregates)
-    ):
-        raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
-    return result
-
-
-def _is_requirement(item: object) -> bool:
-    return isinstance(item, Requirement) and isinstance(item.required, bool)
+    )

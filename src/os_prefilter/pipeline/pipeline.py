@@ -27,7 +27,7 @@ class Pipeline:
     :param facts: the values of the deployment facts that filters need, by name;
         :data:`os_prefilter.request.filter_contract.UNKNOWN` for one that is not known
     :param adjust: applied in turn to the result of each filter, but for those written the Nova way
-    :param remark: yields notes on a request beside those of the filters (:mod:`os_prefilter.request.remarks`)
+    :param remark: yields notes on a request beside those of the filters (``request/remarks.py``)
     :raises MissingFact: if a filter needs a fact that is not among ``facts``
     """
 

@@ -66,9 +66,9 @@ def prepare(
     preferred = frozenset(item.trait for item in preferences)
     has_to_respell = preferred and respell_preferences(request.extra_specs, preferred) != request.extra_specs
     return Additions(
-        tuple(item.trait for item in requirements if item.scope == ROOT and item.required),
-        tuple(item.trait for item in requirements if item.scope == ROOT and not item.required),
-        tuple(item for item in requirements if item.scope != ROOT),
+        tuple([item.trait for item in requirements if item.scope == ROOT and item.required]),
+        tuple([item.trait for item in requirements if item.scope == ROOT and not item.required]),
+        tuple([item for item in requirements if item.scope != ROOT]),
         own_groups,
         preferred if has_to_respell else frozenset(),
         aggregates,
@@ -96,6 +96,7 @@ def _check_name(item: Requirement | Preference) -> None:
 
 
 def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
+    known: dict[tuple[str, str, bool], str | Requirement]
     known = {(ROOT, trait, True): "the request spec's root_required" for trait in request.root_required}
     known |= {(ROOT, trait, False): "the request spec's root_forbidden" for trait in request.root_forbidden}
     if any(item.scope != ROOT for item in requirements):
@@ -104,16 +105,19 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
+        known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
     for item in requirements:
         _check_name(item)
-        # The author of the request reads it.
-        source = f"{item.filter}: {item.public or item.source}"
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
-            by, forbidden = (source, against) if item.required else (against, source)
+            by, forbidden = map(_source_of, (item, against) if item.required else (against, item))
             raise ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
-        known[item.scope, item.trait, item.required] = source
+        known[item.scope, item.trait, item.required] = item
+
+
+def _source_of(item: str | Requirement) -> str:
+    # The author of the request reads it.
+    return item if isinstance(item, str) else f"{item.filter}: {item.public or item.source}"
 
 
 def write(new: Additions, request_spec: Any) -> None:
@@ -150,6 +154,8 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
     """Return the steps that write what is not on the root, of which none but the first can fail."""
     steps: list[Callable[[], object]] = []
     clones: dict[str, Any] = {}
+    if new.aggregates:
+        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
     in_flavor: dict[str, str] = {}
     groups = {group.requester_id: group for group in field_of(request_spec, "requested_resources", ())}
     for item in new.in_groups:
@@ -165,8 +171,6 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
         respelled = respell_preferences(before, new.respelled) if new.respelled else before
         flavor.extra_specs = {**regroup(respelled, new.own_groups), **in_flavor}
         clones["flavor"] = flavor
-    if new.aggregates:
-        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
     # Before the others: a request spec whose flavor cannot be assigned shows it here.
     return [partial(_assign, request_spec, clones), *steps] if clones else steps
 

@@ -61,14 +61,15 @@ class Guest(NamedTuple):
 @once
 def guest_of(request: Request) -> Guest:
     """Return the platform of a request's guest; unknown values are left out, the rows' own filters report them."""
-    emulated = _EMULATION.canonical(request.image_property(str(_EMULATION.image_property)))
-    family = _MACHINE.canonical(request.image_property(str(_MACHINE.image_property))) or ""
+    properties = request.image_properties
+    emulated = _EMULATION.canonical(properties.get("hw_emulation_architecture"))
+    family = _MACHINE.canonical(properties.get("hw_machine_type")) or ""
     architecture = guest_architecture(emulated or "")
-    source = f"image property {_EMULATION.image_property}={emulated}" if emulated else ""
-    family_source = f"{request.place_of(str(_MACHINE.image_property))}={family}" if family else ""
+    source = f"image property hw_emulation_architecture={emulated}" if emulated else ""
+    family_source = f"{request.place_of('hw_machine_type')}={family}" if family else ""
     if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
         family, family_source = OTHER, source
-    named = _ARCHITECTURE.canonical(request.image_property(str(_ARCHITECTURE.image_property)))
+    named = _ARCHITECTURE.canonical(properties.get("hw_architecture"))
     return Guest(
         architecture,
         source,

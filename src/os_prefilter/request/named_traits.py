@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from os_prefilter.common.trait_names import Trait, trait_named
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement, Source
 from os_prefilter.request.spec import RequestGroup
@@ -25,7 +25,7 @@ def named_traits(request: Request) -> Iterator[NamedTrait]:
         for trait, required in _traits_of(group):
             yield NamedTrait(trait, required, suffix or UNSUFFIXED, _in_flavor(trait, suffix, required=required))
     for name in request.image_traits:
-        yield NamedTrait(trait_named(name), True, UNSUFFIXED, _in_image(name))
+        yield NamedTrait(Trait(name), True, UNSUFFIXED, _in_image(name))
     for suffix, group in request.requested_groups.items():
         for trait, required in _traits_of(group):
             yield NamedTrait(trait, required, suffix, Source(f"request group {suffix}"))
@@ -53,7 +53,8 @@ def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Sou
 def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
     for required, traits in ((True, group.required_traits), (False, group.forbidden_traits)):
         for name in sorted(traits):
-            yield trait_named(name), required
+            # The view refuses a group with a name that Placement cannot have.
+            yield Trait(name), required
 
 
 def _in_image(trait: str) -> Source:

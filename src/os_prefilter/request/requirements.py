@@ -38,9 +38,11 @@ class Source(NamedTuple):
         own = (f"{self.name}={self.value}",) if self.name else ()
         return own + tuple(each for other in self.beside for each in other.properties)
 
+    # Requests of a cloud ask for few different things.
+    @lru_cache(maxsize=1024)  # noqa: B019 - a source is a few texts, which equal ones share
     def requirement(self, trait: Trait, required: bool, scope: str) -> "Requirement":  # noqa: FBT001
         """Return a requirement that comes from here."""
-        return _requirement(self, trait, required, scope)
+        return Requirement(trait, required, scope, str(self), properties=self.properties)
 
     def __str__(self) -> str:
         text = f"{self.place}={self.value}" if self.value else self.place
@@ -69,12 +71,6 @@ class Requirement(NamedTuple):
     def __str__(self) -> str:
         sign = "" if self.required else "!"
         return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
-
-
-# Requests of a cloud ask for few different things.
-@lru_cache(maxsize=1024)
-def _requirement(source: Source, trait: Trait, required: bool, scope: str) -> Requirement:  # noqa: FBT001
-    return Requirement(trait, required, scope, str(source), properties=source.properties)
 
 
 class AggregateRequirement(NamedTuple):

@@ -24,17 +24,15 @@ _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME[
 
 
 class _Meaning(NamedTuple):
-    """What one value of a row means for a guest's platform, whoever asks for it."""
+    """What the value of a row means on a guest's platform: a requirement, a preference, or a note why it is neither."""
 
-    trait: Trait
-    required: bool
-    preferred: bool
-    why_not: str
-    """Why hosts do not report the trait, so that it is not required; empty if they do."""
+    requirement: Requirement | None
+    preference: Preference | None
+    note: Note | None
     ruled_out: str
     """The part of the platform that never has the value; empty if there is none."""
-    incapable: tuple[Trait, ...]
-    """The default machine types that hosts must not have, because those can never have the value."""
+    incapable: tuple[Requirement, ...]
+    """Forbids the default machine types that can never have the value."""
 
 
 def require_rows(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
@@ -55,18 +53,18 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         found = value_of(request, row, options.unknown_values, notes)
         if not found or row.values[found.value].trait is None or is_implied(request, row, found.value):
             continue
-        # Where Nova's query names the trait because the request does, it names it in the group that the request says.
+        # A device that only a trait by name asks for (trait1:X=required): written_requirements has it, in its group.
         if scope == UNSUFFIXED and row.device and not _has_property(request, row):
             continue
-        meaning = _meaning(row, found.value, guest_of(request), options)
-        if meaning.preferred:
+        meaning = _meaning(row, found, guest_of(request), options, scope)
+        if meaning.preference:
             # Nor does a default machine type that lacks the device exclude a host.
-            preferences.append(Preference(meaning.trait, str(found.source)))
+            preferences.append(meaning.preference)
             continue
-        if meaning.why_not:
-            notes.append(Note(str(found.source), f"{meaning.why_not}: not required"))
-        else:
-            requirements.append(found.source.requirement(meaning.trait, meaning.required, scope))
+        if meaning.requirement:
+            requirements.append(meaning.requirement)
+        elif meaning.note:
+            notes.append(meaning.note)
         if scope == ROOT and (meaning.ruled_out or meaning.incapable):
             requirements += _forbid_incapable_defaults(meaning, found, requirements)
     if not (requirements or notes or preferences):
@@ -89,7 +87,7 @@ def forbid_default_machines(request: Request, rows: Iterable[Row], options: Opti
     for row in rows:
         found = value_of(request, row, options.unknown_values)
         if found:
-            meaning = _meaning(row, found.value, guest_of(request), options)
+            meaning = _meaning(row, found, guest_of(request), options)
             requirements += _forbid_incapable_defaults(meaning, found, requirements)
     return Requirements(tuple(requirements)) if requirements else NOTHING
 
@@ -106,24 +104,34 @@ def _forbid_incapable_defaults(
     if meaning.ruled_out:
         raise ImpossibleCombination(str(found.source), meaning.ruled_out)
     known = {item.trait for item in requirements}
-    return [found.source.requirement(trait, False, ROOT) for trait in meaning.incapable if trait not in known]
+    return [item for item in meaning.incapable if item.trait not in known]
 
 
-# There are some hundred values, a few platforms and one set of options; many more with what tests try.
+# There are some hundred values, a few platforms and one set of options; many more with what tests try. With the texts
+# of sources and the requirements themselves: made for each request, they took a fifth of the time of image_metadata.
 @lru_cache(maxsize=4096)
-def _meaning(row: Row, value: str, guest: Guest, options: Options) -> _Meaning:
+def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _Meaning:
+    value, source = found
     term = row.values[value]
     trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait
     opt_in = term.opt_in or trait != term.trait
     if row is _EMULATION and not options.emulates(value) and (of_platform := trait_of_platform(value)):
         trait, opt_in = of_platform, False
     trait = Trait(str(trait))
-    why_not = _why_not_reported(trait, options) if opt_in and not options.reports(trait) else ""
+    # Exactly one is set below.
+    requirement = preference = note = None
+    if options.prefers(row):
+        preference = Preference(trait, str(source))
+    elif opt_in and not options.reports(trait):
+        note = Note(str(source), f"{_why_not_reported(trait, options)}: not required")
+    else:
+        requirement = source.requirement(trait, term.required, scope)
     without = guest.families_without(row.name, value)
     ruled_out = guest.what_rules_out(row.name, value) if without else ""
     # Another default does not matter to a guest with a machine type of its own.
-    incapable = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
-    return _Meaning(trait, term.required, options.prefers(row), why_not, ruled_out, incapable)
+    defaults = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
+    incapable = tuple(source.requirement(default, False, ROOT) for default in defaults)
+    return _Meaning(requirement, preference, note, ruled_out, incapable)
 
 
 def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:

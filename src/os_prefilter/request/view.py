@@ -9,6 +9,7 @@ Nova nor oslo.versionedobjects is imported, nothing is written, and no field is 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property, wraps
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -68,7 +69,10 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of an object of oslo.versionedobjects that are set, by name."""
+    """Return the fields of an object of oslo.versionedobjects that are set, by name.
+
+    Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__`` has those alone.
+    """
     if keeps_fields_in_dict(owner.__class__):
         names = _names_by_key(owner.__class__)
         return {names[key]: value for key, value in vars(owner).items() if key in names}
@@ -126,16 +130,16 @@ class _Part(dict[Any, _Reader]):
     an unknown class may compute its values, so no two of them are taken for the same.
 
     :param kind: this library's class
-    :param reader: the reader of its objects
-    :param names: the same fields in the same order, as Nova names them
+    :param names: the fields, as Nova names them
     :param others: this library's name of those that it names differently
     """
 
-    def __init__(self, kind: type, reader: _Reader, names: str, others: Mapping[str, str] = _NOTHING) -> None:
-        self._names = names.split()
+    def __init__(self, kind: type, names: Sequence[str], others: Mapping[str, str] = _NOTHING) -> None:
+        self._names = names
         self._others = others
-        unset = (*(None for _ in self._names), True)
-        super().__init__({kind: reader, type(None): lambda _none: unset})
+        own = attrgetter(*(others.get(name, name) for name in names))
+        unset = (*(None for _ in names), True)
+        super().__init__({kind: lambda owner: (*own(owner), True), type(None): lambda _none: unset})
 
     def __missing__(self, kind: Any) -> _Reader:
         names = self._names
@@ -150,8 +154,8 @@ class _Part(dict[Any, _Reader]):
         return (*values, False)
 
 
-def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], important: Sequence[str] = ()) -> None:
-    """Refuse an object that is not what it should be: what a request asks for would be lost, and any host would do.
+def _problem_in(part: Any, what: str, names: Sequence[str], important: Sequence[str]) -> str:
+    """Return why an object is not what it should be, so that a part of the request would be lost; empty if it is.
 
     :param names: fields of which it has at least one
     :param important: fields that must not be misspelt
@@ -166,8 +170,7 @@ def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], importa
         if close := find_misspelt(name, others) or next(filter(others.__contains__, _OTHER_NAMES.get(name, ())), None):
             start = problem if is_wrong else f"{what} has no field {name}"
             problem, is_wrong = f"{start}; {quote(close)} may be meant for {name}", True
-    if is_wrong:
-        raise UnsuitableRequestSpec(spec, problem)
+    return problem if is_wrong else ""
 
 
 OTHER_IMAGE_NAMES = ("image_meta", "image_ref")
@@ -191,32 +194,31 @@ def _image_attributes(image: Any) -> dict[str, Any]:
     return {name: getattr(image, name, None) for name in names}
 
 
-def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> None:
-    """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
+def _problem_in_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> str:
+    """Return the first reason why a request spec cannot be read; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
-        problem = "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
-        raise UnsuitableRequestSpec(spec, problem)
-    _check_fields(spec, spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS)
+        return "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
+    parts = (
+        (spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS),
+        (image, "its image", _OF_IMAGE, _OF_IMAGE),
+        # Without swap, which is close to other short words.
+        (flavor, "its flavor", _OF_FLAVOR, _OF_FLAVOR[:-1]),
+        (destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1]),
+        (params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS),
+    )
+    problems = (_problem_in(part, what, names, important) for part, what, names, important in parts if part is not None)
+    return next(filter(None, problems), "") or _problem_of_image(spec, image)
+
+
+def _problem_of_image(spec: Any, image: Any) -> str:
+    """Return why the image, or its properties, would be passed over; empty if they are not."""
     if image is None:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
-        if others and not hasattr(spec, "image"):
-            problem = f"it has no field image, but {others[0]}; rename it, or set image to None"
-            raise UnsuitableRequestSpec(spec, problem)
-    else:
-        names: tuple[str, ...] = ("properties", *_IMAGE_FIELDS)
-        _check_fields(spec, image, "its image", names, names)
-        loose = loose_properties(_image_attributes(image))
-        if loose:
-            problem = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
-            raise UnsuitableRequestSpec(spec, problem)
-    if flavor is not None:
-        names = ("extra_specs", *_FLAVOR_FIELDS)
-        # Without swap, which is close to other short words.
-        _check_fields(spec, flavor, "its flavor", names, names[:-1])
-    if destination is not None:
-        _check_fields(spec, destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1])
-    if params is not None:
-        _check_fields(spec, params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS)
+        is_elsewhere = others and not hasattr(spec, "image")
+        return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
+    loose = loose_properties(_image_attributes(image))
+    text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
+    return text if loose else ""
 
 
 _OPTIONAL = "requested_resources requested_networks requested_destination request_level_params scheduler_hints"
@@ -229,50 +231,17 @@ _LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-# Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
-_SPEC = _Part(
-    RequestSpec,
-    lambda spec: (
-        spec.flavor,
-        spec.image,
-        spec.is_bfv,
-        spec.request_level_params,
-        spec.requested_resources,
-        spec.pci_request_ids,
-        spec.requested_destination,
-        True,
-    ),
-    "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination",
-    {"pci_requests": "pci_request_ids"},
-)
-_IMAGE = _Part(Image, lambda image: (image.properties, image.disk_format, True), "properties disk_format")
-_FLAVOR = _Part(
-    Flavor,
-    lambda flavor: (
-        flavor.extra_specs,
-        flavor.vcpus,
-        flavor.memory_mb,
-        flavor.root_gb,
-        flavor.ephemeral_gb,
-        flavor.swap,
-        True,
-    ),
-    " ".join(("extra_specs", *_FLAVOR_FIELDS)),
-)
-_PARAMS = _Part(
-    RequestLevelParams,
-    lambda params: (params.root_required, params.root_forbidden, True),
-    "root_required root_forbidden",
-)
+_OF_IMAGE, _OF_FLAVOR = ("properties", *_IMAGE_FIELDS), ("extra_specs", *_FLAVOR_FIELDS)
+_READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
+_SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_IMAGE = _Part(Image, _OF_IMAGE)
+_FLAVOR = _Part(Flavor, _OF_FLAVOR)
+_PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
 @cache
 def _is_mapping(kind: type) -> bool:
     return issubclass(kind, Mapping)
-
-
-def _names_cell(destination: Any) -> bool:
-    return field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
 
 
 def _as_text(value: object) -> str | None:
@@ -297,12 +266,9 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     requested: Iterable[Any] = field_of(spec, "requested_networks", ())
     for each in requested:
         # The field project_id, which many objects have, is close to port_id.
-        _check_fields(spec, each, "one of its requested_networks", names, (names[0], *names[2:]))
+        if problem := _problem_in(each, "one of its requested_networks", names, (names[0], *names[2:])):
+            raise UnsuitableRequestSpec(spec, problem)
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
-
-
-def _texts_of_lists(lists: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(map(tuple, lists))
 
 
 def _destination_of(spec: Any) -> tuple[Any, ...]:
@@ -319,7 +285,7 @@ _BEYOND: Mapping[str, Callable[[Any], Any]] = {
     "networks": _networks_of,
     "flavor.name": lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
     "destination": _destination_of,
-    "same_subtree": lambda spec: _texts_of_lists(field_of(field_of(spec, "request_level_params"), "same_subtree", ())),
+    "same_subtree": lambda spec: (*map(tuple, field_of(field_of(spec, "request_level_params"), "same_subtree", ())),),
 }
 
 
@@ -345,7 +311,7 @@ class Request:
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one list of what there is, without calls that not every request needs
         self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
@@ -356,23 +322,25 @@ class Request:
         required, forbidden, knows_params = _PARAMS[params.__class__](params)
         knows_destination = destination is None or destination.__class__ is Destination
         knows_all = knows_spec and knows_image and knows_flavor and knows_destination and knows_params
+        problem = ""
         if request_spec is None or not knows_all:
-            _check_parts(request_spec, image, flavor, destination, params)
+            problem = _problem_in_parts(request_spec, image, flavor, destination, params)
         lists_traits = False
         if properties is None:
             properties = _NOTHING
         elif properties.__class__ is not dict and not _is_mapping(properties.__class__):
-            if not hasattr(properties, "fields"):
-                raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
-            # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
-            properties, lists_traits = set_fields_of(properties), True
+            if hasattr(properties, "fields"):
+                # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
+                properties, lists_traits = set_fields_of(properties), True
+            else:
+                problem = problem or f"its image's properties are a {type(properties).__name__}"
         if extra_specs is None:
             extra_specs = _NOTHING
-        elif extra_specs.__class__ is not dict:
-            if not _is_mapping(extra_specs.__class__):
-                problem = f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-                raise UnsuitableRequestSpec(request_spec, problem)
-            extra_specs = MappingProxyType(extra_specs)
+        elif extra_specs.__class__ is not dict and not _is_mapping(extra_specs.__class__):
+            problem = problem or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+        if problem:
+            # It would require nothing, and any host would do.
+            raise UnsuitableRequestSpec(request_spec, problem)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -381,13 +349,24 @@ class Request:
         """Whether the root disk is a volume, so that the host does not read the image."""
         self.kept_machine_type: Final = kept_machine_type
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
-        self.server_exists: Final = destination is not None and _names_cell(destination)
+        self.server_exists: Final = destination is not None and (
+            field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
+        )
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
-        """What was found out about the request already, by row of the vocabulary and by function (``once``)."""
+        """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
-        self._extra_specs: Mapping[str, object] = extra_specs
+        # Filters are code of others: they get the mapping itself, without a copy, and cannot change it.
+        self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
+        """The flavor's extra specs."""
+        # Not a cached_property, which before Python 3.12 takes a lock that all requests share: every filter reads it.
+        if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
+            properties = _with_current_names(properties)
+        if kept_machine_type:
+            properties = {**properties, _MACHINE_TYPE: kept_machine_type}
+        self.image_properties: Final[Mapping[str, object]] = MappingProxyType(properties)
+        """The image properties under their current names."""
         self._lists_traits = lists_traits
         self._reads = reads
         self._disk_format = disk_format
@@ -413,7 +392,7 @@ class Request:
         """
         if self._requested_resources or (self._pci_requests and self.pci_request_ids):
             return None
-        properties, extra_specs = self._properties, self._extra_specs
+        properties, extra_specs = self._properties, self.extra_specs
         values = (
             *self._amounts,
             self._disk_format,
@@ -434,24 +413,9 @@ class Request:
             self.server_exists,
         )
 
-    @cached_property
-    def extra_specs(self) -> Mapping[str, object]:
-        """The flavor's extra specs."""
-        return MappingProxyType(self._extra_specs)
-
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
         return self.image_properties.get(name)
-
-    @cached_property
-    def image_properties(self) -> Mapping[str, object]:
-        """The image properties under their current names."""
-        properties = self._properties
-        if not self._lists_traits and not _ALL_LEGACY.isdisjoint(properties):
-            properties = _with_current_names(properties)
-        if self.kept_machine_type:
-            properties = {**properties, _MACHINE_TYPE: self.kept_machine_type}
-        return MappingProxyType(properties)
 
     def place_of(self, name: str) -> str:
         """Return where an image property is set, for messages."""
@@ -470,7 +434,7 @@ class Request:
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
-        return self._extra_specs.get(name)
+        return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
@@ -517,6 +481,7 @@ class Request:
             raise LookupError(f"it reads {name} of a request without @Declaration(reads=({name!r},))")
         return read_beyond(self._spec, name)
 
+    # These are read late: a malformed trait is the error of the filter or the query that needs it.
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
         """The traits that the image itself requires (``trait:X=required``), sorted.
@@ -531,8 +496,10 @@ class Request:
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
-        groups = self.flavor_groups.values()
-        return bool(self.image_traits) or any(group.required_traits or group.forbidden_traits for group in groups)
+        groups = self.flavor_groups
+        if self.image_traits:
+            return True
+        return bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
@@ -553,7 +520,8 @@ class Request:
         """
         groups: dict[str, RequestGroup] = {}
         for each in self._requested_resources or ():
-            _check_fields(self._spec, each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:])
+            if problem := _problem_in(each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:]):
+                raise UnsuitableRequestSpec(self._spec, problem)
             group = _read_only_group(each)
             if group.requester_id in groups:
                 raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")
@@ -590,13 +558,13 @@ class Request:
 
 
 def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
-    """Keep in the view what a function finds out about it."""
+    """Keep in the view what a function finds out about it, which is not None."""
 
     @wraps(function)
     def find(request: Request) -> _Found:
-        if find not in request.kept:
-            request.kept[find] = function(request)
-        found: _Found = request.kept[find]
+        found: _Found | None = request.kept.get(find)
+        if found is None:
+            found = request.kept[find] = function(request)
         return found
 
     return find
@@ -611,17 +579,17 @@ def _required_traits(properties: Mapping[str, Any], *, lists_traits: bool) -> tu
     if lists_traits:
         names = properties.get("traits_required") or ()
     else:
-        names = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+        names = [
+            key[len(_TRAIT_PREFIX) :]
+            for key, value in properties.items()
+            if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
+        ]
     # "trait:=required" names none: Nova leaves it out.
     traits = sorted({trait for trait in names if trait})
     for trait in traits:
         if not is_trait_name(trait):
             raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
     return tuple(traits)
-
-
-def _requires_trait(key: object, value: object) -> bool:
-    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
 
 
 def _check_suffix(source: str, suffix: object) -> None:

@@ -32,7 +32,7 @@ _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
     row.image_property: row
     for row in ROWS
-    if row.image_property and (row.any_case or row.legacy_values) and not row.prefixes
+    if row.image_property and row.spelling.ignores_case and not row.spelling.prefixes
 }
 
 Value = str | bool

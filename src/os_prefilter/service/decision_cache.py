@@ -64,10 +64,13 @@ def _is_certain(key: _Key) -> bool:
     """Whether equal keys mean the same: names are strings; values are strings, whole numbers, lists of strings."""
     names, values, types, *_ = key
     odd = {*types} - _COMPARED
-    return {*map(type, names)} <= {str} and all(
-        isinstance(value, tuple) and all(type(each) is str for each in value)
-        for kind, value in zip(types, values, strict=True)
-        if kind in odd
+    return {*map(type, names)} <= {str} and (
+        not odd
+        or all(
+            isinstance(value, tuple) and all(type(each) is str for each in value)
+            for kind, value in zip(types, values, strict=True)
+            if kind in odd
+        )
     )
 
 
@@ -75,8 +78,9 @@ def _length_of(key: Iterable[Any]) -> int:
     """Return the number of characters in the strings of a key."""
     length = 0
     for part in key:
-        if part.__class__ is str:
+        kind = part.__class__
+        if kind is str:
             length += len(part)
-        elif isinstance(part, (str, tuple, frozenset)):
+        elif kind is tuple or kind is frozenset:
             length += _length_of(part)
     return length

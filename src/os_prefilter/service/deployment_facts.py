@@ -71,7 +71,7 @@ def _returns_no_value(given: object) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Query:
+class PendingQuery:
     """A query under way."""
 
     begun: float
@@ -126,7 +126,7 @@ class Fact:
         self._patience = patience
         self._later_patience = later_patience
         self._lock = threading.Lock()
-        self._query: Query | None = None
+        self._query: PendingQuery | None = None
         self.due = float("-inf")
         """When it is queried again, on the clock of :func:`time.monotonic`."""
         # When the query was started that `latest` is the answer of.
@@ -150,7 +150,7 @@ class Fact:
             self.wait(query)
         return self.latest
 
-    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Query | None:
+    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> PendingQuery | None:
         """Start a query if one is due; return the query that this request must wait for, if any."""
         # Without the lock: most requests find that it is not due.
         if not self._is_due(now):
@@ -169,7 +169,7 @@ class Fact:
             self.is_expired = False
             later = self._later_patience if self._tried else None
             deadline = time.monotonic() + (self._patience if later is None else later)
-            self._query = query = Query(now(), now(), deadline, may_take_long=later is not None)
+            self._query = query = PendingQuery(now(), now(), deadline, may_take_long=later is not None)
             try:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
@@ -178,7 +178,7 @@ class Fact:
                 return None
             return query
 
-    def wait(self, query: Query, until: float = inf) -> None:
+    def wait(self, query: PendingQuery, until: float = inf) -> None:
         """Wait for a query as long as requests wait, and not after ``until``."""
         if query.wait(until):
             return
@@ -195,7 +195,7 @@ class Fact:
     def _is_due(self, now: Callable[[], float]) -> bool:
         return self.is_expired or now() >= self.due
 
-    def _run(self, query: Query, context: Any, now: Callable[[], float]) -> None:
+    def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
         problem = "the query was broken off"
         try:
             value = self._read(context)
@@ -222,7 +222,7 @@ class Fact:
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
             self.reading = Reading(value)
 
-    def _end(self, query: Query, problem: str, now: Callable[[], float]) -> None:
+    def _end(self, query: PendingQuery, problem: str, now: Callable[[], float]) -> None:
         if self._query is not query:
             return
         self._query = None
@@ -241,7 +241,7 @@ class Fact:
             )
         self._failing = True
 
-    def _remind(self, query: Query, now: float) -> None:
+    def _remind(self, query: PendingQuery, now: float) -> None:
         if self._failing and now - query.logged >= max(self._interval, self._patience):
             query.logged = now
             LOG.warning(

@@ -20,6 +20,7 @@ from os_prefilter.vocabulary.options import TraitScope
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
+# Families without the label "filter"; all others must have it.
 _OF_NO_FILTER = ("no_host", "unreported", "mirrored")
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
@@ -41,21 +42,21 @@ class Measuring:
                 f"[prefilter] metrics needs {error.name}, which is not installed: {install_extra('metrics')}, "
                 "or set metrics = false."
             ) from error
-        # All are exposed from the start, with 0; these alone have no filter as label.
+        # All are exposed from the start, with 0.
         of_filters = [each for key, each in vars(self._families).items() if key not in _OF_NO_FILTER]
         for name in names:
             for family in of_filters:
                 family.labels(name)
 
-    def observe(self, outcome: Observed) -> None:
+    def observe(self, observed: Observed) -> None:
         """Count the runs of the filters, also of the one that ended with an error, and what they required.
 
         A trait in two scopes counts once. What was decided before took no time now.
         """
-        families, error = self._families, outcome.error
-        for run in outcome.runs:
+        families, error = self._families, observed.error
+        for run in observed.runs:
             families.runs.labels(run.filter).inc()
-            if not outcome.is_cached:
+            if not observed.is_cached:
                 families.seconds.labels(run.filter).observe(run.seconds)
             families.requirements.labels(run.filter).inc(
                 len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)

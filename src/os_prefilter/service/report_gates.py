@@ -20,6 +20,7 @@ from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
+from os_prefilter.vocabulary.config_templates import PREFIX, Templates
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -41,7 +42,7 @@ EXAMPLES = 3
 # Nova's libvirt driver asks about KVM guests alone, and so reports one value of many (hosts/desired_traits.py).
 _PARTLY_REPORTED = frozenset(("emulation_architecture",))
 _ADVICE = (
-    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts="
+    "[prefilter] wait_for_answers names the filter: pass Service.from_conf(conf, facts="
     "os_prefilter.adapters.placement.coverage.placement_facts(conf, client)), or empty the option."
 )
 
@@ -107,7 +108,8 @@ def gates_of(row: Row) -> tuple[Gate, ...]:
     always = row.traits - opt_in
     found = []
     if always:
-        # A driver that reports one value of a row knows the row, and leaves out what the host does not support.
+        # A driver that reports one value of a row knows the row, and leaves out what the host does not support. That it
+        # is older than a value of the row is not seen: Nova's drivers got each row as a whole.
         driver = frozenset() if row.name in _PARTLY_REPORTED else always
         found.append(Gate(row.name, ALWAYS, always, driver | {REPORTED}))
     if opt_in:
@@ -121,22 +123,16 @@ def gates_of(row: Row) -> tuple[Gate, ...]:
 GATES: tuple[Gate, ...] = tuple(gate for row in ROWS for gate in gates_of(row))
 """The gates of the vocabulary."""
 REPORTS: frozenset[frozenset[Trait]] = frozenset((*(gate.reported_by for gate in GATES), frozenset((REPORTED,))))
-"""Each :attr:`Gate.reported_by`: what a :class:`Coverage` tells of."""
+"""Each :attr:`Gate.reported_by`, of which a :class:`Coverage` tells; :func:`deferral` looks up no other."""
 
 
-def gates_by_trait(rows: Iterable[Row]) -> dict[str, Gate]:
+def gates_by_trait(templates: Templates) -> dict[str, Gate]:
     """Return the gate of each trait that a capability reporter reports; configurations have one gate together.
 
-    :param rows: the deployment's
+    :param templates: the deployment's
     """
-    of_namespaces: dict[str, set[Trait]] = {}
-    for row in rows:
-        if row.namespace:
-            of_namespaces.setdefault(row.namespace.rstrip(":"), set()).update(row.traits - row.set_by_operators)
-    configurations = (
-        Gate(name, IF_REPORTED, frozenset(traits), frozenset((REPORTED,))) for name, traits in of_namespaces.items()
-    )
-    return {trait: gate for gate in (*configurations, *GATES) for trait in gate.traits}
+    configurations = Gate(PREFIX.rstrip(":"), IF_REPORTED, templates.found_traits, frozenset((REPORTED,)))
+    return {trait: gate for gate in (configurations, *GATES) for trait in gate.traits}
 
 
 def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, Gate]) -> str:
@@ -229,7 +225,7 @@ def defer(names: Collection[str], coverage: Coverage | None, options: Options) -
     :param names: those that :func:`deferring_filters` returned
     :param coverage: None if it is not known yet
     """
-    gates = gates_by_trait(options.rows)
+    gates = gates_by_trait(options.templates)
 
     def without_deferred(each: LoadedFilter, result: Requirements, request: Request) -> Requirements:
         if each.name not in names:

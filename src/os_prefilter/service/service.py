@@ -260,7 +260,10 @@ class Service:
         return _Moment(readings, pipeline, DecisionCache(self._reads or ()))
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
-        """Yield what the deployment makes of a filter's result: gates, traits that Placement lacks, and the scope."""
+        """Yield what the deployment makes of a filter's result: gates, traits that Placement lacks, and the scope.
+
+        The last one copies what the others have left.
+        """
         if self._deferred:
             yield report_gates.defer(self._deferred, known_or_none(values[report_gates.FACT]), self.options)
         known = known_or_none(values.get(known_traits.FACT))

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_platform, traits_of_emulation
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
-from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, Row
+from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "REPORTED_CUSTOM",
     "ROWS",
     "TRAITS_OF_EMULATION",
+    "enabling_values",
     "opt_in_traits",
     "row_named",
     "rows_required_by",
@@ -64,6 +65,12 @@ def row_named(name: str) -> Row:
 @cache
 def _by_name() -> dict[str, Row]:
     return {row.name: row for row in table()}
+
+
+def enabling_values(depends_on: DependsOn) -> frozenset[str]:
+    """Return the values of the other row with which the one that depends on it means something."""
+    terms = row_named(depends_on.row).values.items()
+    return depends_on.values or frozenset(value for value, term in terms if term.trait)
 
 
 def rows_required_by(name: str) -> tuple[Row, ...]:

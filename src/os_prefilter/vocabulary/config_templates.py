@@ -5,7 +5,7 @@ ones, and those of the file that ``[prefilter] config_templates`` names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -114,8 +114,7 @@ class Templates:
     def _row(self, config_type: str) -> Row:
         name = PREFIX + config_type
         values = {each.value: _term(each.traits) for each in self if each.config_type == config_type}
-        row = Row(name, values, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
-        return replace(row, set_by_operators=row.traits - self.found_traits)
+        return Row(name, values, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
 
     def __iter__(self) -> Iterator[Template]:
         return iter(self._by_key.values())

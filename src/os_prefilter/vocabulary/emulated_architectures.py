@@ -15,7 +15,7 @@ from os_prefilter.vocabulary.machine_types import (
     families_of,
     guest_architecture,
 )
-from os_prefilter.vocabulary.model import Row, terms
+from os_prefilter.vocabulary.model import Row, Spelling, terms
 
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
 _STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
@@ -25,8 +25,7 @@ EMULATION = Row(
     "emulation_architecture",
     terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
     image_property="hw_emulation_architecture",
-    legacy_values=ARCHITECTURE_ALIASES,
-    any_case=True,
+    spelling=Spelling(older=ARCHITECTURE_ALIASES),
 )
 
 _OF_I686 = families_of(guest_architecture("i686"))

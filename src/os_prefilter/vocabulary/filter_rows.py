@@ -10,7 +10,18 @@ from os_prefilter.vocabulary.machine_types import (
     NONE,
     OTHER,
 )
-from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms, unknown_to_nova
+from os_prefilter.vocabulary.model import (
+    Beside,
+    DependsOn,
+    Precedence,
+    Row,
+    Spelling,
+    Term,
+    nothing,
+    switch,
+    terms,
+    unknown_to_nova,
+)
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
 _INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
@@ -33,15 +44,16 @@ FILTERED: tuple[Row, ...] = (
             "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov virtio vmxnet vmxnet3",
         ),
         image_property="hw_vif_model",
-        legacy_values={
-            "virtuale1000": "e1000",
-            "virtuale1000e": "e1000e",
-            "virtualpcnet32": "pcnet",
-            "virtualsriovethernetcard": "sriov",
-            "virtualvmxnet": "vmxnet",
-            "virtualvmxnet3": "vmxnet3",
-        },
-        any_case=True,
+        spelling=Spelling(
+            older={
+                "virtuale1000": "e1000",
+                "virtuale1000e": "e1000e",
+                "virtualpcnet32": "pcnet",
+                "virtualsriovethernetcard": "sriov",
+                "virtualvmxnet": "vmxnet",
+                "virtualvmxnet3": "vmxnet3",
+            }
+        ),
     ),
     Row(
         "video_model",
@@ -49,7 +61,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_video_model",
         per_architecture=True,
     ),
-    # vmware_adaptertype is a legacy name with a rule of its own: request.py.
+    # vmware_adaptertype is a legacy name with a rule of its own: _with_current_names in request/view.py.
     Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
     Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
     # Nova's libvirt driver adds the controller whatever disks the guest has, so the model counts without a disk on it.
@@ -57,21 +69,17 @@ FILTERED: tuple[Row, ...] = (
         "scsi_model",
         terms("CUSTOM_COMPUTE_SCSI_MODEL", "buslogic ibmvscsi lsilogic lsisas1068 lsisas1078 virtio-scsi vmpvscsi"),
         image_property="hw_scsi_model",
-        legacy_values={"lsilogicsas": "lsisas1068", "paravirtual": "vmpvscsi"},
-        any_case=True,
+        spelling=Spelling(older={"lsilogicsas": "lsisas1068", "paravirtual": "vmpvscsi"}),
     ),
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
-        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l
         "architecture",
-        # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
+        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l ARMV7, which a driver that reports
+        # HW_ARCH_ARMV7L and finds no such trait never reports.
         terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
         image_property="hw_architecture",
-        legacy_names=("architecture",),
-        of_host=True,
-        legacy_values=ARCHITECTURE_ALIASES,
-        any_case=True,
+        spelling=Spelling(older=ARCHITECTURE_ALIASES),
     ),
     EMULATION,
     Row(
@@ -79,7 +87,7 @@ FILTERED: tuple[Row, ...] = (
         terms("COMPUTE_VIOMMU_MODEL", "auto intel smmuv3 virtio"),
         image_property="hw_viommu_model",
         extra_spec="hw:viommu_model",
-        wins="flavor",
+        precedence=Precedence("flavor"),
         per_architecture=True,
     ),
     Row(
@@ -104,7 +112,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_redirected_usb_ports",
         extra_spec="hw:redirected_usb_ports",
         # Nova takes the image's 0 for no value.
-        flavor_overrides={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)},
+        precedence=Precedence(flavor_over={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)}),
     ),
     Row("input_bus", _INPUT_BUSES, image_property="hw_input_bus"),
     # Nova reads it only without hw_input_bus.
@@ -112,7 +120,7 @@ FILTERED: tuple[Row, ...] = (
         "pointer_model",
         {"usbtablet": _INPUT_BUSES["usb"]},
         image_property="hw_pointer_model",
-        implied_by={"usbtablet": ("input_bus", "virtio")},
+        beside={"usbtablet": Beside(implied_by=("input_bus", "virtio"))},
     ),
     Row(
         "watchdog",
@@ -120,21 +128,21 @@ FILTERED: tuple[Row, ...] = (
         | dict.fromkeys(("none", "pause", "poweroff", "reset"), _WATCHDOG),
         image_property="hw_watchdog_action",
         extra_spec="hw:watchdog_action",
-        wins="image",
+        precedence=Precedence("image"),
     ),
     Row(
         "firmware_type",
         unknown_to_nova(terms("COMPUTE_FIRMWARE", "bios uefi")),
         image_property="hw_firmware_type",
         # On libvirt 9.0 guests of Nova 33 and 34 start with Secure Boot, and not without.
-        implied_by={"uefi": ("secure_boot", "required")},
+        beside={"uefi": Beside(implied_by=("secure_boot", "required"))},
         per_architecture=True,
     ),
     Row(
         "machine_type",
         terms("CUSTOM_COMPUTE_MACHINE", " ".join(MACHINES)),
         image_property="hw_machine_type",
-        prefixes=MACHINE_PREFIXES,
+        spelling=Spelling(prefixes=MACHINE_PREFIXES),
         per_architecture=True,
     ),
     # No request requires it; filters forbid it where the default machine type can never have a device.
@@ -145,7 +153,7 @@ FILTERED: tuple[Row, ...] = (
         per_architecture=True,
     ),
     Row(
-        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (same ADR).
+        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (ADR 0008).
         "hypervisor_type",
         terms(
             "CUSTOM_HYPERVISOR_TYPE",
@@ -153,25 +161,18 @@ FILTERED: tuple[Row, ...] = (
             "vmware vz xen zvm",
         ),
         image_property="img_hv_type",
-        legacy_names=("hypervisor_type",),
-        of_host=True,
-        legacy_values={"xapi": "xen"},
-        any_case=True,
+        spelling=Spelling(older={"xapi": "xen"}),
     ),
     Row(
         "vm_mode",
         terms("CUSTOM_VM_MODE", "exe hvm uml xen"),
         image_property="hw_vm_mode",
-        legacy_names=("vm_mode",),
-        of_host=True,
-        legacy_values={"pv": "xen", "hv": "hvm", "baremetal": "hvm"},
-        any_case=True,
+        spelling=Spelling(older={"pv": "xen", "hv": "hvm", "baremetal": "hvm"}),
     ),
     Row(
         "time_hpet",
         switch(HPET),
         image_property="hw_time_hpet",
-        boolean=True,
         required_by=("hpet",),
         per_architecture=True,
     ),
@@ -180,7 +181,6 @@ FILTERED: tuple[Row, ...] = (
         switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),
         image_property="hw_virtio_packed_ring",
         extra_spec="hw:virtio_packed_ring",
-        boolean=True,
         required_by=("packed_virtqueue",),
     ),
     Row(
@@ -188,7 +188,6 @@ FILTERED: tuple[Row, ...] = (
         switch("COMPUTE_EPHEMERAL_ENCRYPTION", "not encrypting is possible everywhere"),
         image_property="hw_ephemeral_encryption",
         extra_spec="hw:ephemeral_encryption",
-        boolean=True,
         required_by=("ephemeral_encryption",),
     ),
     Row(
@@ -196,7 +195,7 @@ FILTERED: tuple[Row, ...] = (
         terms("COMPUTE_EPHEMERAL_ENCRYPTION", "luks luksv2 plain"),
         image_property="hw_ephemeral_encryption_format",
         extra_spec="hw:ephemeral_encryption_format",
-        only_with="ephemeral_encryption",
+        depends_on=DependsOn("ephemeral_encryption"),
         refuses_unknown=True,
         required_by=("ephemeral_encryption",),
     ),
@@ -204,8 +203,7 @@ FILTERED: tuple[Row, ...] = (
         "tpm_secret_security",
         terms("COMPUTE_SECURITY_TPM_SECRET_SECURITY", "deployment host user"),
         extra_spec="hw:tpm_secret_security",
-        only_with="tpm_version",
-        default="user",
+        depends_on=DependsOn("tpm_version", default="user"),
         refuses_unknown=True,
         required_by=("tpm_secret_security",),
     ),
@@ -214,14 +212,14 @@ FILTERED: tuple[Row, ...] = (
         {"any": Term(Trait("COMPUTE_ACCELERATORS")), "": nothing("no profile is named")},
         extra_spec="accel:device_profile",
         # The name is free text; any name requires a compute service that can attach its devices.
-        prefixes={"": "any"},
+        spelling=Spelling(prefixes={"": "any"}),
         required_by=("accelerators",),
     ),
     Row(
         "image_type",
         terms("COMPUTE_IMAGE_TYPE", "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk"),
         image_attribute="disk_format",
-        any_case=True,
+        spelling=Spelling(any_case=True),
         required_by=("image_type",),
     ),
 )

@@ -62,5 +62,8 @@ img_version os_admin_user os_command_line os_distro os_secure_boot os_type
 KEPT_BY_NOVA = BOOLEANS | frozenset(_OTHERS.split())
 """The properties that a filter inside Nova can see as one value. Lists (``hw_numa_cpus.0`` and the like) are not."""
 
+LISTS = frozenset(("hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"))
+"""Fields of Nova's that have no single value."""
+
 LOWER_CASED = frozenset(("os_type",))
 """Properties without a row whose value Nova lower-cases."""

@@ -71,8 +71,9 @@ _VIRTIO = f"{_PCI} s390-ccw-virtio"
 _ISA = "isapc pc q35 other"
 _X86 = "isapc microvm pc q35 other"
 
-# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. The
-# other families were refused it by each libvirt and QEMU of tests/guests/starts, or are by Nova's own code.
+# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. All
+# others refuse it: seen with each libvirt and QEMU of tests/guests/starts, or in Nova's code. Without an entry, every
+# family may have the value.
 _ONLY_ON: dict[tuple[str, str], str] = {
     **{("vif_model", nic): _PCI for nic in ("e1000", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
     **{("vif_model", nic): _VIRTIO for nic in ("e1000e", "igb", "virtio")},

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Literal
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
+from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 
 # Spellings that oslo.utils' bool_from_string, and so Nova, takes for a boolean.
 _TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
@@ -56,64 +57,98 @@ class Term:
         return self.unknown_to_nova or self.kind == "custom"
 
 
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """Other ways to write a value than the keys of :attr:`Row.values`."""
+
+    any_case: bool = False
+    """Whether Nova lower-cases the value before it compares; so it does wherever there are older spellings."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Spelling of an older Nova, in lower case -> value."""
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    """The start of longer names -> the value: ``pc-q35-`` of ``pc-q35-9.1``."""
+
+    @property
+    def ignores_case(self) -> bool:
+        """Whether a value may be written in any case."""
+        return self.any_case or bool(self.older)
+
+
+@dataclass(frozen=True, slots=True)
+class Precedence:
+    """Which value counts where image and flavor give different ones; without it they contradict each other."""
+
+    wins: Literal["", "image", "flavor"] = ""
+    """The source whose value counts, whatever the other one says."""
+    flavor_over: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Value of the flavor -> the values of the image over which it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependsOn:
+    """Another row, without which a row means nothing: the model of a TPM depends on its version."""
+
+    row: str
+    values: frozenset[str] = frozenset()
+    """The values of that row with which this one means something; empty for all that require a trait."""
+    default: str | None = None
+    """The value of this row beside those, where it is not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a value means beside those of other rows, each as (row, value)."""
+
+    never: tuple[str, str] | None = None
+    """What it contradicts."""
+    needs: tuple[tuple[str, str], ...] = ()
+    """What it contradicts not to have."""
+    implied_by: tuple[str, str] | None = None
+    """What includes it: beside that it requires no trait of its own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One property of a request that may require a trait."""
+    """One property of a request that may require a trait.
+
+    Where its value comes from is in the row itself; :class:`Spelling`, :class:`Precedence`, :class:`DependsOn` and
+    :class:`Beside` say what is special about some.
+    """
 
     name: str
     values: Mapping[str, Term]
+    """With "true" and "false" alone, any spelling of a boolean is one of them, unless they are configurations."""
     image_property: str | None = None
     extra_spec: str | None = None
     image_attribute: str | None = None
     """A field of the image itself, not one of its properties: ``disk_format``."""
-    legacy_names: tuple[str, ...] = ()
-    """Older names of the image property, still found in Glance; the current name wins."""
-    legacy_values: Mapping[str, str] = field(default_factory=dict)
-    any_case: bool = False
-    """Whether Nova lower-cases the value before it compares."""
-    boolean: bool = False
-    refuses_unknown: bool = False
-    """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
     required_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that require it; ``query`` where Nova translates it while it builds the query."""
-    only_with: str = ""
-    """The row that this one depends on: the model of a TPM depends on its version."""
-    only_with_values: frozenset[str] = frozenset()
-    """The values of that row that it depends on; empty for all that require a trait."""
-    default: str | None = None
-    """The value where :attr:`only_with` is requested and this one is not."""
-    never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Value -> the row and the value that it contradicts."""
-    wins: Literal["", "image", "flavor"] = ""
-    """The source whose value counts where image and flavor give different ones; empty: they contradict each other."""
-    flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Value of the flavor -> the values of the image that it overrides; any other that differs contradicts it."""
-    needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """Value -> the rows and the values that it needs beside it."""
-    implied_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Value -> the row and the value that include it: beside these it requires no trait of its own."""
+    refuses_unknown: bool = False
+    """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
     per_architecture: bool = False
-    """Whether a host may differ for guests of an architecture that it emulates."""
-    prefixes: Mapping[str, str] = field(default_factory=dict)
-    """The start of longer names for a value: ``pc-q35-`` of ``pc-q35-9.1``."""
+    """Whether its traits have qualified ones for guests of an emulated architecture, where a host may differ. False for
+    a new row: that set is frozen (``emulated_architectures.py``)."""
     namespace: str = ""
     """For a configuration that the driver applies to its host: the start of its extra spec, ``deploy-config:``.
 
     An extra spec that starts so and has no row is an unknown configuration.
     """
-    of_host: bool = False
-    """Whether its traits say what a host is, so that a request which names one has all that it asks for."""
-    set_by_operators: frozenset[Trait] = frozenset()
-    """The traits of the row that no reporter finds out."""
+    spelling: Spelling = field(default_factory=Spelling)
+    precedence: Precedence = field(default_factory=Precedence)
+    depends_on: DependsOn | None = None
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """By value."""
+    boolean: bool = field(init=False)
     device: Trait | None = field(init=False)
     """The trait that switches the device of this row on as well, in guest settings; None if it is no switch."""
     _numbers: Mapping[int, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Each request reads them for each of its values.
-        object.__setattr__(
-            self, "device", self.values["true"].trait if self.boolean and "true" in self.values else None
-        )
+        boolean = set(self.values) == {"true", "false"} and not self.namespace
+        object.__setattr__(self, "boolean", boolean)
+        object.__setattr__(self, "device", self.values["true"].trait if boolean else None)
         object.__setattr__(self, "_numbers", {int(value): value for value in self.values if value.isdecimal()})
 
     @property
@@ -121,20 +156,25 @@ class Row:
         """All traits of the row."""
         return frozenset(trait for term in self.values.values() for trait in term.traits)
 
+    @property
+    def legacy_names(self) -> tuple[str, ...]:
+        """Older names of the image property, still found in Glance; the current name wins."""
+        return tuple(old for old, current in LEGACY_NAMES.items() if current == self.image_property)
+
     def canonical(self, value: object) -> str | None:
         """Return the key of :attr:`values` for ``value``; None if it is unknown."""
-        if self.boolean:
-            return canonical_boolean(value)
         if isinstance(value, str) and value in self.values:
             return value
+        if self.boolean:
+            return canonical_boolean(value)
         number = self._canonical_number(value)
         if number is not None or not isinstance(value, str):
             return number
-        if self.any_case or self.legacy_values:
+        if self.spelling.ignores_case:
             # No known value is longer: do not copy megabytes of a tenant's text.
             value = value[:_LONGEST_VALUE].lower()
-            value = self.legacy_values.get(value, value)
-        for prefix, family in self.prefixes.items():
+            value = self.spelling.older.get(value, value)
+        for prefix, family in self.spelling.prefixes.items():
             if value.startswith(prefix):
                 return family
         return value if value in self.values else None
@@ -199,7 +239,10 @@ def is_true(value: object) -> bool:
 
 
 REVISION = 3
-"""Revision of the table: each change of its traits raises it, as earlier reports do not cover them."""
+"""Revision of the table: raise it once in a release that adds or renames traits, which earlier reports do not cover.
+
+The gates that need the marker are then closed until all hosts have reported again.
+"""
 
 REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
 """Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".

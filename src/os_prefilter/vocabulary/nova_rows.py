@@ -2,7 +2,7 @@
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
-from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms
+from os_prefilter.vocabulary.model import Beside, DependsOn, Precedence, Row, Term, nothing, switch, terms
 
 TRANSLATED_BY_NOVA: tuple[Row, ...] = (
     Row(
@@ -17,9 +17,8 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         terms("COMPUTE_SECURITY_TPM", "tpm-crb tpm-tis", **{"tpm-crb": "CRB", "tpm-tis": "TIS"}),
         image_property="hw_tpm_model",
         extra_spec="hw:tpm_model",
-        only_with="tpm_version",
-        default="tpm-tis",
-        never_with={"tpm-crb": ("tpm_version", "1.2")},
+        depends_on=DependsOn("tpm_version", default="tpm-tis"),
+        beside={"tpm-crb": Beside(never=("tpm_version", "1.2"))},
         required_by=("query",),
     ),
     Row(
@@ -32,7 +31,7 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
-        never_with={"required": ("firmware_type", "bios")},
+        beside={"required": Beside(never=("firmware_type", "bios"))},
         required_by=("query",),
     ),
     Row(
@@ -40,9 +39,7 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         switch("COMPUTE_SECURITY_STATELESS_FIRMWARE", "stateful firmware is the usual one"),
         image_property="hw_firmware_stateless",
         # It is UEFI's; Nova ignores the property without it.
-        only_with="firmware_type",
-        only_with_values=frozenset(("uefi",)),
-        boolean=True,
+        depends_on=DependsOn("firmware_type", frozenset(("uefi",))),
         required_by=("query",),
     ),
     Row(
@@ -72,8 +69,7 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         },
         image_property="hw_mem_encryption",
         extra_spec="hw:mem_encryption",
-        boolean=True,
-        needs={"true": (("firmware_type", "uefi"),)},
+        beside={"true": Beside(needs=(("firmware_type", "uefi"),))},
         required_by=("query",),
     ),
     Row(
@@ -81,12 +77,10 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         terms("HW_CPU_X86", "amd-sev amd-sev-es amd-sev-snp intel-tdx"),
         image_property="hw_mem_encryption_model",
         extra_spec="hw:mem_encryption_model",
-        only_with="mem_encryption",
-        only_with_values=frozenset(("true",)),
-        default="amd-sev",
-        needs={
-            "amd-sev-snp": (("firmware_stateless", "true"),),
-            "intel-tdx": (("firmware_stateless", "true"), ("video_model", "none")),
+        depends_on=DependsOn("mem_encryption", frozenset(("true",)), default="amd-sev"),
+        beside={
+            "amd-sev-snp": Beside(needs=(("firmware_stateless", "true"),)),
+            "intel-tdx": Beside(needs=(("firmware_stateless", "true"), ("video_model", "none"))),
         },
         required_by=("query",),
     ),
@@ -99,7 +93,9 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         },
         image_property="hw_cpu_policy",
         extra_spec="hw:cpu_policy",
-        flavor_overrides={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))},
+        precedence=Precedence(
+            flavor_over={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))}
+        ),
         required_by=("query",),
     ),
     Row(
@@ -111,8 +107,7 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         },
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
-        of_host=True,
-        flavor_overrides={"prefer": frozenset(("require", "isolate"))},
+        precedence=Precedence(flavor_over={"prefer": frozenset(("require", "isolate"))}),
         required_by=("query",),
     ),
     Row(

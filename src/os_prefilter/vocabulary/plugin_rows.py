@@ -56,10 +56,10 @@ def _problems(name: str, row: Row) -> Iterator[str]:
         yield f"it calls itself {quote(row.name)}; its entry point must have the same name"
     if not row.image_property and not row.extra_spec:
         yield "it names neither an image property nor a flavor extra spec"
-    if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.required_by:
-        yield "image_attribute, legacy_names, per_architecture and required_by 'query' are for the bundled rows alone"
-    if row.wins not in ("", "image", "flavor"):
-        yield f"wins is {quote(row.wins)}, not 'image', 'flavor' or ''"
+    if row.image_attribute or row.per_architecture or "query" in row.required_by:
+        yield "image_attribute, per_architecture and required_by 'query' are for the bundled rows alone"
+    if row.precedence.wins not in ("", "image", "flavor"):
+        yield f"wins is {quote(row.precedence.wins)}, not 'image', 'flavor' or ''"
     required_by: object = row.required_by
     if not isinstance(required_by, tuple):
         yield "required_by is a tuple of names of filters"
@@ -70,12 +70,11 @@ def _problems(name: str, row: Row) -> Iterator[str]:
 def _wrong_values(row: Row) -> Iterator[str]:
     if not row.values:
         yield "it has no values"
-    if row.any_case and any(value != value.lower() for value in row.values):
-        yield "with any_case its values are written in lower case"
-    if row.boolean and row.values.keys() != {"true", "false"}:
-        yield "a boolean has the values true and false"
-    for value in (*row.legacy_values.values(), *row.prefixes.values(), *([row.default] if row.default else ())):
-        if value not in row.values:
+    spelling, default = row.spelling, row.depends_on and row.depends_on.default
+    if spelling.ignores_case and any(value != value.lower() for value in row.values):
+        yield "with any_case, or older spellings, its values are written in lower case"
+    for value in (*spelling.older.values(), *spelling.prefixes.values(), default):
+        if value is not None and value not in row.values:
             yield f"{quote(value)} is not among its values"
 
 
@@ -108,7 +107,10 @@ def _places(row: Row) -> set[str]:
 
 def _find_dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
     """Yield the rows and values that it refers to and that do not exist."""
-    beside = [(row.only_with, value) for value in (row.only_with_values or {""}) if row.only_with]
-    for name, value in (*beside, *row.never_with.values(), *chain.from_iterable(row.needs.values())):
+    depends_on = row.depends_on
+    others = [(depends_on.row, value) for value in (depends_on.values or {""})] if depends_on else []
+    for beside in row.beside.values():
+        others += [*filter(None, (beside.never, beside.implied_by)), *beside.needs]
+    for name, value in others:
         if name not in rows or (value and value not in rows[name].values):
             yield f"it refers to the value {quote(value)} of a row {quote(name)}, which does not exist"

@@ -18,7 +18,7 @@ from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
-from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
+from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.service.conf import (
@@ -47,6 +47,7 @@ from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter_tools.operators.examples import example_requests
+from os_prefilter_tools.operators.names import notes_on_names
 from os_prefilter_tools.operators.readiness import coverage_of
 
 if TYPE_CHECKING:

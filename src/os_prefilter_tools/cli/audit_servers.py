@@ -7,7 +7,7 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
-from os_prefilter.request.nova_translation import BY_REQUEST
+from os_prefilter.request.query import BY_REQUEST
 from os_prefilter_tools.cli.arguments import add_repeatable
 from os_prefilter_tools.cli.cloud import (
     READ_TIMEOUT,

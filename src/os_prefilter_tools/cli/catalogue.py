@@ -7,8 +7,8 @@ from typing import Any
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
-from os_prefilter.vocabulary.without_rows import WITHOUT_ROWS
 from os_prefilter_tools.cli.listing import Listing
+from os_prefilter_tools.operators.names import WITHOUT_ROWS
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
 VOCABULARY_COLUMNS = (
@@ -50,7 +50,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
         names = place, row.extra_spec or ""
         required_by = ", ".join(row.required_by)
         for value, term in row.values.items():
-            also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
+            also = ", ".join(old for old, new in row.spelling.older.items() if new == value)
             rule = when = ""
             if term.trait:
                 rule = "required" if term.required else "forbidden"

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.nova_translation import requirements_without_filters
+from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Preference, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service

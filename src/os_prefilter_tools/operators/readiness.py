@@ -120,7 +120,7 @@ def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
         for gate in gates_of(row)
         if gate.kind == ALWAYS or any(map(options.reports, gate.traits))
     ]
-    by_trait = gates_by_trait(options.rows) if declared else {}
+    by_trait = gates_by_trait(options.templates) if declared else {}
     of_traits = sorted({by_trait[trait] for trait in declared if trait in by_trait})
     return dict.fromkeys((*of_rows, *of_traits))
 

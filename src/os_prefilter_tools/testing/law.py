@@ -13,7 +13,7 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.request.nova_translation import requirements_without_filters
+from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service

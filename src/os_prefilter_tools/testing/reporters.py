@@ -204,4 +204,6 @@ def _call(facts: HostFacts, question: Question) -> str:
 
 def _longer(row: Row) -> tuple[str, ...]:
     """Return exact versions of machine types, and nonsense."""
-    return tuple(f"{prefix}{rest}" for prefix in row.prefixes if row.name == "machine_type" for rest in _LONGER)
+    return tuple(
+        f"{prefix}{rest}" for prefix in row.spelling.prefixes if row.name == "machine_type" for rest in _LONGER
+    )

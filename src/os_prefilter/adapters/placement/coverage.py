@@ -83,7 +83,7 @@ class ReportCoverage:
         found = {marker: Unreported.of(_compute_nodes_without(self._client, marker))}
         unreported = {}
         for traits in REPORTS:
-            # REPORTED is one of them: where all compute nodes have it, none lacks all of the traits.
+            # Each of them contains REPORTED: where all compute nodes have that, nothing else needs to be asked.
             wanted = self._scope.markers(traits) & in_use if found[marker].number else marker
             if wanted not in found:
                 found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))

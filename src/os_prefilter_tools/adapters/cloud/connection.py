@@ -14,7 +14,7 @@ from keystoneauth1.exceptions import ClientException
 from openstack.config import loader
 from openstack.exceptions import SDKException
 
-from os_prefilter.adapters.cloud_service import Service, proxy_of, unexpected
+from os_prefilter.adapters.cloud_service import CloudService, proxy_of, unexpected
 from os_prefilter.adapters.login import log_in
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.session_limits import limit
@@ -84,7 +84,7 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
 
     :raises CloudError: Nova does not answer, or refuses: by default only administrators may see them
     """
-    rows: Any = Service(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
+    rows: Any = CloudService(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
     try:
         return tuple(
             Aggregate(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote as quote_url
 
-from os_prefilter.adapters.cloud_service import CloudError, Service, unexpected
+from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 
 _NAMESPACES = "/metadefs/namespaces"
@@ -45,7 +45,7 @@ def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: st
     :param mark: the tag of a namespace that may be changed
     :raises CloudError: Glance does not answer or refuses, or a namespace to be changed lacks the mark or is protected
     """
-    glance = Service(connection, "image")
+    glance = CloudService(connection, "image")
     changes: list[Change] = []
     for namespace in wanted:
         name = str(namespace["namespace"])
@@ -62,7 +62,7 @@ def write_metadefs(connection: Any, changes: Iterable[Change]) -> None:
 
     :raises CloudError: Glance does not answer or refuses; the message says how many changes are written
     """
-    glance = Service(connection, "image")
+    glance = CloudService(connection, "image")
     changes = list(changes)
     for written, change in enumerate(changes):
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
-from os_prefilter.adapters.cloud_service import CloudError, Service, unexpected
+from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
 from os_prefilter.adapters.from_json import flavor_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
@@ -38,7 +38,7 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     :raises DocumentError: no image has it (the message has close names), or several have it (the message has their IDs)
     :raises CloudError: Glance does not answer, or refuses
     """
-    glance = Service(connection, "image")
+    glance = CloudService(connection, "image")
     if is_hyphenated_uuid(name_or_id) and (row := glance.find(f"/images/{name_or_id}")) is not None:
         return image_of(row)
     # Glance takes "in:..." for a list of names, and cannot quote every name that begins so.
@@ -54,7 +54,7 @@ def images(connection: Any, on_broken: Callable[[str], None] | None = None) -> I
     :raises CloudError: Glance does not answer, or refuses
     """
     warn = on_broken or partial(LOG.warning, "%s")
-    for row in _image_rows(Service(connection, "image")):
+    for row in _image_rows(CloudService(connection, "image")):
         try:
             yield image_of(row)
         except CloudError as error:
@@ -78,7 +78,7 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
     :raises DocumentError: no flavor has it; the message has close names
     :raises CloudError: Nova does not answer, refuses, or does not show the extra specs
     """
-    nova = Service(connection, "compute")
+    nova = CloudService(connection, "compute")
     # requests would read a path of dots as a way up.
     if _FLAVOR_ID.fullmatch(name_or_id) and name_or_id.strip("."):
         found = nova.find(f"/flavors/{quote_url(name_or_id, safe='')}", _FLAVOR_MICROVERSION)
@@ -93,7 +93,9 @@ def flavors(connection: Any) -> Iterator[Flavor]:
 
     :raises CloudError: Nova does not answer, refuses, or does not show the extra specs
     """
-    yield from map(flavor_of, Service(connection, "compute").rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION))
+    yield from map(
+        flavor_of, CloudService(connection, "compute").rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION)
+    )
 
 
 def flavor_of(row: object) -> Flavor:
@@ -112,7 +114,7 @@ def flavor_of(row: object) -> Flavor:
         raise unexpected(f"Nova, the flavor {quote(name)}", row) from error
 
 
-def _image_rows(glance: Service, query: str = "") -> Iterator[Any]:
+def _image_rows(glance: CloudService, query: str = "") -> Iterator[Any]:
     for listing in _IMAGE_LISTINGS:
         yield from glance.rows(f"{listing}{query}", "images")
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from openstack import utils
 
-from os_prefilter.adapters.cloud_service import CloudError, Service, unexpected
+from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
@@ -57,7 +57,7 @@ def request_of_server(connection: Any, server: str) -> RequestSpec:
     """
     if not is_hyphenated_uuid(server):
         raise DocumentError("--server", f"{quote(server)} is no ID. 'openstack server list' shows the IDs.")
-    found = Service(connection, "compute").find(f"/servers/{server}", _microversion(connection))
+    found = CloudService(connection, "compute").find(f"/servers/{server}", _microversion(connection))
     if found is None:
         raise DocumentError("--server", f"there is no server {server} in this cloud, or the user may not see it.")
     shown = found.get("server")
@@ -91,7 +91,7 @@ def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
     :raises CloudError: a service does not answer, or refuses: by default only administrators may list all servers
     """
     images, volumes = _Read(connection, "image", "/images"), _Volumes(connection)
-    rows = Service(connection, "compute").rows(_LISTING, "servers", _microversion(connection))
+    rows = CloudService(connection, "compute").rows(_LISTING, "servers", _microversion(connection))
     while batch := list(islice(rows, _BATCH)):
         found = []
         for row in batch:
@@ -173,7 +173,7 @@ class _Read:
     """
 
     def __init__(self, connection: Any, kind: str, path: str) -> None:
-        self._service = Service(connection, kind)
+        self._service = CloudService(connection, kind)
         self._path = path
         self._found: dict[str, Any] = {}
         self._silent: CloudError | None = None
@@ -261,7 +261,7 @@ def _microversion(connection: Any) -> str:
 def _image(connection: Any, reference: Any) -> Image:
     """Return a server's image; the properties that the server was built with override those of today."""
     image_id, built_with = _reference(reference)
-    row = Service(connection, "image").find(f"/images/{image_id}")
+    row = CloudService(connection, "image").find(f"/images/{image_id}")
     if row is None:
         LOG.warning(
             "The image %s is gone from Glance: its format and its trait:... properties are not known.", image_id

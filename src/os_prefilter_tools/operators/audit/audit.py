@@ -14,8 +14,7 @@ from typing import NamedTuple, TypeVar
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.request.nova_translation import requirements_without_filters
-from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.request.query import allocation_candidates_query, requirements_without_filters
 from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request

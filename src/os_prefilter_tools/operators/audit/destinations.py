@@ -15,7 +15,7 @@ import os_traits
 from os_prefilter.common.errors import DocumentError, RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.request.nova_translation import BY_REQUEST
+from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.request.view import clone_of

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.nova_translation import BY_REQUEST
-from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in

@@ -9,7 +9,7 @@ import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.nova_translation import BY_REQUEST, requirements_without_filters
+from os_prefilter.request.query import BY_REQUEST, requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
@@ -37,6 +37,8 @@ class Sources:
     def __init__(self, request_spec: Any, pipeline: Service) -> None:
         """Apply the pipeline.
 
+        :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
+        :param filters: the filters of the pipeline
         :raises RequestRejected: a filter, or Nova's own translation, rejects the request
         """
         self._request = Request(request_spec)

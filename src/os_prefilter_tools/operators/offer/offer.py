@@ -17,7 +17,7 @@ from os_prefilter.common.host_sets import numbers_in, set_of, union
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
-from os_prefilter.vocabulary import row_named
+from os_prefilter.vocabulary import enabling_values
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
@@ -143,7 +143,7 @@ def offer(fleet: Fleet, pipeline: Service, by: str = "", default_zone: str = DEF
             row.image_attribute or "",
             row.extra_spec or "",
             tuple(judge(row, value, ways) for value, ways in values.items()),
-            "" in row.prefixes,
+            "" in row.spelling.prefixes,
         )
         for row, values in requested
     )
@@ -209,11 +209,10 @@ class _SmallestRequests:
 
     def _find_needed(self, row: Row, value: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
-        for name, needed in row.needs.get(value, ()):
+        for name, needed in row.beside[value].needs if value in row.beside else ():
             yield name, (needed,)
-        if row.only_with and row.values[value].traits:
-            devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
-            yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
+        if row.depends_on and row.values[value].traits:
+            yield row.depends_on.row, tuple(sorted(enabling_values(row.depends_on)))
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
         spec = self._spec(wanted)

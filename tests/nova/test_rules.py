@@ -24,7 +24,6 @@ _WHEN = "{image_property: os_distro, is: windows}"
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let requests wait for a reload on a slow machine."""
     monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
 
 

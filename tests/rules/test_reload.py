@@ -30,13 +30,12 @@ def _traits(rules: Any) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let requests wait for a reload on a slow machine, where a test says nothing else."""
+    # On a slow machine, a request may wait long for a reload.
     monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a directory with one file, which asks for CUSTOM_1."""
     path = tmp_path / "rules"
     path.mkdir()
     write_rules(path / "a.yaml", _a("CUSTOM_1"))

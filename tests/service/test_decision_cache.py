@@ -214,12 +214,7 @@ def test_cache_evicts_the_request_that_was_used_least_recently() -> None:
 
 def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
     counting, theirs = Counting(), LoadedFilter("theirs", lambda _context, _request_spec: True, nova_style=True)
-    pipeline = Service(
-        (
-            LoadedFilter("counting", counting),
-            theirs,
-        )
-    )
+    pipeline = Service((LoadedFilter("counting", counting), theirs))
     for _ in range(2):
         pipeline.apply(spec_of())
     assert counting.runs == 2

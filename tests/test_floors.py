@@ -70,7 +70,6 @@ def _loaded_by(code: str) -> set[str]:
 def test_importing_the_library_loads_no_optional_dependency() -> None:
     """No network, no command line, no Nova, no Placement; of OpenStack only what the core depends on."""
     loaded = _loaded_by("import os_prefilter")
-    assert "os_prefilter" in loaded
     others = "cliff jsonschema libvirt nova openstack oslo_config oslo_log prometheus_client sqlalchemy yaml"
     assert not loaded & {*others.split(), "keystoneauth1", "placement", "requests"}
 

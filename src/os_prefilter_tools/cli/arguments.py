@@ -230,7 +230,7 @@ def fleet_from(
 
 
 def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
-    """Return what a pipeline must know of the hosts; of a cloud, that takes two or three requests.
+    """Return what a service must know of the hosts; of a cloud, that takes two or three requests.
 
     :raises DocumentError, PrefilterError: as :func:`fleet_from`
     """
@@ -244,29 +244,29 @@ def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
 class Backend(NamedTuple):
     """The filters and the Placement that the arguments name."""
 
-    pipeline: Service
+    service: Service
     ask: Callable[[RequestSpec, Decision], Found]
-    """Asks Placement for the candidates of a request to which the pipeline was applied."""
+    """Asks Placement for the candidates of a request to which the service was applied."""
     fleet: Fleet | None
     """None for the Placement of a cloud."""
 
 
 @contextmanager
 def backend_from(arguments: argparse.Namespace) -> Iterator[Backend]:
-    """Yield the pipeline and the Placement that the arguments name: the cloud's, read-only, or one with their fleet.
+    """Yield the service and the Placement that the arguments name: the cloud's, read-only, or one with their fleet.
 
-    :raises PrefilterError: as :func:`reported_from` and :func:`pipeline_from`
+    :raises PrefilterError: as :func:`reported_from` and :func:`service_from`
     """
     if asks_live_placement(arguments):
-        pipeline = pipeline_from(arguments, reported_from(arguments))
-        yield Backend(pipeline, partial(ask_live_placement, placement=placement_from(arguments)), None)
+        service = service_from(arguments, reported_from(arguments))
+        yield Backend(service, partial(ask_live_placement, placement=placement_from(arguments)), None)
         return
     fleet = fleet_from(arguments)
-    pipeline = pipeline_from(arguments, fleet)
+    service = service_from(arguments, fleet)
     from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
 
     with EmbeddedPlacement(fleet, most_candidates=MOST_CANDIDATES) as embedded:
-        yield Backend(pipeline, partial(ask_placement, placement=embedded.client), fleet)
+        yield Backend(service, partial(ask_placement, placement=embedded.client), fleet)
 
 
 def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.ConfigOpts:
@@ -306,8 +306,8 @@ def scope_from(arguments: argparse.Namespace, enabled: Iterable[str], options: O
     return report_scope(load_filters(list(dict.fromkeys((*of_file, *enabled))), provided=None), options)
 
 
-def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Service:
-    """Return the pipeline that the arguments name.
+def service_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Service:
+    """Return the service that the arguments name.
 
     The deployment facts come from ``fleet``: whether every compute node reports the owner trait, whether any provider
     is nested or shared and, unless the configuration file names them, which traits hosts report that Nova does not.

@@ -17,8 +17,8 @@ from os_prefilter_tools.cli.arguments import (
     add_repeatable,
     flavor_in,
     fleet_from,
-    pipeline_from,
     read_configuration,
+    service_from,
 )
 from os_prefilter_tools.cli.audit_page import format_loss, page, server_page
 from os_prefilter_tools.cli.audit_servers import (
@@ -217,18 +217,18 @@ def _flavors(arguments: argparse.Namespace) -> list[Flavor]:
 
 
 def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
-    """Return the pipelines before and after the filters are enabled."""
+    """Return the services before and after the filters are enabled."""
 
-    def pipeline(names: list[str]) -> Service:
-        return pipeline_from(argparse.Namespace(**{**vars(arguments), "filter": names}), fleet)
+    def service(names: list[str]) -> Service:
+        return service_from(argparse.Namespace(**{**vars(arguments), "filter": names}), fleet)
 
     before, enable = _names(arguments.before), _names(arguments.enable)
     if enable:
         before = before or read_configuration(arguments.config_file)[GROUP].enabled_filters
     else:
-        enable = _filters_of(pipeline([]))
+        enable = _filters_of(service([]))
     after = [*before, *(name for name in enable if name not in before)]
-    return Change(pipeline(before) if before else Service(), pipeline(after))
+    return Change(service(before) if before else Service(), service(after))
 
 
 def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
@@ -239,8 +239,8 @@ def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
     return f"Filters: {', '.join(_filters_of(change.after))} ({of})."
 
 
-def _filters_of(pipeline: Service) -> list[str]:
-    return [each.name for each in pipeline.filters]
+def _filters_of(service: Service) -> list[str]:
+    return [each.name for each in service.filters]
 
 
 def _names(given: Sequence[str]) -> list[str]:
@@ -321,7 +321,7 @@ def _summary(result: Audit) -> Iterator[str]:
 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
-    """Log each warning about a flavor or the configuration once, not for each image or pipeline."""
+    """Log each warning about a flavor or the configuration once, not for each image or service."""
     loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf.reader")]
     seen: set[str] = set()
 

@@ -60,7 +60,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
     )
 
 
-def server_page(audit: ServerAudit, pipeline: Service, left_out: LeftOut, fleet: Fleet, not_read: str = "") -> str:
+def server_page(audit: ServerAudit, service: Service, left_out: LeftOut, fleet: Fleet, not_read: str = "") -> str:
     """Return the page of an audit of servers.
 
     :param not_read: why not all servers were read; empty if they were
@@ -83,7 +83,7 @@ def server_page(audit: ServerAudit, pipeline: Service, left_out: LeftOut, fleet:
     return _render(
         "audit-servers.html",
         audit=audit,
-        filters=[each.name for each in pipeline.filters],
+        filters=[each.name for each in service.filters],
         drained=", ".join(map(escape_line, audit.drained)),
         left_out=left_out,
         not_read=not_read,

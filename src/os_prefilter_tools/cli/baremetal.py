@@ -90,15 +90,15 @@ class BaremetalReconfigure(Listing):
         from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
 
         old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
-        pipeline = _pipeline(parsed_args.config_file)
+        service = _filters_in(parsed_args.config_file)
         node = IronicNode.of(connection_of(parsed_args), parsed_args.node)
         if not parsed_args.apply:
             # Before it is read: the state of a node that is being changed may be outdated in a moment.
             node.check_ready(parsed_args.instance)
         elif parsed_args.instance:
             node.check_instance(parsed_args.instance)
-        facts = replace(node.facts(), templates=pipeline.options.templates)
-        plan = reconfiguration(old, new, facts, pipeline)
+        facts = replace(node.facts(), templates=service.options.templates)
+        plan = reconfiguration(old, new, facts, service)
         plan.check(facts.host, placement_from(parsed_args).has_provider)
         if facts.bios_may_differ:
             anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
@@ -132,7 +132,7 @@ def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
             yield Line("step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True))
 
 
-def _pipeline(path: str | None) -> Service:
+def _filters_in(path: str | None) -> Service:
     conf = read_configuration(path)
     filters = load_filters(conf[GROUP].enabled_filters if path else ["deploy_config"], provided=None)
     enabled = [each.name for each in filters if not each.declaration.only_new]

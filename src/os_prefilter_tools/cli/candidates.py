@@ -16,12 +16,12 @@ class Candidates(RequestListing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = arguments.request_from(parsed_args)
         with arguments.backend_from(parsed_args) as backend:
-            decision = backend.pipeline.apply(spec)
+            decision = backend.service.apply(spec)
             found = backend.ask(spec, decision)
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
         if any(item.required and item.scope == ROOT for item in decision.requirements):
-            self.tell_trait_scope(backend.pipeline)
+            self.tell_trait_scope(backend.service)
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
             self.tell(escape_line(note), warning=True)

@@ -28,7 +28,7 @@ class Demo(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         with backend_from(parsed_args) as backend:
             rows = [_row(each, backend) for each in example_requests().values()]
-        names = ", ".join(each.name for each in backend.pipeline.filters) or "none"
+        names = ", ".join(each.name for each in backend.service.filters) or "none"
         where = "The Placement of the cloud"
         if backend.fleet:
             where = f"{pluralize(len(backend.fleet.instance_hosts), 'host')} in a real Placement on SQLite"
@@ -38,7 +38,7 @@ class Demo(Listing):
 
 def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
     spec = example.request_spec()
-    decision = backend.pipeline.apply(spec)
+    decision = backend.service.apply(spec)
     hosts = _hosts(spec, decision, backend)
     without = _hosts(example.request_spec(), Decision(()), backend)
     spared = [host for host in without if host not in hosts]

@@ -16,9 +16,9 @@ from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter_tools.cli.arguments import (
     asks_live_placement,
     fleet_from,
-    pipeline_from,
     read_configuration,
     request_from,
+    service_from,
 )
 from os_prefilter_tools.cli.cloud import placement_from
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
@@ -69,14 +69,14 @@ class Diagnose(RequestListing):
         try:
             fleet = fleet_from(arguments)
             # The candidates are the same, and no requirement is listed twice.
-            pipeline = pipeline_from(arguments, fleet).on_root_only()
+            service = service_from(arguments, fleet).on_root_only()
         except PlacementUnavailable as error:
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asks_live_placement(arguments)
         shown = progress_on(self.app.stderr, is_wanted=not self.is_quiet)
         with _placement(arguments, fleet, limits) as (placement, load), shown as progress:
-            return diagnose(spec, pipeline, fleet, placement, live=live, limits=limits, load=load, progress=progress)
+            return diagnose(spec, service, fleet, placement, live=live, limits=limits, load=load, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print all parts, the answer first; csv and value print the table of requirements only."""

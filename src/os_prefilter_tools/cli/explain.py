@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from os_prefilter.request.requirements import ROOT
-from os_prefilter_tools.cli.arguments import pipeline_from, reported_from, request_from
+from os_prefilter_tools.cli.arguments import reported_from, request_from, service_from
 from os_prefilter_tools.cli.listing import RequestListing
 from os_prefilter_tools.operators.explain import explain
 
@@ -14,10 +14,10 @@ class Explain(RequestListing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = request_from(parsed_args)
-        pipeline = pipeline_from(parsed_args, reported_from(parsed_args))
-        lines = explain(spec, pipeline)
+        service = service_from(parsed_args, reported_from(parsed_args))
+        lines = explain(spec, service)
         if not lines:
             self.tell("Nothing is required of a host.")
         elif any((line.rule, line.scope) == ("required", ROOT) for line in lines):
-            self.tell_trait_scope(pipeline)
+            self.tell_trait_scope(service)
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

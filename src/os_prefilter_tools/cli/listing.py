@@ -173,7 +173,7 @@ class RequestListing(Listing):
         add_request_arguments(parser)
         add_pipeline_arguments(parser)
 
-    def tell_trait_scope(self, pipeline: Service) -> None:
+    def tell_trait_scope(self, service: Service) -> None:
         """Print what ``trait_scope = auto`` chose, if it is ``auto``."""
-        if text := pipeline.describe_trait_scope():
+        if text := service.describe_trait_scope():
             self.tell(text)

@@ -51,7 +51,7 @@ class Program(App):
         )
 
     def configure_logging(self) -> None:
-        """Set up cliff's handlers, without the pipeline's lines, which the commands print themselves."""
+        """Set up cliff's handlers, without the service's lines, which the commands print themselves."""
         root = logging.getLogger()
         others = list(root.handlers)
         level = self.options.verbose_level

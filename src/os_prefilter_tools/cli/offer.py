@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, pluralize
-from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
+from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, service_from
 from os_prefilter_tools.cli.cloud import CloudCommand, connection_of, has_cloud
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
@@ -51,7 +51,7 @@ class Offer(CloudCommand):
         else:
             check_output(parsed_args.output, force=parsed_args.force)
         fleet = fleet_from(parsed_args)
-        found = offer(fleet, pipeline_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
+        found = offer(fleet, service_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
@@ -75,7 +75,7 @@ class OfferPublish(Listing):
         from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs  # noqa: PLC0415
 
         fleet = fleet_from(parsed_args)
-        found = offer(fleet, pipeline_from(parsed_args, fleet))
+        found = offer(fleet, service_from(parsed_args, fleet))
         self.exit_code = _tell_about(self, fleet, found)
         changes: list[Change] = []
         if found.hosts:

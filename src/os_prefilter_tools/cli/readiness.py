@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from, scope_from
+from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, scope_from, service_from
 from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.readiness import CLOSED, readiness, reported_otherwise
 
@@ -27,14 +27,14 @@ class Readiness(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is closed."""
         fleet = fleet_from(parsed_args, traits_only=True)
-        pipeline = pipeline_from(parsed_args, fleet)
+        service = service_from(parsed_args, fleet)
         # Without a configuration the table shows what could be required.
-        options = pipeline.options if parsed_args.config_file else replace(pipeline.options, reported_traits=("*",))
-        scope = scope_from(parsed_args, [each.name for each in pipeline.filters], options)
-        lines = readiness(fleet, pipeline.filters, options, scope)
+        options = service.options if parsed_args.config_file else replace(service.options, reported_traits=("*",))
+        scope = scope_from(parsed_args, [each.name for each in service.filters], options)
+        lines = readiness(fleet, service.filters, options, scope)
         closed = sum(line.state == CLOSED for line in lines)
         self.exit_code = NOT_READY if parsed_args.check and closed else 0
-        others = [each.name for each in pipeline.filters if each.name not in {line.filter for line in lines}]
+        others = [each.name for each in service.filters if each.name not in {line.filter for line in lines}]
         self.tell(f"{len(lines) - closed} open, {closed} closed.")
         if closed and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)

@@ -8,7 +8,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules
-from os_prefilter_tools.cli.arguments import fleet_from, pipeline_from
+from os_prefilter_tools.cli.arguments import fleet_from, service_from
 from os_prefilter_tools.cli.audit import cell, images_from
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter_tools.cli.output import progress_on
@@ -79,7 +79,7 @@ class RulesCheck(Listing):
         left_out = LeftOut()
         fleet = fleet_from(arguments)
         images = images_from(arguments, left_out)
-        effects = rule_effects(self._rules, images, fleet, pipeline_from(arguments, fleet))
+        effects = rule_effects(self._rules, images, fleet, service_from(arguments, fleet))
         for text in first_of("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         # A hint about a trait is the choice of each user.

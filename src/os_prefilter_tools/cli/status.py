@@ -77,7 +77,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._pipeline: Service | None = None
+        self._service: Service | None = None
         self._placement: PlacementClient | None = None
         self._known: frozenset[str] = frozenset()
 
@@ -92,8 +92,8 @@ class Checks(upgradecheck.UpgradeCommands):
             where = escape_line(", ".join(self._conf.config_dir)) or "/etc/nova"
             return Result(Code.FAILURE, f"There is no nova.conf in {where}. Give --config-file FILE.")
         with _logged_warnings() as warnings:
-            self._pipeline = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
-        names = [each.name for each in self._pipeline.filters]
+            self._service = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
+        names = [each.name for each in self._service.filters]
         if not names:
             warnings.append("[prefilter] enabled_filters is empty: no filter runs.")
         enabled = f"Request filters enabled: {', '.join(names)}."
@@ -107,7 +107,7 @@ class Checks(upgradecheck.UpgradeCommands):
         option = "[filter_scheduler] available_filters"
         if _OURS not in found:
             text = f"{option} has no line with {_OURS}: nova-scheduler runs no filter of os-prefilter. {_BOTH_LINES}"
-            unused = self._pipeline is not None and not self._pipeline.filters
+            unused = self._service is not None and not self._service.filters
             return Result(Code.WARNING if unused else Code.FAILURE, text)
         # Single filters of Nova may be listed instead.
         if not any(each.startswith("nova.scheduler.filters.") for each in found):
@@ -136,10 +136,10 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _traits(self) -> Result:
-        if not self._pipeline or not self._placement:
+        if not self._service or not self._placement:
             return _not_checked()
-        options = self._pipeline.options
-        missing = [(each, self._named_by(each, options) - self._known) for each in self._pipeline.filters]
+        options = self._service.options
+        missing = [(each, self._named_by(each, options) - self._known) for each in self._service.filters]
         custom = {trait for _, traits in missing for trait in traits if trait.startswith(CUSTOM_PREFIX)}
         standard = {trait for _, traits in missing for trait in traits} - custom
         said = []
@@ -163,17 +163,17 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _coverage(self) -> Result:
-        if not self._pipeline or not self._placement:
+        if not self._service or not self._placement:
             return _not_checked()
-        options = self._pipeline.options
+        options = self._service.options
         fleet = read_fleet(self._placement, inventories=False)
-        closed = [each for each in readiness(fleet, self._pipeline.filters, options) if each.state == CLOSED]
+        closed = [each for each in readiness(fleet, self._service.filters, options) if each.state == CLOSED]
         if closed and not any(line.unreported for line in closed):
             text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
             return Result(Code.WARNING, text)
         said = []
-        elsewhere = set(reported_otherwise(fleet, report_scope(self._pipeline.filters, options)))
-        for each in self._pipeline.filters:
+        elsewhere = set(reported_otherwise(fleet, report_scope(self._service.filters, options)))
+        for each in self._service.filters:
             if each.name == "owner" and (never := closed_owner_gate(self._conf)):
                 said.append(never)
                 continue
@@ -235,7 +235,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _files(self) -> list[Path]:
         """Return the files of the configuration: each option of ours needs a restart."""
         in_folders = (path for folder in self._conf.config_dir for path in sorted(Path(folder).glob("*.conf")))
-        templates = [self._conf[GROUP].config_templates] if self._pipeline else []
+        templates = [self._conf[GROUP].config_templates] if self._service else []
         return [*map(Path, self._conf.config_file), *in_folders, *map(Path, filter(None, templates))]
 
     def _where(self) -> str:

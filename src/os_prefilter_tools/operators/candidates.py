@@ -1,4 +1,4 @@
-"""Query Placement for the hosts that remain for a request that the pipeline was applied to."""
+"""Query Placement for the hosts that remain for a request that the service was applied to."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -52,16 +52,16 @@ class LivePlacement(Protocol):
         """Return each ``CUSTOM_`` trait that exists."""
 
 
-def find_candidates(request_spec: Any, pipeline: Service, placement: Placement) -> Found:
-    """Apply the pipeline to the request, and ask Placement.
+def find_candidates(request_spec: Any, service: Service, placement: Placement) -> Found:
+    """Apply the service to the request, and ask Placement.
 
     :raises PrefilterError: if a filter rejects the request, or Placement does not answer.
     """
-    return ask_placement(request_spec, pipeline.apply(request_spec), placement)
+    return ask_placement(request_spec, service.apply(request_spec), placement)
 
 
 def ask_placement(request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None) -> Found:
-    """Ask Placement for a request that the pipeline was applied to.
+    """Ask Placement for a request that the service was applied to.
 
     The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
     not know. Traits that a tenant wrote are not created.

@@ -23,15 +23,15 @@ class Line(NamedTuple):
     because: str
 
 
-def explain(request_spec: Any, pipeline: Service, context: Any = None) -> tuple[Line, ...]:
-    """Apply ``pipeline`` to the request spec and return each requirement, its filter and its source.
+def explain(request_spec: Any, service: Service, context: Any = None) -> tuple[Line, ...]:
+    """Apply ``service`` to the request spec and return each requirement, its filter and its source.
 
     Requirements of the request itself come first, then those of the filters in their order, with ignored parts.
 
     :raises PrefilterError: as :meth:`os_prefilter.service.Service.apply` does.
     """
     from_request = requirements_without_filters(Request(request_spec))
-    decision = pipeline.apply(request_spec, context)
+    decision = service.apply(request_spec, context)
     return (*map(line_of, from_request), *lines_of(decision))
 
 

@@ -76,9 +76,7 @@ def _in_tree(node: str, requirements: Iterable[Requirement]) -> str:
     return urlencode({"in_tree": node, **({"required": ",".join(traits)} if traits else {})})
 
 
-def reconfiguration(
-    old: Flavor, new: Flavor, facts: IronicFacts, pipeline: Service, image: Image | None = None
-) -> Plan:
+def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Service, image: Image | None = None) -> Plan:
     """Return the plan to change an instance of flavor ``old`` on a node to flavor ``new``.
 
     BIOS settings become those of the new flavor. Settings that already have their value get no step, unless the machine
@@ -86,12 +84,12 @@ def reconfiguration(
     only the old flavor has stays as it is.
 
     :param facts: of the node that the instance is on
-    :param pipeline: the filters; ``deploy_config`` must be among them
+    :param service: the filters; ``deploy_config`` must be among them
     :raises NotReconfigurable: if the flavors differ in anything else, or the node cannot do it
     :raises RequestRejected: if a filter rejects the new flavor
     """
     needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.required_by}
-    for name in needed - {each.name for each in pipeline.filters}:
+    for name in needed - {each.name for each in service.filters}:
         missing = f"the filter {name} is not enabled; add it to [prefilter] enabled_filters"
         raise NotReconfigurable(facts.host, missing)
     _check_same(old, new, facts)
@@ -103,7 +101,7 @@ def reconfiguration(
     # Only the extra specs that configure the node: it already meets the others.
     own = {name: value for name, value in new.extra_specs.items() if name.startswith(PREFIX)}
     flavor = replace(new, extra_specs=own)
-    decision = pipeline.apply(RequestSpec(flavor, image))
+    decision = service.apply(RequestSpec(flavor, image))
     try:
         settings = guest_settings(RequestSpec(flavor), facts)
     except UnsupportedByHost as error:

@@ -75,14 +75,14 @@ class Effect(NamedTuple):
     images: tuple[OnImage, ...] = ()
 
 
-def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, pipeline: Service) -> list[Effect]:
+def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, service: Service) -> list[Effect]:
     """Return what each rule alone does to the images, in the order of the rules, the worst effect first.
 
-    :param pipeline: the filters beside the rules; its own rules are left out
+    :param service: the filters beside the rules; its own rules are left out
     :raises PrefilterError: if a filter fails; a request that is rejected is a result
     """
     # Without a compute node no gate opens.
-    enforcing = pipeline.without_waiting() if coverage_of(fleet).compute_nodes else pipeline
+    enforcing = service.without_waiting() if coverage_of(fleet).compute_nodes else service
     judge = _Judge(images, enforcing)
     judged = [(rule, judge.judge(rule)) for rule in rules]
     conditions = {item for found in judge.queries.values() for item in found}
@@ -100,10 +100,10 @@ class _Judged(NamedTuple):
 class _Judge:
     """Judges requests for images without a rule and with it; without, each request once for all rules."""
 
-    def __init__(self, images: Iterable[Image], pipeline: Service) -> None:
+    def __init__(self, images: Iterable[Image], service: Service) -> None:
         self._images = tuple(images)
-        self._pipeline = pipeline
-        self._without = pipeline.with_rules(RuleSet())
+        self._service = service
+        self._without = service.with_rules(RuleSet())
         self._before: dict[tuple[int, str], Requested] = {}
         self.queries: dict[str, tuple[demand.Condition, ...]] = {}
         """The conditions of all requests by query."""
@@ -111,7 +111,7 @@ class _Judge:
     def judge(self, rule: Rule) -> list[_Judged]:
         """Return the requests for images that the rule applies to."""
         alone = RuleSet((rule,))
-        with_rule = self._pipeline.with_rules(alone)
+        with_rule = self._service.with_rules(alone)
         judged = []
         for clause in rule.when:
             of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)

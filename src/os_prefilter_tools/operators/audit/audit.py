@@ -46,18 +46,18 @@ class Change(NamedTuple):
 
 
 class Requested(NamedTuple):
-    """The conditions of a request after a pipeline."""
+    """The conditions of a request after a service."""
 
     query: tuple[Condition, ...]
     from_request: tuple[Requirement, ...] = ()
     """From flavor and image."""
     added: tuple[Requirement, ...] = ()
-    """By the pipeline."""
+    """By the service."""
     rejected: str = ""
     """Why the request is rejected, so that it has no query; empty if it is not."""
 
     def own(self) -> frozenset[Condition]:
-        """Return the conditions that only the pipeline adds."""
+        """Return the conditions that only the service adds."""
         return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
 
 
@@ -354,7 +354,7 @@ def group_images(
     enforcing: Service,
     progress: Callable[[int], None] = lambda _images: None,
 ) -> ImageGroups:
-    """Apply the pipelines to each image with each flavor, and group images with the same requirements.
+    """Apply the services to each image with each flavor, and group images with the same requirements.
 
     :param flavors: if empty, each image alone.
     :param enforcing: the filters after the change, once none of them waits; run where one does.
@@ -401,17 +401,17 @@ def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:
 
 
 def requested_by(
-    spec: RequestSpec, pipeline: Service, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+    spec: RequestSpec, service: Service, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
 ) -> Requested:
     """Return the conditions of a request without request groups of its own; it stays as it is.
 
     :param queries: the conditions by query; those of this request are added
-    :param notes: the notes of the pipeline are added
+    :param notes: the notes of the service are added
     """
     spec = replace(spec, request_level_params=RequestLevelParams())
     try:
         from_request = requirements_without_filters(Request(spec))
-        decision = pipeline.apply(spec)
+        decision = service.apply(spec)
         text = allocation_candidates_query(spec, limit=None)
     except RequestRejected as error:
         return Requested((), rejected=str(error))

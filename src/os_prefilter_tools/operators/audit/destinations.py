@@ -90,12 +90,12 @@ class Unknown(NamedTuple):
 class Destinations:
     """The hosts of a fleet as destinations of servers.
 
-    :param pipeline: the filters; what their rules need to know of a server that exists is in the server
+    :param service: the filters; what their rules need to know of a server that exists is in the server
     """
 
-    def __init__(self, fleet: Fleet, pipeline: Service) -> None:
+    def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
-        self._pipeline = pipeline
+        self._service = service
         self._assumed: frozenset[str] = frozenset()
         self._demands: dict[tuple[Condition, ...], Kind] = {}
         self._conflicts: dict[tuple[Kind, int], tuple[Condition, ...]] = {}
@@ -176,7 +176,7 @@ class Destinations:
         :raises RequestRejected: if the filters reject the request
         """
         spec = self._request_of(server)
-        sources = Sources(spec, self._pipeline)
+        sources = Sources(spec, self._service)
         demand = demand_of(spec)
         # Nova never moves a server to a disabled host, whichever filters are enabled here.
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})

@@ -46,7 +46,7 @@ class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
 
 def diagnose(  # noqa: PLR0913
     request_spec: Any,
-    pipeline: Service,
+    service: Service,
     fleet: Fleet,
     placement: Placement,
     *,
@@ -67,7 +67,7 @@ def diagnose(  # noqa: PLR0913
     """
     diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
     try:
-        query = _Query(request_spec, pipeline)
+        query = _Query(request_spec, service)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
     diagnosis = replace(diagnosis, query=query.text, notes=query.notes)
@@ -101,11 +101,11 @@ def diagnose(  # noqa: PLR0913
 
 
 class _Query:
-    """The query of a request that the pipeline was applied to, and the sources of its parts."""
+    """The query of a request that the service was applied to, and the sources of its parts."""
 
-    def __init__(self, request_spec: Any, pipeline: Service) -> None:
+    def __init__(self, request_spec: Any, service: Service) -> None:
         self._request_spec = request_spec
-        self.sources = Sources(request_spec, pipeline)
+        self.sources = Sources(request_spec, service)
         self.decision = self.sources.decision
         self.text = allocation_candidates_query(request_spec, limit=None)
         self.demand = demand_of(request_spec)

@@ -32,20 +32,20 @@ _FIELDS = {
 
 
 class Sources:
-    """A pipeline applied to a request, and the source of each condition that the request then has."""
+    """A service applied to a request, and the source of each condition that the request then has."""
 
-    def __init__(self, request_spec: Any, pipeline: Service) -> None:
-        """Apply the pipeline.
+    def __init__(self, request_spec: Any, service: Service) -> None:
+        """Apply the service.
 
         :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
-        :param filters: the filters of the pipeline
+        :param filters: the filters of the service
         :raises RequestRejected: a filter, or Nova's own translation, rejects the request
         """
         self._request = Request(request_spec)
-        # Before the pipeline adds to it.
+        # Before the service adds to it.
         from_request = requirements_without_filters(self._request)
-        self.decision = decision = pipeline.apply(request_spec)
-        self._excludes = {each.name: each.declaration.excludes for each in pipeline.filters}
+        self.decision = decision = service.apply(request_spec)
+        self._excludes = {each.name: each.declaration.excludes for each in service.filters}
         self._required: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
         items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]

@@ -1,6 +1,6 @@
 """The values of image properties and extra specs that a cloud offers, for its customers.
 
-Each value is put into a smallest request, the pipeline turns it into a query, and the index of the fleet gives the
+Each value is put into a smallest request, the service turns it into a query, and the index of the fleet gives the
 hosts that could serve it. So the result is that of the scheduler with the same filters, except that a host may be full.
 """
 
@@ -100,15 +100,15 @@ class Offer:
     """The filters that wait for compute nodes to report; the values that they would check are not checked."""
 
 
-def offer(fleet: Fleet, pipeline: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
-    """Return what the enabled compute nodes of a fleet offer, behind the filters of a pipeline.
+def offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
+    """Return what the enabled compute nodes of a fleet offer, behind the filters of a service.
 
     :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
     :param default_zone: the zone of hosts that are in no aggregate with a zone
     :raises FilterFailed: a filter raises an error of its own
     :raises RequestRejected: a filter rejects even a request without any property
     """
-    requests = _SmallestRequests(pipeline)
+    requests = _SmallestRequests(service)
     requested = [
         (row, {value: requests.conditions_for(row, value) for value in row.values if value}) for row in requests.rows
     ]
@@ -164,11 +164,11 @@ def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> M
 
 
 class _SmallestRequests:
-    """The smallest requests for one value, behind the filters of a pipeline."""
+    """The smallest requests for one value, behind the filters of a service."""
 
-    def __init__(self, pipeline: Service) -> None:
-        self._pipeline = pipeline
-        self.rows = tuple(row for row in pipeline.options.rows if row.required_by)
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.rows = tuple(row for row in service.options.rows if row.required_by)
         """All rows that can be requested."""
         self._rows = {row.name: row for row in self.rows}
         self._deferred: set[tuple[str, str]] = set()
@@ -216,7 +216,7 @@ class _SmallestRequests:
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
         spec = self._spec(wanted)
-        decision = self._pipeline.apply(spec)
+        decision = self._service.apply(spec)
         self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
         conditions = demand_of(spec).conditions()
         return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))

@@ -1,6 +1,7 @@
 """Filters written the Nova way: what they changed is recorded, and undone when a later filter fails."""
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,9 +9,8 @@ from nova import exception, objects
 from nova.objects import base as nova_base
 from nova.scheduler import request_filter
 
-from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
-from os_prefilter.common.errors import FilterFailed, RejectedByFilter
-from os_prefilter.request.requirements import require
+from os_prefilter import Destination, Flavor, Image, Pipeline, Request, RequestGroup, Requirements, forbid, require
+from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.service.loading import as_filter
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
@@ -119,3 +119,44 @@ def test_filter_called_the_nova_way_that_returns_requirements_fails() -> None:
 
     with pytest.raises(FilterFailed, match="called the Nova way"):
         Pipeline([as_filter("mine", mine)]).apply(spec_of())
+
+
+def test_what_a_nova_style_filter_did_is_done_once_and_no_part_is_replaced_for_it() -> None:
+    seen: list[Any] = []
+
+    def frozen(_context: Any, spec: Any) -> None:
+        spec.requested_resources = [RequestGroup("g", {"VGPU": 1}, frozenset(("CUSTOM_A",)))]
+        spec.image = Image({"trait:CUSTOM_B": "required"})
+
+    def later(_request: Request, *, required_before: tuple[object, ...]) -> Requirements:
+        seen.append(required_before)
+        return require("CUSTOM_C", "x")
+
+    spec = spec_of()
+    flavor = dict(spec.flavor.extra_specs)
+    decision = Pipeline([as_filter("frozen", frozen), as_filter("later", later, ["required_before"])]).apply(spec)
+    assert [item.trait for item in decision.requirements] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
+    assert (seen, spec.root_required, spec.flavor.extra_specs) == ([()], {"CUSTOM_C"}, flavor)
+
+
+class _Proxy:
+    def __init__(self, spec: object) -> None:
+        self._spec = spec
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_spec"], name)
+
+
+def test_request_spec_whose_place_no_copy_can_take_is_refused_before_a_filter_runs() -> None:
+    slots: Any = dataclass(slots=True)(type("Slots", (), {"__annotations__": dict.fromkeys(("flavor", "image"))}))
+    for spec in (slots(Flavor(1, 512), None), _Proxy(spec_of())):
+        with pytest.raises(UnsuitableRequestSpec, match="no copy with changes can take its place"):
+            Pipeline([as_filter("busy", _busy)]).apply(spec)
+
+
+def test_filter_is_not_blamed_for_what_the_filters_before_it_required() -> None:
+    before = [as_filter("yes", lambda _request: require("CUSTOM_A", "x"))]
+    before.append(as_filter("no", lambda _request: forbid("CUSTOM_A", "x")))
+    with pytest.raises(ContradictingRequirements) as caught:
+        Pipeline([*before, as_filter("busy", _busy)]).apply(_spec())
+    assert (caught.value.filter, [run.filter for run in caught.value.runs]) == ("", ["yes", "no"])

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 import pytest
 
 from os_prefilter import Options, allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.common.errors import InvalidOption
+from os_prefilter.common.errors import FilterFailed, InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
@@ -273,3 +274,10 @@ def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> N
     Service.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
     assert asked == []
     Service.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
+
+
+def test_coverage_that_is_none_is_an_error_of_the_filter_and_not_of_the_scheduler() -> None:
+    facts = {"answers": Fact("answers", lambda _context: {}, inf, unknown={})}
+    service = Service(load_filters(["hpet"], ["options"]), Options(wait_for_answers=("*",)), facts)
+    with pytest.raises(FilterFailed, match="'hpet' failed with AttributeError"):
+        service.apply(spec_of({"hw_time_hpet": "yes"}))

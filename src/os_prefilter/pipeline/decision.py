@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.writer import NO_ADDITIONS, Additions, prepare, write
+from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import (
     NOTHING,
     ROOT,
@@ -95,8 +96,9 @@ class Progress:
         self._aggregates: list[AggregateRequirement] = []
         self._taken_back: set[Requirement] = set()
 
-    def add(self, name: str, result: Requirements, seconds: float) -> None:
+    def add(self, each: LoadedFilter, result: Requirements, seconds: float) -> None:
         """Add the result of a filter."""
+        name = each.name
         # Not _replace(), which takes three times as long: each requirement of each request comes here.
         requirements = tuple(
             [
@@ -106,14 +108,16 @@ class Progress:
         )
         preferences = tuple([item._replace(filter=name) for item in result.preferences]) if result.preferences else ()
         aggregates = tuple([item._replace(filter=name) for item in result.aggregates]) if result.aggregates else ()
-        self.pending += requirements
+        if not each.nova_style:
+            # What such a filter has done is in the draft already.
+            self.pending += requirements
         self._own_groups += result.own_groups
         self._preferences += preferences
         self._aggregates += aggregates
         self.runs.append(Run(name, requirements, result.notes, seconds, preferences, aggregates))
 
-    def written(self) -> Any:
-        """Return the draft with all that is required so far: a filter written the Nova way may look at it.
+    def write_draft(self) -> None:
+        """Write all that is required so far into the draft.
 
         :raises UnsuitableRequestSpec: if the request spec cannot be copied, or has no place to write to
         """
@@ -121,7 +125,6 @@ class Progress:
             self.draft = self.request.copy_spec()
         write(prepare(self.request, self.pending, self._own_groups, aggregates=self._aggregates), self.draft)
         self.pending, self._own_groups = [], []
-        return self.draft
 
     def look_again(self) -> None:
         """Take the draft for the request, after a filter written the Nova way has changed it."""

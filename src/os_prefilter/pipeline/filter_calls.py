@@ -1,6 +1,6 @@
 """Calls of filters: each with what it declares as needs, and every error with the name of the filter."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,10 +9,13 @@ from os_prefilter.pipeline import nova_style
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.request.requirements import NOTHING, AggregateRequirement, Note, Preference, Requirement, Requirements
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
 Call = Callable[[Progress], object]
 """A filter with its needs bound, so that no request pays for finding out what they are."""
+Adjust = Callable[[LoadedFilter, Requirements, Request], Requirements]
+"""``(filter, result, request) -> result``: what a deployment makes of the result of a filter."""
 
 
 def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call:
@@ -23,7 +26,7 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
     """
     for fact in each.facts:
         if fact not in facts:
-            raise MissingFact(each.name, fact, "Give the pipeline its value, or UNKNOWN.")
+            raise MissingFact(each.name, fact, "Pass its value among the facts, or UNKNOWN.")
     declared = each.declaration
     if declared.gate and facts[declared.gate] is not True:
         # True opens, False closes, anything else is not known: almost any object is true.
@@ -52,22 +55,25 @@ def _waiting_for(fact: str) -> Requirements:
     return Requirements(notes=(Note(f"deployment fact {fact}", reason, waits=True),))
 
 
-def call_filter(name: str, call: Call, progress: Progress) -> Requirements:
-    """Return the result of a filter.
+def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iterable[Adjust] = ()) -> Requirements:
+    """Return the result of a filter, adjusted unless it is written the Nova way and has changed the draft itself.
 
     :raises RequestRejected: if it rejects the request.
     :raises FilterFailed: if it raises an error of its own, or returns something other than Requirements.
     """
     try:
         result = call(progress)
+        if not (isinstance(result, Requirements) and (result is NOTHING or _is_well_formed(result))):
+            raise TypeError(f"it returned a {type(result).__name__}, not Requirements")
+        if result is not NOTHING and not each.nova_style:
+            for one in adjust:
+                result = one(each, result, progress.request)
     except PrefilterError as error:
-        error.filter = name
+        error.filter = each.name
         raise
     except Exception as error:
-        raise FilterFailed(name, error) from error
-    if isinstance(result, Requirements) and (result is NOTHING or _is_well_formed(result)):
-        return result
-    raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
+        raise FilterFailed(each.name, error) from error
+    return result
 
 
 def _is_well_formed(result: Requirements) -> bool:

@@ -27,7 +27,7 @@ def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirement
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
-    draft = progress.written()
+    draft = progress.draft
     before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:

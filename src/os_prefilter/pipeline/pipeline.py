@@ -7,15 +7,12 @@ from typing import Any
 
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.pipeline.decision import Decision, Progress, Run
-from os_prefilter.pipeline.filter_calls import bind, call_filter
+from os_prefilter.pipeline.filter_calls import Adjust, Call, bind, call_filter
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.request.requirements import NOTHING, Note, Requirements
+from os_prefilter.request.requirements import NOTHING, Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
-
-Adjust = Callable[[LoadedFilter, Requirements, Request], Requirements]
-"""``(filter, result, request) -> result``: what a deployment makes of the result of a filter."""
 
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
@@ -68,24 +65,30 @@ class Pipeline:
         progress = Progress(request, context)
         try:
             for each, call in self._calls:
-                start = perf_counter()
-                result = call_filter(each.name, call, progress)
-                seconds = perf_counter() - start
-                if result is NOTHING:
-                    # Most filters have nothing to say of a request.
-                    progress.runs.append(Run(each.name, (), (), seconds))
-                    continue
-                for adjust in () if each.nova_style else self._adjust:
-                    result = adjust(each, result, progress.request)
-                progress.add(each.name, result, seconds)
+                if each.nova_style:
+                    # It may look at what the filters before it required.
+                    progress.write_draft()
+                self._run(each, call, progress)
             # Without a filter the library changes nothing, and says nothing.
             remarks = tuple(self._remark(progress.request)) if self._remark and self._calls else ()
             return progress.decision(remarks)
         except PrefilterError as error:
-            if len(progress.runs) < len(self._calls):
-                progress.runs.append(Run(each.name, (), (), perf_counter() - start))
             error.runs = tuple(progress.runs)
             raise
+
+    def _run(self, each: LoadedFilter, call: Call, progress: Progress) -> None:
+        start = perf_counter()
+        try:
+            result = call_filter(each, call, progress, self._adjust)
+        except PrefilterError:
+            progress.runs.append(Run(each.name, (), (), perf_counter() - start))
+            raise
+        seconds = perf_counter() - start
+        if result is NOTHING:
+            # Most filters have nothing to say of a request.
+            progress.runs.append(Run(each.name, (), (), seconds))
+        else:
+            progress.add(each, result, seconds)
 
 
 def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:

@@ -130,9 +130,11 @@ def write(new: Additions, request_spec: Any) -> None:
     if new.draft is not None:
         # Into the copy first: where that fails, the request spec is as it was.
         write(new._replace(draft=None), new.draft)
-        state = vars(request_spec)
-        state.clear()
-        state.update(vars(new.draft))
+        state, drafted = vars(request_spec), vars(new.draft)
+        removed = state.keys() - drafted.keys()
+        state.update(drafted)
+        for name in removed:
+            del state[name]
         return
     try:
         # Read once: with Nova's objects each is a property that goes through others.

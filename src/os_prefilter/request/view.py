@@ -377,8 +377,12 @@ class Request:
     def copy_spec(self) -> Any:
         """Return a copy of the request spec, for filters that change one.
 
-        :raises UnsuitableRequestSpec: if it cannot be copied: its parts may have a way of their own
+        :raises UnsuitableRequestSpec: if it cannot be copied, or the copy could not take its place
         """
+        kind = type(self._spec)
+        if hasattr(kind, "__getattr__") or any(getattr(each, "__slots__", ()) for each in kind.__mro__):
+            problem = "its fields are not all in its __dict__, so that no copy with changes can take its place"
+            raise UnsuitableRequestSpec(self._spec, problem)
         try:
             return clone_of(self._spec)
         except Exception as error:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.pipeline.pipeline import Adjust
+from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.vocabulary import opt_in_traits
 

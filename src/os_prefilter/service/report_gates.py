@@ -14,7 +14,7 @@ from os_prefilter.common.errors import InvalidOption, MissingFact
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
-from os_prefilter.pipeline.pipeline import Adjust
+from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request

@@ -12,9 +12,10 @@ from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import shorten
+from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.pipeline import Adjust, Pipeline, reads_of
+from os_prefilter.pipeline.filter_calls import Adjust
+from os_prefilter.pipeline.pipeline import Pipeline, reads_of
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.requirements import Note
@@ -78,6 +79,7 @@ class Service:
     """Yields notes on a request beside those of the filters (``os_prefilter.request.remarks``)."""
 
     def __post_init__(self) -> None:
+        self.filters = tuple(self.filters)
         self._deferred = report_gates.deferring_filters(self.filters, self.options, self.facts)
         # Only those that a filter needs: a fact may be a query to every cell.
         names = {fact for each in self.filters for fact in each.facts}
@@ -232,7 +234,10 @@ class Service:
 
     def _tell(self, observed: Observed) -> None:
         for observe in self.observe:
-            observe(observed)
+            try:
+                observe(observed)
+            except Exception as error:  # noqa: BLE001 - the request matters, what is told of it does not
+                LOG.warning("Failed to observe a request: %s", describe_error(error))
 
     def _outcome(self, request_spec: Any, context: Any) -> tuple[Outcome, bool]:
         """Return the outcome of an equal request from the cache, or run the filters; and which it was."""

@@ -67,8 +67,10 @@ class Subject(NamedTuple):
         progress = Progress(Request(spec))
         try:
             call = bind(each, self.options, self.facts)
+            if each.nova_style:
+                progress.write_draft()
             with guard():
-                return call_filter(each.name, call, progress)
+                return call_filter(each, call, progress)
         except RequestRejected as error:
             return f"{type(error).__name__}: {error}"
 

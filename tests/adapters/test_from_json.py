@@ -23,12 +23,7 @@ _IMAGE: dict[str, Any] = {
     "id": "6c1f",
     "min_disk": 0,
     "name": "appliance",
-    "properties": {
-        "hw_vif_model": "e1000e",
-        "os_hidden": False,
-        "stores": "file",
-        "trait:HW_CPU_X86_AVX2": "required",
-    },
+    "properties": {"hw_vif_model": "e1000e", "os_hidden": False, "stores": "file", "trait:HW_CPU_X86_AVX2": "required"},
     "protected": False,
     "tags": [],
     "visibility": "public",

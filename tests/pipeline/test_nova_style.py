@@ -139,17 +139,10 @@ def test_what_a_nova_style_filter_did_is_done_once_and_no_part_is_replaced_for_i
     assert (seen, spec.root_required, spec.flavor.extra_specs) == ([()], {"CUSTOM_C"}, flavor)
 
 
-class _Proxy:
-    def __init__(self, spec: object) -> None:
-        self._spec = spec
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["_spec"], name)
-
-
 def test_request_spec_whose_place_no_copy_can_take_is_refused_before_a_filter_runs() -> None:
     slots: Any = dataclass(slots=True)(type("Slots", (), {"__annotations__": dict.fromkeys(("flavor", "image"))}))
-    for spec in (slots(Flavor(1, 512), None), _Proxy(spec_of())):
+    proxy: Any = type("Proxy", (type(spec_of()),), {"__getattr__": object.__getattribute__})
+    for spec in (slots(Flavor(1, 512), None), proxy(Flavor(1, 512))):
         with pytest.raises(UnsuitableRequestSpec, match="no copy with changes can take its place"):
             Pipeline([as_filter("busy", _busy)]).apply(spec)
 

@@ -52,11 +52,7 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         )
         for name, unsuffixed in (("VCPU", _SMALL.removesuffix(",VCPU:1")), ("VGPU", _SMALL))
     ),
-    (
-        {},
-        {"resources:VGPU": "+4", "resources:FPGA": "1_0"},
-        "resources=DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4",
-    ),
+    ({}, {"resources:VGPU": "+4", "resources:FPGA": "1_0"}, "resources=DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4"),
     ({}, {"hw:tpm_version": "2.0"}, f"required=COMPUTE_SECURITY_TPM_2_0,COMPUTE_SECURITY_TPM_TIS&{_SMALL}"),
     ({"hw_tpm_model": "tpm-crb"}, {}, _SMALL),
     (
@@ -66,11 +62,7 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     ),
     ({}, {"hw:cpu_thread_policy": "isolate"}, f"required=!HW_CPU_HYPERTHREADING&{_SMALL}"),
     # Resources are in Nova's order.
-    (
-        {},
-        {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"},
-        f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1",
-    ),
+    ({}, {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"}, f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1"),
 ]
 
 

@@ -95,12 +95,7 @@ _REQUIRED: list[_Case] = [
     ("tpm_secret_security", {}, {"hw:tpm_version": "2.0"}, [f"{_TPM}USER"]),
     ("tpm_secret_security", {"hw_tpm_version": "1.2"}, {}, [f"{_TPM}USER"]),
     ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "host"}, [f"{_TPM}HOST"]),
-    (
-        "tpm_secret_security",
-        {"hw_tpm_version": "2.0"},
-        {"hw:tpm_secret_security": "deployment"},
-        [f"{_TPM}DEPLOYMENT"],
-    ),
+    ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "deployment"}, [f"{_TPM}DEPLOYMENT"]),
     ("tpm_secret_security", {"hw_tpm_version": "3.0"}, {}, []),
     ("noop", {"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"}, []),
 ]

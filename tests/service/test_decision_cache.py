@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 from nova import objects
-from oslo_versionedobjects import base, fields
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import FilterFailed, RequestRejected, UnsuitableRequestSpec
@@ -264,20 +263,6 @@ class _Odd:
         self.root_forbidden = self.request_level_params.root_forbidden
 
 
-@base.VersionedObjectRegistry.register
-class _TheirSpec(base.VersionedObject):
-    """Of oslo.versionedobjects, but what a filter sees of it is in no field."""
-
-    fields = {"is_bfv": fields.BooleanField()}  # noqa: RUF012 - as oslo.versionedobjects has it
-
-
-def _with_attributes(name: str) -> Any:
-    spec: Any = _TheirSpec(is_bfv=False)
-    _Odd.__init__(spec)
-    spec.flavor = Flavor(1, 1, extra_specs={name: "1"})
-    return spec
-
-
 def _pair(make: Callable[[Any], Any], one: object, other: object = None) -> tuple[Any, Any]:
     return make(one), make(one if other is None else other)
 
@@ -298,7 +283,6 @@ _DIFFERENT: dict[str, tuple[Any, Any]] = {
     "a very long value": _pair(_property, _LONG),
     "very long hints": _pair(lambda hints: _ours(scheduler_hints=hints), {"x": _LONG}),
     "long items of lists": _pair(nova_spec, {f"trait:CUSTOM_{'X' * 240}_{each}": "required" for each in range(50)}),
-    "attributes outside of fields": _pair(_with_attributes, "a", "b"),
 }
 
 

@@ -67,9 +67,7 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_custom_traits_that_filters_may_require_are_created_before_a_query_names_one(
-    refused: bool,
-    placement: EmbeddedPlacement,
-    caplog: pytest.LogCaptureFixture,
+    refused: bool, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else Placement refuses the query where no host has reported yet; a user without that right is told of once."""
     observed = Observed(placement, lambda method, _url: (403, {}) if refused and method == "PUT" else None)

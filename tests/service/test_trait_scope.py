@@ -81,10 +81,7 @@ def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope() ->
         return {(item.scope, item.trait) for item in decision.requirements}
 
     for names in (("image_metadata",), ("image_metadata", "owner")):
-        for extra_specs in (
-            {"hw:mem_encryption": "maybe"},
-            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"},
-        ):
+        for extra_specs in ({"hw:mem_encryption": "maybe"}, {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"}):
             assert required(*names, **extra_specs) == required(*names), (names, extra_specs)
 
 

@@ -44,11 +44,7 @@ def scheduler(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize(
     ("properties", "capable"),
-    [
-        ({}, set(HOSTS)),
-        ({"hw_time_hpet": "true"}, {"timer-host"}),
-        ({"hw_vif_model": "e1000e"}, {"e1000e-host"}),
-    ],
+    [({}, set(HOSTS)), ({"hw_time_hpet": "true"}, {"timer-host"}), ({"hw_vif_model": "e1000e"}, {"e1000e-host"})],
 )
 def test_a_request_gets_the_hosts_that_can_serve_it_and_no_other(
     properties: Mapping[str, str], capable: set[str], cloud: Cloud

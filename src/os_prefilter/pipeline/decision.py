@@ -116,8 +116,8 @@ class Progress:
         self._aggregates += aggregates
         self.runs.append(Run(name, requirements, result.notes, seconds, preferences, aggregates))
 
-    def write_draft(self) -> None:
-        """Write all that is required so far into the draft.
+    def written(self) -> Any:
+        """Return the draft with all that is required so far.
 
         :raises UnsuitableRequestSpec: if the request spec cannot be copied, or has no place to write to
         """
@@ -125,6 +125,7 @@ class Progress:
             self.draft = self.request.copy_spec()
         write(prepare(self.request, self.pending, self._own_groups, aggregates=self._aggregates), self.draft)
         self.pending, self._own_groups = [], []
+        return self.draft
 
     def look_again(self) -> None:
         """Take the draft for the request, after a filter written the Nova way has changed it."""

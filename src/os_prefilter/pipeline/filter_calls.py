@@ -4,7 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from os_prefilter.common.errors import FilterFailed, MissingFact, PrefilterError
+from os_prefilter.common.errors import (
+    ContradictingAggregates,
+    ContradictingRequirements,
+    FilterFailed,
+    MissingFact,
+    PrefilterError,
+    UnsuitableRequestSpec,
+)
 from os_prefilter.pipeline import nova_style
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
@@ -55,6 +62,10 @@ def _waiting_for(fact: str) -> Requirements:
     return Requirements(notes=(Note(f"deployment fact {fact}", reason, waits=True),))
 
 
+# What the filters before it required contradicts itself, or cannot be written for it to look at.
+_NOT_ITS_OWN = (ContradictingRequirements, ContradictingAggregates, UnsuitableRequestSpec)
+
+
 def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iterable[Adjust] = ()) -> Requirements:
     """Return the result of a filter, adjusted unless it is written the Nova way and has changed the draft itself.
 
@@ -68,8 +79,10 @@ def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iter
         if result is not NOTHING and not each.nova_style:
             for one in adjust:
                 result = one(each, result, progress.request)
+    except _NOT_ITS_OWN:
+        raise
     except PrefilterError as error:
-        error.filter = each.name
+        error.filter = error.filter or each.name
         raise
     except Exception as error:
         raise FilterFailed(each.name, error) from error

@@ -27,7 +27,8 @@ def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirement
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
-    draft = progress.draft
+    # It may look at what the filters before it required.
+    draft = progress.written()
     before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:

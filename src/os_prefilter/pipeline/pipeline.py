@@ -65,9 +65,6 @@ class Pipeline:
         progress = Progress(request, context)
         try:
             for each, call in self._calls:
-                if each.nova_style:
-                    # It may look at what the filters before it required.
-                    progress.write_draft()
                 self._run(each, call, progress)
             # Without a filter the library changes nothing, and says nothing.
             remarks = tuple(self._remark(progress.request)) if self._remark and self._calls else ()
@@ -80,8 +77,9 @@ class Pipeline:
         start = perf_counter()
         try:
             result = call_filter(each, call, progress, self._adjust)
-        except PrefilterError:
-            progress.runs.append(Run(each.name, (), (), perf_counter() - start))
+        except PrefilterError as error:
+            if error.filter == each.name:
+                progress.runs.append(Run(each.name, (), (), perf_counter() - start))
             raise
         seconds = perf_counter() - start
         if result is NOTHING:

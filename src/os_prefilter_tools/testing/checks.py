@@ -67,8 +67,6 @@ class Subject(NamedTuple):
         progress = Progress(Request(spec))
         try:
             call = bind(each, self.options, self.facts)
-            if each.nova_style:
-                progress.write_draft()
             with guard():
                 return call_filter(each, call, progress)
         except RequestRejected as error:

@@ -33,7 +33,7 @@ class DecisionCache:
         # Taken out and put back last, so that the first is the one that was used least recently.
         known = None if key is None else outcomes.pop(key, None)
         outcome = known or decide()
-        if key is None or not (known or (_is_certain(key) and _length_of(key) <= LONGEST)):
+        if key is None or not (known or (_is_certain(key) and _length_of((*key[:2], *key[3:])) <= LONGEST)):
             return outcome, False
         outcomes[key] = outcome
         if len(outcomes) > MOST:

@@ -210,7 +210,7 @@ class Service:
         outcome = hosts = None
         is_cached = False
         # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + PATIENCE if self.no_host else inf
         try:
             outcome, is_cached = self._outcome(request_spec, context)
             if self.no_host and outcome.root_demand:
@@ -256,8 +256,10 @@ class Service:
     def _decided(self, pipeline: Pipeline, request: Request, context: Any) -> Outcome:
         decision = pipeline.decide(request, context)
         described = decision_log.describe(decision) if decision_log.record in self.observe else ""
-        in_force = (item for item in decision.requirements if item not in decision.taken_back)
-        return Outcome(decision, root_demand(in_force) if self.no_host else None, _warning(decision), described)
+        demand = None
+        if self.no_host:
+            demand = root_demand(item for item in decision.requirements if item not in decision.taken_back)
+        return Outcome(decision, demand, _warning(decision), described)
 
     def _moment_of(self, readings: tuple[Reading, ...]) -> _Moment:
         values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
@@ -284,8 +286,9 @@ def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
 
 
 def _warning(decision: Decision) -> str:
-    warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
-    return "; ".join(shorten(warnings, _MOST_WARNINGS))
+    # Most requests have none, and each request comes here.
+    warnings = [str(note) for note in decision.notes if note.warn]
+    return "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
 
 
 def _log(outcome: Outcome) -> None:

@@ -131,7 +131,7 @@ class _Index(NamedTuple):
     always: list[int]
     """Those about a field of the image."""
     switched: dict[str, list[Row]]
-    """Those that a trait switches as well, by filter."""
+    """Rows that a trait switches as well, by filter."""
 
 
 @cache

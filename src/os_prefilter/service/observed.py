@@ -1,4 +1,4 @@
-"""What a service tells of a request to those that observe it: metrics and history."""
+"""The end of a request, as metrics and history get it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -72,7 +72,7 @@ class Budget:
         if self._sums.total() > self._at_most:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """Print the seconds by folder."""
         folders = ", ".join(f"{name} {seconds:.0f}" for name, seconds in self._sums.most_common() if seconds >= 1)
         terminalreporter.write_line(f"Processor seconds: {self._sums.total():.0f} ({folders}).")

@@ -24,7 +24,7 @@ from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.decision_log import LOGGER
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter_tools.cli.capabilities import CapabilitiesReport
+from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.pages import (
     DOCS,
@@ -146,7 +146,7 @@ def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
     environment = (folder / "agent.env").read_text(encoding="utf-8")
     assert environment.splitlines()[-1] == f"{more.removeprefix('$')}="
     named = re.findall(r"^# (--\S+) ", environment, re.MULTILINE)
-    parser = CapabilitiesReport(Program("0"), None).get_parser("report")
+    parser = ReportCapabilities(Program("0"), None).get_parser("report")
     arguments = parser.parse_args([*words[2:], *(word for option in named for word in (option, "34"))])
     assert arguments.watch
     assert arguments.nova_conf

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import ROWS
-from os_prefilter_tools.cli.arguments import service_from
 from os_prefilter_tools.cli.audit_page import page, server_page
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.audit import Change, audit
@@ -99,7 +98,7 @@ def servers_of(servers: int, hosts: int, *, different: bool, random_: random.Ran
 
 def pipeline_for(fleet: Fleet) -> Service:
     """Return the pipeline of the commands."""
-    return service_from(Namespace(filter=[], config_file=None), fleet)
+    return FiltersAndHosts().service(fleet)
 
 
 def _times(audited: Callable[[], object], paged: Callable[[object], str]) -> tuple[object, str]:

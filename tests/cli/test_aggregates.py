@@ -96,7 +96,7 @@ def test_anonymous_snapshot_answers_as_the_fleet_does(hosts: str, tmp_path: Path
     fleet.write_text(text, encoding="utf-8")
     assert main(["snapshot", "--hosts", str(fleet), "--anonymous", "-o", str(anonymous)]) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "3 hosts, 3 resource providers.",
+        f"Hosts: 3 (3 resource providers) of {fleet}.",
         "Availability zone 'north' is zone-1 in the file.",
         "Availability zone 'south' is zone-2 in the file.",
         "Project 'p1' is project-1 in the file.",

@@ -319,7 +319,7 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
         yield from (server_from(server(f"x-{number}", "c")) for number in range(count))
         _stop(reason)
 
-    monkeypatch.setattr("os_prefilter_tools.cli.audit.servers_from", servers_from)
+    monkeypatch.setattr("os_prefilter_tools.cli.audit_arguments.read_servers", servers_from)
     page = tmp_path / "page.html"
     argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page)]
     handler = signal.getsignal(signal.SIGINT)
@@ -419,7 +419,8 @@ def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
     document, err = audited(capsys, *argv)
     assert document["filters"] == ["compute_status", "image_type"]
     assert document["lines"][0]["Now"] == 2
-    assert err.startswith(f"Filters: compute_status, image_type ({config}).\n")
+    assert err.splitlines()[0].startswith("Hosts: 4 (4 resource providers) of ")
+    assert err.partition("\n")[2].startswith(f"Filters: compute_status, image_type ({config}).\n")
     document, err = audited(capsys, *argv, "--enable", "image_metadata", code=2)
     assert document["lines"][0]["Why"]["text"] == (
         "COMPUTE_NET_VIF_MODEL_IGB by image_metadata (image property hw_vif_model=igb)"
@@ -428,7 +429,7 @@ def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
     document, err = audited(capsys, *argv[:3], "--html", str(page), code=2)
     assert "owner" in document["filters"]
     assert ", ".join(document["filters"]) in page.read_text()
-    assert err.startswith(f"Filters: {', '.join(document['filters'])} (all of the library; --config-file FILE names ")
+    assert err.partition("\n")[2].startswith(f"Filters: {', '.join(document['filters'])} (all of the library; --config-file FILE names ")
     config.write_text("[prefilter]\n")
     assert main(["audit", "--servers", *argv]) == 1
     assert "enabled_filters names no filter" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 
-from os_prefilter_tools.cli.cloud import CloudCommand
+from os_prefilter_tools.cli.context import CloudCommand
 from os_prefilter_tools.cli.main import COMMANDS
 from tests.support.project import our_commands
 

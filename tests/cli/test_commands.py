@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from os_prefilter_tools.cli import arguments, cloud
+from os_prefilter_tools.cli import candidates, context, filters_and_hosts
 from os_prefilter_tools.cli.main import main
 from tests.support.commands import json_of
 
@@ -48,7 +48,7 @@ def test_misspelt_names_and_traits_without_their_property_are_told(
     asked = ["--property", "hw_vif_modle=e1000", "--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
     if command == "audit":
         asked = ["--images", str(tmp_path / "images.json")]
-    main([command, *asked, "--filter", "image_metadata"])
+    main([command, *asked, "--enable" if command == "audit" else "--filter", "image_metadata"])
     captured = capsys.readouterr()
     # A table breaks its lines.
     told = " ".join(f"{captured.out}{captured.err}".replace("|", " ").split())
@@ -113,7 +113,7 @@ def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, 
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[:2]] == ["Hosts", "Images"]
     main(["audit", "--hosts", _fleet(tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}})])
     error = capsys.readouterr().err
-    assert error.startswith("Images: the bundled examples.")
+    assert error.partition("\n")[2].startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
 
 
@@ -156,7 +156,7 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
         lock.acquire()
 
     monkeypatch.setattr("os_prefilter_tools.adapters.cloud.connection.connect", connect)
-    monkeypatch.setattr(cloud, "TIMEOUT", 0.2)
+    monkeypatch.setattr(context, "TIMEOUT", 0.2)
     assert main(["readiness", "--os-cloud", "c"]) == 1
     assert "was ended after 0.2 seconds" in capsys.readouterr().err
 
@@ -192,7 +192,9 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet_and_say_so(
     hosts: dict[str, Any], is_flat: bool, capsys: Capture, tmp_path: Path
 ) -> None:
     argv = ["--property", "hw_vif_model=igb", "--filter", "image_metadata", "-f", "json"]
-    argv += ["--hosts", _fleet(tmp_path, hosts)]
+    fleet = _fleet(tmp_path, hosts)
+    argv += ["--hosts", fleet]
+    looked_at = f"Hosts: 1 ({'1 resource provider' if is_flat else '2 resource providers'}) of {fleet}.\n"
     told = (
         "the cloud has no nested or shared providers: traits are required of the root and of the unsuffixed group."
         if is_flat
@@ -201,16 +203,16 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet_and_say_so(
     assert main(["explain", *argv]) == 0
     out, err = capsys.readouterr()
     assert [row["On"] for row in json.loads(out)] == ["root", "unsuffixed"][: 1 + is_flat]
-    assert err == f"trait_scope auto: {told}\n"
+    assert err == f"{looked_at}trait_scope auto: {told}\n"
     assert main(["candidates", *argv]) == 0
     out, err = capsys.readouterr()
     assert [row["Host"] for row in json.loads(out)] == ["a"]
-    assert err.startswith(f"trait_scope auto: {told}\nGET /allocation_candidates?")
+    assert err.startswith(f"{looked_at}trait_scope auto: {told}\nGET /allocation_candidates?")
     assert ("?required=" in err) is is_flat
     # Only where there is a choice.
     (tmp_path / "conf").write_text("[prefilter]\ntrait_scope = root\nenabled_filters = image_metadata\n")
     assert main(["explain", *argv, "--config-file", str(tmp_path / "conf")]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == looked_at
 
 
 _WRONG = [
@@ -313,7 +315,8 @@ def test_permutations_of_many_groups_hide_no_host(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Placement has a candidate for each way to give like devices to groups: 120 for each of these hosts."""
-    monkeypatch.setattr(arguments, "MOST_CANDIDATES", 40)
+    for module in (filters_and_hosts, candidates):
+        monkeypatch.setattr(module, "MOST_CANDIDATES", 40)
     hosts = {
         host: {
             "resources": {**_ROOM, "DISK_GB": 100},

@@ -1,6 +1,5 @@
 """The arguments that name a host: what is assumed, and which do not go together."""
 
-import argparse
 import json
 import re
 import sys
@@ -10,7 +9,8 @@ import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter_tools.cli.host import add_host_arguments, assumptions, facts_from
+from os_prefilter_tools.cli.context import Context
+from os_prefilter_tools.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
 
@@ -132,12 +132,15 @@ def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(monkeypatch: p
     monkeypatch.setitem(sys.modules, "libvirt", FakeLibvirt())
     monkeypatch.setattr(LibvirtHost, "facts", facts)
     Path("other.conf").write_text("[libvirt]\nconnection_uri = qemu://other/system\n")
-    for argv in ((), ("--nova-conf", "other.conf"), ("--nova-conf", "other.conf", "--connect", "test:///default")):
-        parser = argparse.ArgumentParser()
-        add_host_arguments(parser)
-        arguments = parser.parse_args(argv)
-        found = facts_from(arguments, assume=False)
-        assert assumptions(arguments, found) == ()
+    context = Context(sys.stderr, None, None, is_quiet=False)
+    every: tuple[dict[str, str], ...] = (
+        {},
+        {"nova_conf": "other.conf"},
+        {"nova_conf": "other.conf", "connect": "test:///default"},
+    )
+    for given in every:
+        host = HostArguments(**given)  # type: ignore[arg-type]
+        assert host.assumptions(host.facts(context, assume=False)) == ()
     assert asked == ["qemu:///system", "qemu://other/system", "test:///default"]
 
 

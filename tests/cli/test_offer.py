@@ -41,7 +41,7 @@ def test_offer_prints_the_requested_table_without_host_names(
     out, err = capsys.readouterr()
     assert says in out
     assert "kvm" not in out
-    assert err == ""
+    assert err.count("\n") == 1
 
 
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
@@ -51,7 +51,7 @@ def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_fo
     config.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
     assert main(["offer", *hosts, "--config-file", str(config), "--format", "json"]) == 0
     out, err = capsys.readouterr()
-    assert err.startswith("Filters that wait for compute nodes to report: hpet. ")
+    assert err.partition("\n")[2].startswith("Filters that wait for compute nodes to report: hpet. ")
     (hpet,) = (each for each in json.loads(out)["properties"] if each.get("image_property") == "hw_time_hpet")
     assert {each["value"]: each["status"] for each in hpet["values"]}["true"] == "not checked"
 
@@ -75,7 +75,7 @@ def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, 
     assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 2
     out, err = capsys.readouterr()
     assert "No enabled host offers any" in out
-    assert err == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
+    assert err.partition("\n")[2] == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
 
 
 def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str
     done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
     os.close(writer)
     assert done.returncode in (0, 141)
-    assert done.stderr.removeprefix(_EXAMPLE) in ("", "11 hosts, 13 resource providers.\n")
+    assert done.stderr in ("", _EXAMPLE)
 
 
 _EXAMPLE = "Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.\n"

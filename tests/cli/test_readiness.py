@@ -7,7 +7,7 @@ import yaml
 
 from os_prefilter.service.report_scope import configured_scope
 from os_prefilter.vocabulary import REPORTED
-from os_prefilter_tools.cli.arguments import read_configuration
+from os_prefilter_tools.cli.filters_and_hosts import read_configuration
 from os_prefilter_tools.cli.main import main
 from tests.support.commands import json_of
 
@@ -40,7 +40,9 @@ def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, 
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,compute_status"]) == 0
     out, err = capsys.readouterr()
     assert "old0, old1, old2 and 2 more" in out
-    assert err == "1 open, 1 closed.\nThese filters need no capability reports: compute_status.\n"
+    looked_at, _, told = err.partition("\n")
+    assert looked_at == f"Hosts: 6 (6 resource providers) of {fleet}."
+    assert told == "1 open, 1 closed.\nThese filters need no capability reports: compute_status.\n"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ _WRONG = [
     ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
     ("--nova-conf {conf} --config-file x", "--config-file: it configures the log of --watch. Leave it out."),
-    *((f"--watch={text}", "is not a number of seconds of at least 1") for text in ("0.99", "nan", "")),
+    *((f"--watch={text}", "is not a whole number of seconds of at least 1") for text in ("0.99", "nan", "")),
     ("--remove --provider-config x", "not allowed with argument"),
     ("--watch 5 --capabilities x", "--watch: it cannot go with --capabilities"),
 ]

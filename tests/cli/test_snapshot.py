@@ -19,7 +19,7 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
     path = tmp_path / "fleet.json"
     assert main(["snapshot", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert (out, err.splitlines()[1:]) == ("", ["11 hosts, 13 resource providers."])
+    assert (out, err.splitlines()[1:]) == ("", [])
     assert load_fleet(path) == example_fleet()
     assert main(["snapshot"]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8") == snapshot(example_fleet())

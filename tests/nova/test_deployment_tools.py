@@ -18,7 +18,7 @@ from nova.conf import CONF
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter_tools.cli.capabilities import CapabilitiesReport
+from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
 from tests.support.deployment_tools import BLAZARS, FILES, NOVAS, OURS, SECTION, read_conf
 from tests.support.nova_start import entries, starting
@@ -160,7 +160,7 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) ->
     """The command's options go together, and a section that is in both files has the options of both."""
     pod = yaml.safe_load(FILES["os-prefilter-report.yaml"])["spec"]["template"]["spec"]
     _, command = pod["containers"][0]["command"][2].split("exec os-prefilter capabilities report ")
-    parsed = CapabilitiesReport(Program("0"), None).get_parser("report").parse_args(shlex.split(command))
+    parsed = ReportCapabilities(Program("0"), None).get_parser("report").parse_args(shlex.split(command))
     assert (parsed.nova_conf, parsed.watch) == ("/tmp/nova.conf", 60)  # noqa: S108
     parts = "[placement]\nregion_name = one\n", "[libvirt]\nvirt_type = kvm\n", "[placement]\nusername = nova\n"
     conf = load_conf(placed(tmp_path / "nova.conf", "".join(parts)))

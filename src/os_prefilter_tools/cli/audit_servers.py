@@ -1,28 +1,15 @@
-"""``os-prefilter audit --servers``: the hosts that may take each server that runs."""
+"""Rows and summary of an audit of servers: the hosts that may take each server that runs."""
 
-import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
 from os_prefilter.request.query import BY_REQUEST
-from os_prefilter_tools.cli.arguments import add_repeatable
-from os_prefilter_tools.cli.cloud import (
-    READ_TIMEOUT,
-    TIMEOUT,
-    cloud_adapter,
-    connection_of,
-    has_cloud,
-    option_name,
-    seconds,
-)
-from os_prefilter_tools.cli.listing import Cell, cut, first_of
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.cli.listing import Cell, cut, escape_formula, first_of
 from os_prefilter_tools.operators.audit.audit import MOST_UNKNOWN
 from os_prefilter_tools.operators.audit.destinations import Requirement
-from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.server_audit import (
     MOST_HOSTS,
     STRANDED,
@@ -32,81 +19,21 @@ from os_prefilter_tools.operators.audit.server_audit import (
     ServerAudit,
     Verdict,
 )
-from os_prefilter_tools.operators.audit.server_list import read_servers
 
 _MOST_NAMES = 3
 _FIRST = 10
-_OF_IMAGES = ("images", "flavor")
 
 
-def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of an audit of servers."""
-    group = parser.add_argument_group("servers instead of images")
-    group.add_argument(
-        "--servers",
-        metavar="FILE",
-        nargs="?",
-        const="",
-        help="audit servers: which hosts could take each of them; FILE has them with their hosts and request specs in "
-        "JSON, default: all servers of the cloud",
-    )
-    text = "with --servers: also count the destinations if this host is drained (comma-separated or repeated)"
-    add_repeatable(group, ["--without"], "HOST", text)
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        dest=READ_TIMEOUT,
-        help="with --servers: after this time, judge the servers that were read from the cloud until then; "
-        f"default: {TIMEOUT:g}",
-    )
-
-
-def check_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together.
-
-    :raises DocumentError: for such options
-    """
-    if arguments.servers is None:
-        for name, value in (("--without", arguments.without), ("--timeout", getattr(arguments, READ_TIMEOUT))):
-            if value:
-                raise DocumentError(name, "it is about servers. Give --servers as well.")
-        return
-    for name in _OF_IMAGES:
-        if getattr(arguments, name):
-            raise DocumentError(option_name(name), "it cannot go with --servers. Give one of the two.")
-    if arguments.only == "changed":
-        raise DocumentError("--only", "changed is about images. With --servers, give unschedulable.")
-    if not arguments.servers and not has_cloud(arguments):
-        raise DocumentError("--servers", "it needs a cloud to ask, or a file. Give --os-cloud NAME or --servers FILE.")
-
-
-def servers_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Server]:
-    """Return the servers that the arguments name.
-
-    :raises DocumentError: if their file is wrong
-    :raises PrefilterError: if the cloud does not answer
-    """
-    if arguments.servers:
-        return read_servers(arguments.servers, broken)
-    servers: Iterable[Server] = cloud_adapter().servers(connection_of(arguments), broken)
-    return servers
-
-
-def server_rows(
-    found: ServerAudit, *, only_stranded: bool, escape: Callable[[str], str]
-) -> tuple[tuple[str, ...], list[Any]]:
-    """Return the columns and rows of the listing.
-
-    :param escape: makes text safe for the format
-    """
+def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
+    """Return the columns and rows of the listing."""
     without = ("Without",) * bool(found.drained)
     columns = ("Host", "Project", "Servers", "Count", "Now", "If died", *without, "Verdict", "Why", "Destinations")
     lines = [line for line in found.lines if not only_stranded or line.verdict in STRANDED]
-    return columns, [_row(line, found, escape) for line in lines]
+    return columns, [_row(line, found, is_csv=is_csv) for line in lines]
 
 
-def _row(line: Line, found: ServerAudit, escape: Callable[[str], str]) -> tuple[Any, ...]:
+def _row(line: Line, found: ServerAudit, *, is_csv: bool) -> tuple[Any, ...]:
+    escape = escape_formula if is_csv else str
     names = [server.name or server.id for server in line.servers]
     sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
     why = line.reason or format_conflict(line.conflict)

@@ -5,7 +5,8 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
@@ -17,39 +18,39 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.facts_from_conf import derived_facts, facts_from
 from os_prefilter.service.loading import load_filters
-from os_prefilter_tools.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
-from os_prefilter_tools.cli.cloud import add_cloud_argument, connection_of, placement_from, seconds
-from os_prefilter_tools.cli.host import add_node_arguments, check_node_arguments, node_facts
+from os_prefilter_tools.cli.context import values_of
+from os_prefilter_tools.cli.deadline import seconds
+from os_prefilter_tools.cli.filters_and_hosts import read_configuration
+from os_prefilter_tools.cli.host import NodeArguments, add_node_arguments, node_of
 from os_prefilter_tools.cli.listing import NO_HOST, Listing
+from os_prefilter_tools.cli.request_arguments import RequestArguments, add_request_arguments, flavor_named
 from os_prefilter_tools.operators.reconfigure import Plan, reconfiguration
-
-if TYPE_CHECKING:
-    from os_prefilter.adapters.ironic.node import IronicNode
 
 SECOND_LOOK = 5.0
 """Seconds before ``--apply`` checks a second time that nothing is left to do on a node."""
 _TIMEOUT = 3600
 
 
-class BaremetalSteps(Listing):
+class ShowSteps(Listing):
     """Show the deploy steps that configure a node for a request; Ironic's own client takes the -f json output."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
-        add_node_arguments(parser.add_argument_group("the node"))
+        add_node_arguments(self, parser.add_argument_group("the node"))
         parser.add_argument(
             "--nova-conf", metavar="FILE", help="with [prefilter] config_templates; default: the bundled"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        spec = request_from(parsed_args)
-        check_node_arguments(parsed_args)
-        facts = node_facts(parsed_args)
+        spec = values_of(RequestArguments, parsed_args).read(self.context)
+        asked = values_of(NodeArguments, parsed_args)
+        asked.check_node(self.context)
+        facts = asked.node_facts(self.context)
         steps = deploy_steps(guest_settings(spec, facts), facts)
         return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
 
 
-class Line(NamedTuple):
+class PlanLine(NamedTuple):
     """One row of the plan."""
 
     kind: str
@@ -58,11 +59,11 @@ class Line(NamedTuple):
     after: str
 
 
-class BaremetalReconfigure(Listing):
+class ReconfigureNode(Listing):
     """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
+        self.add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
         parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
         for which in ("old", "new"):
             name = f"--{which}-flavor"
@@ -86,12 +87,9 @@ class BaremetalReconfigure(Listing):
             return NO_HOST
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        # cliff imports every command at its start, and the SDK takes a second to import.
-        from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
-
-        old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
+        old, new = (flavor_named(each, self.context) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
         service = _filters_in(parsed_args.config_file)
-        node = IronicNode.of(connection_of(parsed_args), parsed_args.node)
+        node = node_of(self.context, parsed_args.node)
         if not parsed_args.apply:
             # Before it is read: the state of a node that is being changed may be outdated in a moment.
             node.check_ready(parsed_args.instance)
@@ -99,37 +97,35 @@ class BaremetalReconfigure(Listing):
             node.check_instance(parsed_args.instance)
         facts = replace(node.facts(), templates=service.options.templates)
         plan = reconfiguration(old, new, facts, service)
-        plan.check(facts.host, placement_from(parsed_args).has_provider)
+        plan.check(facts.host, self.context.placement.has_provider)
         if facts.bios_may_differ:
             anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
             self.tell(
                 f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine "
                 f"may have other BIOS settings than Ironic shows; {anew}."
             )
+        limits = {"timeout": parsed_args.timeout, "instance": parsed_args.instance}
+        configure = partial(node.service, plan.steps, settings=plan.settings, **limits)
         if parsed_args.apply or not plan.steps:
             # Nothing is left to do only if the node has the settings now, and is not being changed.
-            _service(node, plan, parsed_args)
+            configure()
         if parsed_args.apply and not plan.steps:
             # Ironic has no lock for clients, and a simultaneous command may be about to begin.
             time.sleep(SECOND_LOOK)
-            _service(node, plan, parsed_args)
+            configure()
         result = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
         self.tell(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 
 
-def _service(node: "IronicNode", plan: Plan, arguments: argparse.Namespace) -> None:
-    node.service(plan.steps, timeout=arguments.timeout, instance=arguments.instance, settings=plan.settings)
-
-
-def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
-    yield from (Line("configuration", *map(escape_line, each)) for each in plan.configurations)
+def _lines(plan: Plan, facts: IronicFacts) -> Iterable[PlanLine]:
+    yield from (PlanLine("configuration", *map(escape_line, each)) for each in plan.configurations)
     for step in plan.steps:
         changes = bios_changes([step])
         for name, value in changes.items():
-            yield Line("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
+            yield PlanLine("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
         if not changes:
-            yield Line("step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True))
+            yield PlanLine("step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True))
 
 
 def _filters_in(path: str | None) -> Service:

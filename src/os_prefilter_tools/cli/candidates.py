@@ -6,16 +6,18 @@ from urllib.parse import unquote
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.requirements import ROOT
-from os_prefilter_tools.cli import arguments
+from os_prefilter_tools.cli.context import values_of
+from os_prefilter_tools.cli.filters_and_hosts import MOST_CANDIDATES, FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
+from os_prefilter_tools.cli.request_arguments import RequestArguments
 
 
-class Candidates(RequestListing):
+class ShowCandidates(RequestListing):
     """Show which hosts Placement, embedded or of a cloud, returns for a request."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        spec = arguments.request_from(parsed_args)
-        with arguments.backend_from(parsed_args) as backend:
+        spec = values_of(RequestArguments, parsed_args).read(self.context)
+        with values_of(FiltersAndHosts, parsed_args).backend(self.context) as backend:
             decision = backend.service.apply(spec)
             found = backend.ask(spec, decision)
         hosts = found.candidates.hosts
@@ -26,7 +28,7 @@ class Candidates(RequestListing):
         for note in found.notes:
             self.tell(escape_line(note), warning=True)
         count = found.candidates.count
-        if backend.fleet and count == arguments.MOST_CANDIDATES:
+        if backend.fleet and count == MOST_CANDIDATES:
             text = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
             self.tell(text, warning=True)
         if found.created:

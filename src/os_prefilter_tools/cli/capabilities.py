@@ -2,11 +2,10 @@
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import Formatter
-from math import isfinite
 from typing import Any
 
 from oslo_config import cfg
@@ -16,32 +15,15 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import (
-    Change,
-    Goal,
-    Mode,
-    select_managed,
-    with_marker,
-    withdraw_all,
-)
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed, with_marker, withdraw_all
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import agent
 from os_prefilter.service.conf import GROUP, warn_of_misspelt_names
 from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, configured_scope
-from os_prefilter_tools.cli.arguments import read_configuration
-from os_prefilter_tools.cli.cloud import needs_packages, option_name
-from os_prefilter_tools.cli.host import (
-    OF_FILES,
-    add_host_arguments,
-    asks_ironic,
-    assumptions,
-    builder_of,
-    check_node_arguments,
-    facts_from,
-    node_of,
-    options_in,
-    settings_from,
-)
+from os_prefilter_tools.cli.context import Context, needs_packages, values_of
+from os_prefilter_tools.cli.deadline import seconds
+from os_prefilter_tools.cli.filters_and_hosts import read_configuration
+from os_prefilter_tools.cli.host import OF_FILES, HostArguments, add_host_arguments, builder_of, node_of
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.cli.program import PasswordMaskingFormatter
 from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
@@ -51,45 +33,100 @@ CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 _LONGEST_NAME = 200
 # The verbose level of -v; -vv is more.
 _VERBOSE = 2
-_NOT_WATCHED = ("capabilities", *OF_FILES, "node", "bios", "os_cloud", "dry_run")
 
 
-class CapabilitiesShow(Listing):
+class ShowCapabilities(Listing):
     """Show the capabilities of a host, probed from its libvirt or read from files, with the reason for each no."""
 
     extras = "cli,libvirt"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_host_arguments(parser)
+        add_host_arguments(self, parser)
         parser.add_argument(
             "--all", action="store_true", help="also the traits of guest architectures that the host does not emulate"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        if parsed_args.alone and parsed_args.driver != "libvirt":
-            raise DocumentError("--alone", f"it is for --driver libvirt, not {parsed_args.driver}.")
-        facts = facts_from(parsed_args)
+        asked = values_of(HostArguments, parsed_args)
+        if asked.alone and asked.driver != "libvirt":
+            raise DocumentError("--alone", f"it is for --driver libvirt, not {asked.driver}.")
+        facts = asked.facts(self.context)
         # What the cloud offers to emulate; without a nova.conf, whatever the host could.
-        offered = options_in(parsed_args.nova_conf).emulated_architectures
-        facts = replace(facts, emulated_architectures=offered if parsed_args.nova_conf else EVERY_TRAIT.emulated)
+        offered = asked.options().emulated_architectures if asked.nova_conf else EVERY_TRAIT.emulated
+        facts = replace(facts, emulated_architectures=offered)
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
-        for assumed in assumptions(parsed_args, facts):
+        self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
+        for assumed in asked.assumptions(facts):
             self.tell(assumed, warning=True)
         for line in builder_of(facts):
             self.tell(line)
-        self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
         return COLUMNS, lines
 
 
-class CapabilitiesReport(Listing):
+@dataclass(frozen=True)
+class ReportArguments(HostArguments):
+    """The report that was asked for, each field as the option of its name."""
+
+    provider: str | None = None
+    dry_run: bool = False
+    all: bool = False
+    provider_config: str | None = None
+    remove: bool = False
+    watch: float | None = None
+    config_file: str | None = None
+
+    def check(self) -> None:
+        """Refuse options that do not go together, and a provider that is not named.
+
+        :raises DocumentError: for such options
+        """
+        if self.watch is not None:
+            for option in self.given("capabilities", *OF_FILES, "node", "bios"):
+                raise DocumentError("--watch", f"it cannot go with {option}.")
+            if self.dry_run:
+                raise DocumentError("--watch", "it cannot go with --dry-run.")
+            if self.driver != "libvirt":
+                raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {self.driver} has none.")
+        elif self.config_file:
+            raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
+        named = self.driver == "libvirt" and not self.capabilities
+        # A file for nova-compute applies to all its nodes, and those of Ironic differ.
+        unnamed = self.provider_config and self.driver != "ironic"
+        if self.provider is None and not (named or unnamed):
+            raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
+        if self.provider is not None and not 0 < len(self.provider) <= _LONGEST_NAME:
+            raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
+
+    def scope(self) -> ReportScope:
+        """Return the traits that are to be reported.
+
+        :raises ConfigurationError: if nova.conf enables no filter, so that nothing would be left of earlier reports
+        """
+        if self.all:
+            return EVERY_TRAIT
+        from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
+
+        conf = load_conf(self.nova_conf)
+        warn_of_misspelt_names(conf)
+        scope = configured_scope(conf)
+        if not conf[GROUP].enabled_filters:
+            where = escape_line(self.nova_conf) if self.nova_conf else "--nova-conf is not given"
+            raise ConfigurationError(
+                f"{where}: [prefilter] enabled_filters names no filter, and hosts report what filters may require. "
+                "Copy the section [prefilter] of the schedulers' nova.conf, or give --all to report everything."
+            )
+        return scope
+
+
+class ReportCapabilities(Listing):
     """Write the traits of a host to Placement, beside what others write there, or to a file for nova-compute."""
 
     extras = "agent,libvirt"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_host_arguments(parser)
+        add_host_arguments(self, parser)
         group = parser.add_argument_group("the report")
         group.add_argument(
             "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
@@ -114,7 +151,7 @@ class CapabilitiesReport(Listing):
             "the host has stay: operators may have set them",
         )
         ways.add_argument(
-            "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports at this interval"
+            "--watch", metavar="SECONDS", type=seconds, help="run as a service that reports at this interval"
         )
         group.add_argument(
             "--config-file",
@@ -126,35 +163,39 @@ class CapabilitiesReport(Listing):
         """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads the configuration."""
         if parsed_args.watch is None:
             return int(super().run(parsed_args))
+        if parsed_args.os_cloud is not None:
+            raise DocumentError("--watch", "it cannot go with --os-cloud.")
         with needs_packages(self.extras):
-            self._watch(parsed_args)
+            self._watch(values_of(ReportArguments, parsed_args))
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        if parsed_args.config_file:
-            raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
-        if asks_ironic(parsed_args):
-            return CHANGE_COLUMNS, self._count(_report_on_node(parsed_args), parsed_args)
-        _check_provider(parsed_args)
+        asked = values_of(ReportArguments, parsed_args)
+        if asked.asks_ironic(self.context):
+            return CHANGE_COLUMNS, self._count(_report_on_node(asked, self.context), asked)
+        asked.check()
         # Before the probe, which may take a minute: it reports a wrong configuration.
-        write = _provider_config(parsed_args) if parsed_args.provider_config else _Placement(parsed_args).report
-        facts = _facts(parsed_args)
+        write = _provider_config(asked) if asked.provider_config else PlacementReport(asked).report
+        # With other drivers, nova.conf describes Placement only.
+        nova_conf = asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
+        facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False)
         for line in builder_of(facts):
             self.tell(line)
-        return CHANGE_COLUMNS, self._count(write(facts), parsed_args)
+        return CHANGE_COLUMNS, self._count(write(facts), asked)
 
-    def _count(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
+    def _count(self, changes: list[Change], asked: ReportArguments) -> list[Change]:
         made = [each for each in changes if each.change != "keep"]
-        self.tell(f"{pluralize(len(made), 'change')} {'to make' if arguments.dry_run else 'made'}.")
+        self.tell(f"{pluralize(len(made), 'change')} {'to make' if asked.dry_run else 'made'}.")
         if len(made) < len(changes):
             self.tell("A kept trait should not be there, but os-prefilter did not set it.", warning=True)
         return changes
 
-    def _watch(self, arguments: argparse.Namespace) -> None:
-        _check_watched(arguments)
-        _check_provider(arguments)
+    def _watch(self, asked: ReportArguments) -> None:
+        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
+
+        asked.check()
         logged: set[str] = set()
-        placement = _Placement(arguments)
+        placement = PlacementReport(asked)
 
         def report(facts: HostFacts) -> str:
             for line in builder_of(facts):
@@ -163,74 +204,43 @@ class CapabilitiesReport(Listing):
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
-        def configure() -> tuple[agent.Host, agent.Report]:
-            _set_up_logging(arguments.config_file, self.app.options)
-            host = _libvirt_host(arguments)
-            placement.configure()
-            return host, report
+        def host() -> agent.Host:
+            return LibvirtHost(asked.connect or "", asked.settings())
 
-        host = _libvirt_host(arguments)
-        watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget, configure=configure)
+        def configure() -> tuple[agent.Host, agent.Report]:
+            _set_up_logging(asked.config_file, self.app.options)
+            found = host()
+            placement.configure()
+            return found, report
+
+        watch = agent.Watch(host(), report, asked.watch or 0, give_up=placement.forget, configure=configure)
         placement.sleep = watch.wait
-        _set_up_logging(arguments.config_file, self.app.options)
+        _set_up_logging(asked.config_file, self.app.options)
         agent.run_until_signal(watch)
 
 
-def _reported(facts: HostFacts, scope: ReportScope) -> dict[str, bool]:
-    """Return the traits of the reporter, and whether each is reported of the host."""
-    return scope.restrict(capability_traits(replace(facts, emulated_architectures=scope.emulated)))
+class PlacementReport:
+    """The report to the Placement of a nova.conf, about the resource provider of the host there."""
 
-
-def _spare(facts: HostFacts, reported: Mapping[str, bool]) -> frozenset[str]:
-    """Return the traits that the host has and does not report."""
-    every = capability_traits(replace(facts, emulated_architectures=EVERY_TRAIT.emulated))
-    return frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
-
-
-def _scope(arguments: argparse.Namespace) -> ReportScope:
-    """Return the traits that are to be reported.
-
-    :raises ConfigurationError: if nova.conf enables no filter, so that nothing would be left of earlier reports
-    """
-    if arguments.all:
-        return EVERY_TRAIT
-    from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
-
-    conf = load_conf(arguments.nova_conf)
-    warn_of_misspelt_names(conf)
-    scope = configured_scope(conf)
-    if not conf[GROUP].enabled_filters:
-        where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"
-        raise ConfigurationError(
-            f"{where}: [prefilter] enabled_filters names no filter, and hosts report what filters may require. Copy "
-            "the section [prefilter] of the schedulers' nova.conf, or give --all to report everything."
-        )
-    return scope
-
-
-class _Placement:
-    """The Placement of a nova.conf, and the resource provider of the host there."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        if not arguments.nova_conf:
+    def __init__(self, asked: ReportArguments) -> None:
+        if not asked.nova_conf:
             raise DocumentError(
                 "no Placement", "give --nova-conf FILE, whose section [placement] describes it, or --provider-config."
             )
-        self._arguments = arguments
+        self._asked = asked
         self.sleep: Callable[[float], None] = time.sleep
         self.configure()
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        arguments = self._arguments
         from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
         from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
         from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
 
-        conf = load_conf(arguments.nova_conf)
-        new_client = partial(client_from, conf, arguments.nova_conf)
+        conf = load_conf(self._asked.nova_conf)
+        new_client = partial(client_from, conf, str(self._asked.nova_conf))
         client, options = new_client(), prefilter_options(conf)
-        self._scope = EVERY_TRAIT if arguments.remove else _scope(arguments)
+        self._scope = EVERY_TRAIT if self._asked.remove else self._asked.scope()
         self._new_client, self._client, self._options = new_client, client, options
         self._traits_of = HostTraits
         self._name = ""
@@ -238,11 +248,11 @@ class _Placement:
 
     def report(self, facts: HostFacts) -> list[Change]:
         """Reconcile the traits in Placement with the facts; return the changes."""
-        name = self._arguments.provider or facts.host
+        name = self._asked.provider or facts.host
         if self._provider is None or name != self._name:
             self._provider = self._traits_of(self._client, name, sleep=self.sleep)
             self._name = name
-        return self._provider.sync(self._goal(facts), dry_run=self._arguments.dry_run)
+        return self._provider.sync(self._goal(facts), dry_run=self._asked.dry_run)
 
     def forget(self) -> None:
         """Give the next report a new login and new connections: the old ones may still be in use."""
@@ -250,83 +260,56 @@ class _Placement:
         self._provider = None
 
     def _goal(self, facts: HostFacts) -> Goal:
-        mode = Mode.ALONE if self._arguments.alone else Mode.BESIDE
+        mode = Mode.ALONE if self._asked.alone else Mode.BESIDE
         if mode is Mode.BESIDE and facts.driver == "ironic":
             raise ConfigurationError(
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        traits = select_managed(_reported(facts, self._scope), mode, facts)
-        if self._arguments.remove:
+        reported, spare = _reported(facts, self._scope)
+        traits = select_managed(reported, mode, facts)
+        if self._asked.remove:
             stays = {trait for trait, has in traits.items() if has and not trait.startswith(CUSTOM_PREFIX)}
             return Goal(withdraw_all(traits.keys() - (stays if mode is Mode.BESIDE else ())))
-        spare = _spare(facts, traits)
         marked = with_marker({each: traits[each] for each in traits.keys() - spare}, facts, self._scope.marker)
-        return Goal(marked, self._options, self._scope.known, spare)
+        return Goal(marked, self._options, self._scope.known, spare & traits.keys())
 
 
-def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
+def _reported(facts: HostFacts, scope: ReportScope) -> tuple[dict[str, bool], frozenset[str]]:
+    """Return the traits of the reporter and whether each is reported, and those that the host has unreported."""
+    reported = scope.restrict(capability_traits(replace(facts, emulated_architectures=scope.emulated)))
+    every = capability_traits(replace(facts, emulated_architectures=EVERY_TRAIT.emulated))
+    return reported, frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
+
+
+def _report_on_node(asked: ReportArguments, context: Context) -> list[Change]:
     """Reconcile the traits of a node in Ironic with its facts; Nova takes them from there."""
-    for name in ("provider", "provider_config", "alone"):
-        if getattr(arguments, name):
-            raise DocumentError("--os-cloud", f"it writes to the node: leave out {option_name(name)}.")
-    if arguments.remove:
-        check_node_arguments(arguments)
-        return node_of(arguments).withdraw(dry_run=arguments.dry_run)
-    scope = _scope(arguments)
-    facts = facts_from(arguments)
-    every = _reported(facts, scope)
+    for option in asked.given("provider", "provider_config") + ["--alone"] * asked.alone:
+        raise DocumentError("--os-cloud", f"it writes to the node: leave out {option}.")
+    if asked.remove:
+        asked.check_node(context)
+        return node_of(context, str(asked.node)).withdraw(dry_run=asked.dry_run)
+    scope = asked.scope()
+    facts = asked.facts(context)
+    every, spare = _reported(facts, scope)
     traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, scope.marker)
     leave = {*every, scope.marker} - traits.keys()
-    for trait in _spare(facts, every) & traits.keys():
-        # One of ours goes, as it is no longer reported; that of an operator is true, and no trait to complain of.
-        del traits[trait]
+    # One of ours goes, as it is no longer reported; that of an operator is true, and no trait to complain of.
+    traits = {trait: traits[trait] for trait in traits.keys() - spare}
     # By its UUID: its name may be that of another node by now.
-    return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)
+    return node_of(context, facts.host).report(traits, leave=leave, dry_run=asked.dry_run)
 
 
-def _facts(arguments: argparse.Namespace) -> HostFacts:
-    # With other drivers, nova.conf describes Placement only.
-    nova_conf = arguments.nova_conf if arguments.driver in ("libvirt", "ironic") else None
-    return facts_from(argparse.Namespace(**{**vars(arguments), "nova_conf": nova_conf}), assume=False)
-
-
-def _check_provider(arguments: argparse.Namespace) -> None:
-    named = arguments.driver == "libvirt" and not arguments.capabilities
-    # A file for nova-compute applies to all its nodes, and those of Ironic differ.
-    unnamed = arguments.provider_config and arguments.driver != "ironic"
-    if arguments.provider is None and not (named or unnamed):
-        raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
-    if arguments.provider is not None and not 0 < len(arguments.provider) <= _LONGEST_NAME:
-        raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
-
-
-def _check_watched(arguments: argparse.Namespace) -> None:
-    for name in _NOT_WATCHED:
-        if getattr(arguments, name):
-            raise DocumentError("--watch", f"it cannot go with {option_name(name)}.")
-    if arguments.driver != "libvirt":
-        raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {arguments.driver} has none.")
-
-
-def _libvirt_host(arguments: argparse.Namespace) -> agent.Host:
-    """Return the libvirt that the service probes."""
-    from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
-
-    return LibvirtHost(arguments.connect or "", settings_from(arguments))
-
-
-def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
-    if arguments.alone:
+def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[Change]]:
+    if asked.alone:
         raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
-    path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
-    scope = _scope(arguments)
+    path, provider, scope = str(asked.provider_config), asked.provider or COMPUTE_NODE, asked.scope()
 
     def write(facts: HostFacts) -> list[Change]:
-        traits = with_marker(_reported(facts, scope), facts, scope.custom_marker)
-        return write_document(path, traits, provider, dry_run=arguments.dry_run)
+        traits = with_marker(_reported(facts, scope)[0], facts, scope.custom_marker)
+        return write_document(path, traits, provider, dry_run=asked.dry_run)
 
     return write
 
@@ -346,7 +329,7 @@ def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> Non
     :param options: the program's: ``-q``, ``-vv`` and ``--log-file`` win over the file
     :raises ConfigurationError: if the log cannot be written as configured
     """
-    conf = read_configuration(config_file, with_logging=True)
+    conf = read_configuration(config_file, logging.register_options)
     conf.set_default("use_stderr", True)
     if options.log_file:
         conf.set_override("log_file", options.log_file)
@@ -366,13 +349,3 @@ def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> Non
         handler.setFormatter(PasswordMaskingFormatter(handler.formatter or Formatter()))
     if not options.verbose_level:
         root.setLevel(logging.WARNING)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not (isfinite(seconds) and seconds >= 1):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds of at least 1")
-    return seconds

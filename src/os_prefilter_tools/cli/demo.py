@@ -9,7 +9,8 @@ from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.spec import RequestSpec
-from os_prefilter_tools.cli.arguments import Backend, add_pipeline_arguments, backend_from
+from os_prefilter_tools.cli.context import values_of
+from os_prefilter_tools.cli.filters_and_hosts import Backend, FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.examples import Example, example_requests
 from os_prefilter_tools.operators.explain import Line, lines_of
@@ -23,10 +24,10 @@ class Demo(Listing):
     """Show for each bundled request its content, the requirements and their filters, and the hosts that remain."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_pipeline_arguments(parser)
+        add_pipeline_arguments(self, parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        with backend_from(parsed_args) as backend:
+        with values_of(FiltersAndHosts, parsed_args).backend(self.context) as backend:
             rows = [_row(each, backend) for each in example_requests().values()]
         names = ", ".join(each.name for each in backend.service.filters) or "none"
         where = "The Placement of the cloud"

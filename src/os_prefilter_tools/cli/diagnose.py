@@ -13,16 +13,10 @@ from os_prefilter.adapters.nova_conf import max_placement_results
 from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter_tools.cli.arguments import (
-    asks_live_placement,
-    fleet_from,
-    read_configuration,
-    request_from,
-    service_from,
-)
-from os_prefilter_tools.cli.cloud import placement_from
+from os_prefilter_tools.cli.context import Context, values_of
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, read_configuration
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
-from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_tools.cli.request_arguments import RequestArguments
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
@@ -45,7 +39,7 @@ _MOST_LINES = 20
 _MOST_WAYS = 5
 
 
-class Diagnose(RequestListing):
+class DiagnoseRequest(RequestListing):
     """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -64,22 +58,26 @@ class Diagnose(RequestListing):
         return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
 
     def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
-        spec = request_from(arguments)
-        limits = _limits(arguments)
+        asked = values_of(FiltersAndHosts, arguments)
+        spec = values_of(RequestArguments, arguments).read(self.context)
+        limits = _limits(asked.config_file, arguments.placement_conf)
         try:
-            fleet = fleet_from(arguments)
+            fleet = asked.fleet(self.context)
             # The candidates are the same, and no requirement is listed twice.
-            service = service_from(arguments, fleet).on_root_only()
+            service = asked.service(fleet, self.context).on_root_only()
         except PlacementUnavailable as error:
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
-        live = asks_live_placement(arguments)
-        shown = progress_on(self.app.stderr, is_wanted=not self.is_quiet)
-        with _placement(arguments, fleet, limits) as (placement, load), shown as progress:
+        live = asked.asks_live_placement(self.context)
+        with (
+            _placement(self.context if live else None, fleet, limits) as (placement, load),
+            self.context.progress() as progress,
+        ):
             return diagnose(spec, service, fleet, placement, live=live, limits=limits, load=load, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print all parts, the answer first; csv and value print the table of requirements only."""
+        self.context.write_notes()
         write = self.app.stdout.write
         if parsed_args.formatter == "json":
             write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
@@ -159,24 +157,22 @@ class Diagnose(RequestListing):
             yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
 
 
-def _limits(arguments: argparse.Namespace) -> Limits:
+def _limits(nova_conf: str | None, placement_conf: str | None) -> Limits:
     """Return the limits on candidates in the configuration files of Nova and Placement."""
-    most = max_placement_results(read_configuration(arguments.config_file), escape_line(str(arguments.config_file)))
-    if not arguments.placement_conf:
+    most = max_placement_results(read_configuration(nova_conf), escape_line(str(nova_conf)))
+    if not placement_conf:
         return Limits(most)
     # Placement's client imports keystoneauth1.
     from os_prefilter_tools.adapters.placement_conf import candidate_limits  # noqa: PLC0415
 
-    return Limits(most, *candidate_limits(arguments.placement_conf))
+    return Limits(most, *candidate_limits(placement_conf))
 
 
 @contextmanager
-def _placement(
-    arguments: argparse.Namespace, fleet: Fleet, limits: Limits
-) -> Iterator[tuple[Any, Callable[[Fleet], None]]]:
+def _placement(context: Context | None, fleet: Fleet, limits: Limits) -> Iterator[tuple[Any, Callable[[Fleet], None]]]:
     """Yield the cloud's Placement, or an empty one with the custom names of the fleet, and what loads hosts into it."""
-    if asks_live_placement(arguments):
-        yield placement_from(arguments), lambda _fleet: None
+    if context:
+        yield context.placement, lambda _fleet: None
         return
     # Placement takes seconds to import.
     from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415

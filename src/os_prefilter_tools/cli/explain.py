@@ -4,17 +4,20 @@ import argparse
 from typing import Any
 
 from os_prefilter.request.requirements import ROOT
-from os_prefilter_tools.cli.arguments import reported_from, request_from, service_from
+from os_prefilter_tools.cli.context import values_of
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import RequestListing
+from os_prefilter_tools.cli.request_arguments import RequestArguments
 from os_prefilter_tools.operators.explain import explain
 
 
-class Explain(RequestListing):
+class ExplainRequest(RequestListing):
     """Show what a request requires of a host, which filter requires it, and why."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        spec = request_from(parsed_args)
-        service = service_from(parsed_args, reported_from(parsed_args))
+        asked = values_of(FiltersAndHosts, parsed_args)
+        spec = values_of(RequestArguments, parsed_args).read(self.context)
+        service = asked.service(asked.reported(self.context), self.context)
         lines = explain(spec, service)
         if not lines:
             self.tell("Nothing is required of a host.")

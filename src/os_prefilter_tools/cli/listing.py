@@ -18,8 +18,9 @@ from cliff.utils import terminal_width
 
 from os_prefilter.common.quoting import shorten
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.arguments import add_pipeline_arguments, add_request_arguments
-from os_prefilter_tools.cli.cloud import CloudCommand
+from os_prefilter_tools.cli.context import CloudCommand
+from os_prefilter_tools.cli.filters_and_hosts import add_pipeline_arguments
+from os_prefilter_tools.cli.request_arguments import add_request_arguments
 
 _MOST_SHOWN = 10
 NO_HOST = 2
@@ -58,7 +59,8 @@ class Listing(CloudCommand, Lister):
     """What JSON and YAML have beside the rows, which are then below ``lines``; None if they have the rows alone."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Print the listing; a table fits the terminal."""
+        """Print the listing, after the notes; a table fits the terminal."""
+        self.context.write_notes()
         if parsed_args.formatter == "table":
             self.formatter = Table()
         elif self.about is not None and parsed_args.formatter in ("json", "yaml"):
@@ -79,6 +81,11 @@ def first_of(what: str, items: Sequence[str], count: int | None = None) -> Itera
 def cut(name: str) -> str:
     """Return a name that is no wider than a column of a table should be."""
     return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
+
+
+def escape_formula(text: str) -> str:
+    """Return text that a spreadsheet does not execute as a formula: tenants name images."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 class _Document(JSONFormatter):
@@ -171,7 +178,7 @@ class RequestListing(Listing):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
-        add_pipeline_arguments(parser)
+        add_pipeline_arguments(self, parser)
 
     def tell_trait_scope(self, service: Service) -> None:
         """Print what ``trait_scope = auto`` chose, if it is ``auto``."""

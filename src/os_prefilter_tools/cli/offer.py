@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, pluralize
-from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, service_from
-from os_prefilter_tools.cli.cloud import CloudCommand, connection_of, has_cloud
+from os_prefilter_tools.cli.context import CloudCommand, values_of
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
-from os_prefilter_tools.cli.snapshot import summary
-from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, as_text, file_name, namespaces
-from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, offer
-from os_prefilter_tools.operators.offer.offer import Offer as Found
+from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, Offer, offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +24,11 @@ _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 _METADEFS = "metadefs"
 
 
-class Offer(CloudCommand):
+class DescribeOffer(CloudCommand):
     """Describe for customers which image properties and extra specs this cloud serves, without naming a host."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_pipeline_arguments(parser)
+        add_pipeline_arguments(self, parser)
         parser.add_argument("--format", choices=(*_FORMATS, _METADEFS), default="markdown", help="default: markdown")
         parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
         parser.add_argument(
@@ -50,39 +47,40 @@ class Offer(CloudCommand):
             _check_metadefs_arguments(parsed_args)
         else:
             check_output(parsed_args.output, force=parsed_args.force)
-        fleet = fleet_from(parsed_args)
-        found = offer(fleet, service_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
+        asked = values_of(FiltersAndHosts, parsed_args)
+        fleet = asked.fleet(self.context)
+        found = offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
             )
         for path, text in _documents(parsed_args, found):
             write_output(text, path, self.app.stdout, force=parsed_args.force)
-        return _tell_about(self, fleet, found)
+        return _tell_about(self, found)
 
 
-class OfferPublish(Listing):
+class PublishOffer(Listing):
     """Plan, and with --apply write, Glance's metadata definitions of what the cloud offers, from which users choose."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_pipeline_arguments(parser)
+        add_pipeline_arguments(self, parser)
         parser.add_argument("--apply", action="store_true", help="write the changes; otherwise nothing is changed")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         # cliff imports every command at its start, and the SDK takes a second to import.
-        if not has_cloud(parsed_args):
+        if not self.context.has_cloud:
             raise DocumentError("--os-cloud", "it is needed, as the values go to the Glance of a cloud. Name a cloud.")
         from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs  # noqa: PLC0415
 
-        fleet = fleet_from(parsed_args)
-        found = offer(fleet, service_from(parsed_args, fleet))
-        self.exit_code = _tell_about(self, fleet, found)
+        asked = values_of(FiltersAndHosts, parsed_args)
+        fleet = asked.fleet(self.context)
+        found = offer(fleet, asked.service(fleet, self.context))
+        self.exit_code = _tell_about(self, found)
         changes: list[Change] = []
         if found.hosts:
-            connection = connection_of(parsed_args)
-            changes = plan_metadefs(connection, namespaces(found), MARK)
+            changes = plan_metadefs(self.context.connection, namespaces(found), MARK)
             if parsed_args.apply:
-                write_metadefs(connection, changes)
+                write_metadefs(self.context.connection, changes)
         rows = [row for each in changes for row in _rows(each)]
         if not rows:
             self.tell("Nothing was changed." if not found.hosts else "Nothing is left to do.")
@@ -101,11 +99,11 @@ def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:
         directory = Path(arguments.output)
         if not directory.is_dir():
             raise DocumentError(arguments.output, "this is not a directory. Make one, or give another path.")
-        for name in map(file_name, namespaces(Found((), 0))):
+        for name in map(file_name, namespaces(Offer((), 0))):
             check_output(str(directory / name), force=arguments.force)
 
 
-def _documents(arguments: argparse.Namespace, found: Found) -> "Iterator[tuple[str | None, str]]":
+def _documents(arguments: argparse.Namespace, found: Offer) -> "Iterator[tuple[str | None, str]]":
     """Yield the path of each file, or None for the standard output, and its text."""
     if arguments.format != _METADEFS:
         yield arguments.output, _FORMATS[arguments.format](found, count=arguments.count)
@@ -116,10 +114,8 @@ def _documents(arguments: argparse.Namespace, found: Found) -> "Iterator[tuple[s
             yield str(Path(arguments.output) / file_name(each)), as_text(each)
 
 
-def _tell_about(command: CloudCommand, fleet: Fleet, found: Found) -> int:
+def _tell_about(command: CloudCommand, found: Offer) -> int:
     """Print what an operator must know of the offer; return the exit code."""
-    if fleet.taken_at:
-        command.tell(summary(fleet), warning=bool(fleet.changed_while_read))
     if found.waiting:
         names = join_names(found.waiting)
         advice = "Values that they would require are not checked; 'os-prefilter readiness' shows the compute nodes."

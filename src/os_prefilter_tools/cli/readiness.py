@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter_tools.cli.arguments import add_pipeline_arguments, fleet_from, scope_from, service_from
+from os_prefilter_tools.cli.context import values_of
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.readiness import CLOSED, readiness, reported_otherwise
 
@@ -17,20 +18,21 @@ NOT_READY = 2
 _MOST_NAMES = 3
 
 
-class Readiness(Listing):
+class ShowReadiness(Listing):
     """Show which filters can be enforced without excluding a host that can, and which hosts hold the others back."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_pipeline_arguments(parser)
+        add_pipeline_arguments(self, parser)
         parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is closed")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is closed."""
-        fleet = fleet_from(parsed_args, traits_only=True)
-        service = service_from(parsed_args, fleet)
+        asked = values_of(FiltersAndHosts, parsed_args)
+        fleet = asked.fleet(self.context, traits_only=True)
+        service = asked.service(fleet, self.context)
         # Without a configuration the table shows what could be required.
-        options = service.options if parsed_args.config_file else replace(service.options, reported_traits=("*",))
-        scope = scope_from(parsed_args, [each.name for each in service.filters], options)
+        options = service.options if asked.config_file else replace(service.options, reported_traits=("*",))
+        scope = asked.scope([each.name for each in service.filters], options)
         lines = readiness(fleet, service.filters, options, scope)
         closed = sum(line.state == CLOSED for line in lines)
         self.exit_code = NOT_READY if parsed_args.check and closed else 0
@@ -42,7 +44,7 @@ class Readiness(Listing):
         if elsewhere:
             advice = (
                 "Give the schedulers and the compute nodes the same section, and report again"
-                if parsed_args.config_file
+                if asked.config_file
                 else "Give --config-file with the schedulers' section"
             )
             self.tell(

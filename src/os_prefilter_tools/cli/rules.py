@@ -2,26 +2,27 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules
-from os_prefilter_tools.cli.arguments import fleet_from, service_from
-from os_prefilter_tools.cli.audit import cell, images_from
-from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, first_of
-from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_tools.cli.audit_arguments import example_images
+from os_prefilter_tools.cli.context import option_name
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
+from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, escape_formula, first_of
 from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.rule_effects import Effect, OnImage, rule_effects
 
-_ERROR = 1
 _MOST_NAMES = 3
 _Table = tuple[tuple[str, ...], list[Any]]
 
 
-class RulesCheck(Listing):
+class CheckRules(Listing):
     """Show the rules in files as the filter reads them, or all their errors, or what each rule does to which images."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -50,43 +51,43 @@ class RulesCheck(Listing):
             "default: all filters of the library",
         )
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table, or the problems; return 1 if the rules must not be used."""
+    def take_action(self, parsed_args: argparse.Namespace) -> _Table:
+        """Return the columns and rows of the table.
+
+        :raises PrefilterError: with all problems, if the rules must not be used
+        """
         for name in ("images", "config_file") if not parsed_args.hosts else ():
             if getattr(parsed_args, name):
-                raise DocumentError(f"--{name.replace('_', '-')}", "it is for --against FLEET alone. Give that, too.")
+                raise DocumentError(option_name(name), "it is for --against FLEET alone. Give that, too.")
         # A file that is named twice would have duplicate rules.
         paths = list({os.path.realpath(path): path for path in parsed_args.paths}.values())
-        with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress:
+        with self.context.progress() as progress:
             read = read_rules(paths, progress)
+        if read.errors:
+            raise PrefilterError("\n".join(map(str, read.problems)))
         for problem in read.problems:
             self.tell(str(problem), warning=True)
-        if read.errors:
-            return _ERROR
-        self._rules = read.rules.rules
-        if not self._rules:
+        rules = read.rules.rules
+        if not rules:
             self.tell("No rules found. The names of rule files end in .yaml or .yml.", warning=True)
-        return int(super().run(parsed_args) or 0)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> _Table:
         if parsed_args.hosts:
-            return self._effects(parsed_args)
+            asked = FiltersAndHosts(config_file=parsed_args.config_file, hosts=parsed_args.hosts)
+            return self._effects(rules, asked, parsed_args.images, is_csv=parsed_args.formatter == "csv")
         columns = ("Rule", "When", "Required", "Forbidden", "Preferred", "On", "Because", "File")
-        return columns, [_line(each) for each in self._rules]
+        return columns, [_line(each) for each in rules]
 
-    def _effects(self, arguments: argparse.Namespace) -> _Table:
-        arguments = argparse.Namespace(**vars(arguments), filter=[], os_cloud=None)
+    def _effects(self, rules: Sequence[Rule], asked: FiltersAndHosts, images: str | None, *, is_csv: bool) -> _Table:
         left_out = LeftOut()
-        fleet = fleet_from(arguments)
-        images = images_from(arguments, left_out)
-        effects = rule_effects(self._rules, images, fleet, service_from(arguments, fleet))
+        fleet = asked.fleet(self.context)
+        entries = read_images(images, left_out) if images else example_images()
+        effects = rule_effects(rules, entries, fleet, asked.service(fleet))
         for text in first_of("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         # A hint about a trait is the choice of each user.
         if any(each.verdict in BECOMES_UNSCHEDULABLE and not each.rule.hint_trait for each in effects):
             self.exit_code = NO_HOST
         columns = ("Rule", "Request", "Verdict", "Count", "Images")
-        return columns, [_effect_line(each, is_csv=arguments.formatter == "csv") for each in effects]
+        return columns, [_effect_line(each, is_csv=is_csv) for each in effects]
 
 
 def _line(rule: Rule) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ def _effect_line(effect: Effect, *, is_csv: bool) -> tuple[Any, ...]:
         Cell(
             [each._asdict() for each in effect.images],
             "\n".join(shorten(first, _MOST_NAMES, len(effect.images))),
-            cell(all_of) if is_csv else all_of,
+            escape_formula(all_of) if is_csv else all_of,
         ),
     )
 

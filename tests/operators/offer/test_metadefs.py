@@ -1,12 +1,11 @@
 """The metadata definitions have exactly the offered values, and nothing that Glance or Horizon could stumble over."""
 
-import argparse
 import json
 from typing import Any
 
 import pytest
 
-from os_prefilter_tools.cli.arguments import service_from
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, file_name, namespaces
@@ -16,7 +15,7 @@ _LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
 
 
 def _offer_of(fleet: Fleet) -> Offer:
-    return offer(fleet, service_from(argparse.Namespace(filter=[], config_file=None), fleet))
+    return offer(fleet, FiltersAndHosts().service(fleet))
 
 
 def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:

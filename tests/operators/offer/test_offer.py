@@ -1,6 +1,5 @@
 """What a cloud offers is what a real Placement returns hosts for; and the three formats say it to customers."""
 
-import argparse
 import json
 import random
 import re
@@ -19,7 +18,7 @@ from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import ROWS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.cli.arguments import service_from
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.candidates import find_candidates
@@ -54,7 +53,7 @@ TOGETHER: dict[tuple[str, str], list[dict[str, str]]] = {
 
 def pipeline_for(fleet: Fleet, **options: Any) -> Service:
     """Return the pipeline of the commands."""
-    return service_from(argparse.Namespace(filter=[], config_file=None, **options), fleet)
+    return FiltersAndHosts(**options).service(fleet)
 
 
 def requests_for(each: Property, value: str) -> Iterator[RequestSpec]:

@@ -114,7 +114,7 @@ def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: C
     lines = {name: line for line in json.loads(out)["lines"] for name in line["Images"]}
     assert (lines["igb"]["Before"], lines["igb"]["After"], lines["igb"]["Flavor"]) == (11, 5, "for igb")
     assert lines["impossible <b>"]["Verdict"] == "becomes unschedulable"
-    assert "11 hosts, 13 resource providers, read at " in err
+    assert "Hosts: 11 (13 resource providers) of the cloud " in err
     assert "Traits alone were read" in err
     sent = [each.partition("?")[0] for each in cloud.placement.sent if "/resource_providers/" in each]
     assert not [each for each in sent if each.endswith(("/inventories", "/usages", "/traits"))]

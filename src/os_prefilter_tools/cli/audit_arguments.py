@@ -1,0 +1,189 @@
+"""Arguments of ``os-prefilter audit``, and the images, flavors, servers and filters that they name."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.request.spec import Flavor, Image
+from os_prefilter.service import Service
+from os_prefilter.service.conf import GROUP
+from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
+from os_prefilter_tools.cli.deadline import TIMEOUT, seconds
+from os_prefilter_tools.cli.filters_and_hosts import (
+    FiltersAndHosts,
+    add_pipeline_arguments,
+    names_in,
+    read_configuration,
+)
+from os_prefilter_tools.cli.output import add_force_argument
+from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.audit import Change
+from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.image_list import read_images
+from os_prefilter_tools.operators.audit.server_list import read_servers
+from os_prefilter_tools.operators.examples import example_requests
+
+
+def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of an audit, of images or of servers."""
+    add_pipeline_arguments(command, parser, filters=False)
+    group = parser.add_argument_group("the audit")
+    group.add_argument(
+        "--images",
+        metavar="FILE",
+        help="a JSON array of outputs of 'openstack image show -f json', a response of GET /v2/images, or JSON lines; "
+        "default: the images of the cloud, else the bundled examples",
+    )
+    flavor = (
+        "output of 'openstack flavor show -f json', or with a cloud the name or ID of a flavor (repeatable): audit "
+        "each image with each flavor; default: each image alone, on hosts of any size"
+    )
+    add_repeatable(group, "--flavor", "FILE", flavor)
+    before = (
+        "a filter that is already enabled (comma-separated or repeated); default: with --enable those of "
+        "--config-file, else none"
+    )
+    add_repeatable(group, "--before", "NAME", before)
+    enable = (
+        "a filter to enable in addition (comma-separated or repeated); default: the filters that --config-file "
+        "enables, else all filters of the library"
+    )
+    add_repeatable(group, "--enable", "NAME", enable)
+    group.add_argument(
+        "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
+    )
+    group.add_argument(
+        "--html", metavar="FILE", help="write the audit as a self-contained web page; an older page is replaced"
+    )
+    add_force_argument(group, "with --html, replace any existing file")
+    group = parser.add_argument_group("servers instead of images")
+    group.add_argument(
+        "--servers",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="audit servers: which hosts could take each of them; FILE has them with their hosts and request specs in "
+        "JSON, default: all servers of the cloud",
+    )
+    text = "with --servers: also count the destinations if this host is drained (comma-separated or repeated)"
+    add_repeatable(group, "--without", "HOST", text)
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        dest="read_timeout",
+        help="with --servers: after this time, judge the servers that were read from the cloud until then; "
+        f"default: {TIMEOUT:g}",
+    )
+
+
+@dataclass(frozen=True)
+class AuditArguments(FiltersAndHosts):
+    """The audit that was asked for, each field as the option of its name."""
+
+    images: str | None = None
+    flavor: Sequence[str] = ()
+    before: Sequence[str] = ()
+    enable: Sequence[str] = ()
+    only: str | None = None
+    html: str | None = None
+    force: bool = False
+    servers: str | None = None
+    """A file; empty: the servers of the cloud; None: an audit of images."""
+    without: Sequence[str] = ()
+    read_timeout: int | None = None
+
+    def check(self, context: Context) -> None:
+        """Refuse options that do not go together.
+
+        :raises DocumentError: for such options
+        """
+        if self.servers is None:
+            for name, value in (("--without", self.without), ("--timeout", self.read_timeout)):
+                if value:
+                    raise DocumentError(name, "it is about servers. Give --servers as well.")
+            return
+        for name, value in (("--images", self.images), ("--flavor", self.flavor)):
+            if value:
+                raise DocumentError(name, "it cannot go with --servers. Give one of the two.")
+        if self.only == "changed":
+            raise DocumentError("--only", "changed is about images. With --servers, give unschedulable.")
+        if not self.servers and not context.has_cloud:
+            raise DocumentError(
+                "--servers", "it needs a cloud to ask, or a file. Give --os-cloud NAME or --servers FILE."
+            )
+
+    @property
+    def drained(self) -> list[str]:
+        """The names of the hosts to drain."""
+        return names_in(self.without)
+
+    def change(self, fleet: Fleet, context: Context) -> Change:
+        """Return the services before and after the filters are enabled."""
+
+        def service(names: Sequence[str]) -> Service:
+            return replace(self, filter=names).service(fleet, context)
+
+        before, enable = names_in(self.before), names_in(self.enable)
+        if enable:
+            before = before or read_configuration(self.config_file)[GROUP].enabled_filters
+        else:
+            enable = [each.name for each in service(()).filters]
+        after = [*before, *(name for name in enable if name not in before)]
+        return Change(service(before) if before else Service(), service(after))
+
+    def source_of_filters(self) -> str:
+        """Return the options from which the names of the filters come."""
+        named = [escape_line(self.config_file)] if self.config_file else []
+        named += [option_name(name) for name in ("before", "enable") if getattr(self, name)]
+        return " and ".join(named) or "all of the library; --config-file FILE names those that are enabled"
+
+    def read_images(self, context: Context, broken: Broken) -> Iterable[Image]:
+        """Return the images of the file, of the cloud, or the examples, with a note."""
+        if self.images:
+            return read_images(self.images, broken)
+        if context.has_cloud:
+            from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+
+            return connection.images(context.connection, broken)
+        context.note("Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.", warning=True)
+        return example_images()
+
+    def flavors(self, context: Context) -> list[Flavor]:
+        """Return the flavors, each with a name of its own.
+
+        :raises DocumentError: if a file is wrong, or two have one name
+        """
+        flavors: list[Flavor] = []
+        for path in self.flavor:
+            flavor = flavor_named(path, context)
+            flavor.name = flavor.name or path
+            if any(each.name == flavor.name for each in flavors):
+                raise DocumentError(path, "another --flavor has the same name. Give each a name of its own.")
+            flavors.append(flavor)
+        return flavors
+
+    def read_servers(self, context: Context, broken: Broken) -> Iterable[Server]:
+        """Return the servers of the file, or of the cloud.
+
+        :raises DocumentError: if their file is wrong
+        :raises PrefilterError: if the cloud does not answer
+        """
+        if self.servers:
+            return read_servers(self.servers, broken)
+        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+
+        return connection.servers(context.connection, broken)
+
+
+def example_images() -> Iterator[Image]:
+    """Yield the images of the bundled requests."""
+    for example in example_requests().values():
+        image = example.request_spec().image
+        if image:
+            image.name = example.name
+            yield image

@@ -1,0 +1,217 @@
+"""The base of all commands, and the context in which one runs: its cloud, its notes and its progress.
+
+``--os-cloud``, else ``OS_CLOUD``, names the cloud; in the openstack client it is the client's own.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from cliff.command import Command
+
+from os_prefilter.common.errors import ConfigurationError, install_extra
+from os_prefilter.common.quoting import describe_error, quote
+from os_prefilter_tools.cli.deadline import TIMEOUT, deadline
+from os_prefilter_tools.cli.output import progress_on
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.client import PlacementClient
+    from os_prefilter_tools.operators.audit.audit import Progress
+
+_T = TypeVar("_T")
+_ERROR = 1
+
+
+def values_of(kind: type[_T], parsed_args: argparse.Namespace) -> _T:
+    """Return a dataclass with the parsed arguments of its fields' names, as far as the command has them."""
+    given = vars(parsed_args)
+    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})  # type: ignore[arg-type]
+
+
+def option_name(argument: str) -> str:
+    """Return the option of a parsed argument, such as ``--os-cloud`` of ``os_cloud``."""
+    return f"--{argument.replace('_', '-')}"
+
+
+class Context:
+    """The cloud of a command, connected to once, and its way to the standard error.
+
+    :param named: the cloud that the command line names; None if it names none
+    :param connect_as_client: connects as the openstack client does, by its own options; None in ``os-prefilter``
+    :param is_quiet: print only warnings beside the result (``-q``)
+    """
+
+    def __init__(
+        self, stderr: TextIO, named: str | None, connect_as_client: Callable[[], Any] | None, *, is_quiet: bool
+    ) -> None:
+        self._stderr = stderr
+        self._connect_as_client = connect_as_client
+        self._name = named if named is not None else default_cloud()
+        self._is_quiet = is_quiet
+        self._notes: list[tuple[str, bool]] = []
+        self.names_cloud = named is not None
+        """Whether the command line itself names the cloud."""
+        self.has_cloud = self._name is not None or connect_as_client is not None
+        """Whether there is a cloud; no request is sent to it yet."""
+
+    @property
+    def cloud(self) -> str:
+        """The cloud, in words."""
+        return f"the cloud {quote(self._name)}" if self._name else "the cloud of the client"
+
+    @cached_property
+    def connection(self) -> Any:
+        """An ``openstack.connection.Connection`` to the cloud.
+
+        :raises ConfigurationError: if the cloud cannot be used
+        """
+        if self._connect_as_client:
+            return self._connect_as_client()
+        # Late, as each import of the SDK: it takes a second, and many commands need no cloud.
+        from os_prefilter_tools.adapters.cloud.connection import connect  # noqa: PLC0415
+
+        return connect(str(self._name))
+
+    @cached_property
+    def placement(self) -> "PlacementClient":
+        """A client of the cloud's Placement."""
+        from os_prefilter_tools.adapters.cloud.connection import placement_of  # noqa: PLC0415
+
+        return placement_of(self.connection)
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        """Print a line before the result; an error has no result, and no notes."""
+        self._notes.append((text, warning))
+
+    def write_notes(self) -> None:
+        """Print the notes that have not been printed yet."""
+        notes, self._notes = self._notes, []
+        for text, warning in notes:
+            self.tell(text, warning=warning)
+
+    def tell(self, text: str, *, warning: bool = False) -> None:
+        """Print a line beside the result; with ``-q`` only a warning."""
+        self.write_notes()
+        if warning or not self._is_quiet:
+            self._stderr.write(f"{text}\n")
+
+    def progress(self) -> "AbstractContextManager[Progress]":
+        """Return a context in which progress is shown, if there is a terminal."""
+        return progress_on(self._stderr, is_wanted=not self._is_quiet)
+
+
+class CloudCommand(Command):
+    """A command that may read a cloud."""
+
+    auth_required = False
+    """For the openstack client: many of our commands need no cloud, and :attr:`Context.connection` logs in."""
+    extras = "cli"
+    """The extras of the distribution with the packages that the command imports when it needs them."""
+    exit_code = 0
+    """The exit code of a command that succeeds; its action may set it."""
+    context: Context
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command, with its own arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        # Exit code 2 means that no host remains, and nothing else.
+        parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+
+    def add_cloud_argument(self, parser: Any, text: str, *, required: bool = False) -> None:
+        """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
+
+        :param text: the help
+        """
+        if self._is_client:
+            parser.set_defaults(os_cloud=None)
+        else:
+            # OS_CLOUD is not its default: a cloud that the command names may contradict its other arguments.
+            required = required and not default_cloud()
+            parser.add_argument("--os-cloud", metavar="NAME", required=required, help=f"{text}; default: OS_CLOUD")
+
+    def tell(self, text: str, *, warning: bool = False) -> None:
+        """Print a line on the standard error, beside the result; with ``-q`` only a warning."""
+        self.context.tell(text, warning=warning)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command in a new context, within its time."""
+        named = getattr(parsed_args, "os_cloud", None)
+        connect = self._connect_as_client if self._is_client else None
+        self.context = Context(self.app.stderr, named, connect, is_quiet=not self.app.options.verbose_level)
+        seconds = getattr(parsed_args, "read_timeout", None)
+        is_remote = self.context.has_cloud or getattr(parsed_args, "nova_conf", None)
+        with needs_packages(self.extras), deadline(seconds or TIMEOUT) if is_remote or seconds else nullcontext():
+            code = int(super().run(parsed_args) or 0)
+        self.context.write_notes()
+        return code or self.exit_code
+
+    def get_epilog(self) -> str:
+        """Return nothing: cliff would read the metadata of all installed packages to name the command's own."""
+        return ""
+
+    @property
+    def _is_client(self) -> bool:
+        return hasattr(self.app, "client_manager")
+
+    def _connect_as_client(self) -> Any:
+        """Return the connection of the openstack client, with the user, the region and all else in its options."""
+        from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
+        from os_prefilter.adapters.session_limits import limit  # noqa: PLC0415
+
+        client: Any = self.app
+        manager = client.client_manager
+        set_up = manager.setup_auth
+
+        def set_up_with_limits() -> None:
+            set_up()
+            # The client waits forever for responses, also for those of the login that comes next.
+            manager.session.timeout = manager.session.timeout or TIMEOUT
+            limit(manager.session)
+
+        self.auth_required = True
+        manager.setup_auth = set_up_with_limits
+        try:
+            # As the client does before it runs a command that always needs a cloud.
+            client.prepare_to_run_command(self)
+            connection = manager.sdk_connection
+        except Exception as error:
+            raise ConfigurationError(
+                f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
+                "and OS_... variables."
+            ) from error
+        return connection
+
+
+def default_cloud() -> str | None:
+    """Return the cloud that ``OS_CLOUD`` names, as for each client of OpenStack; None if it names none."""
+    return os.environ.get("OS_CLOUD") or None
+
+
+@contextmanager
+def needs_packages(extras: str) -> Iterator[None]:
+    """Name the package that is not installed, where an import in the context fails.
+
+    :param extras: of the distribution, which install it
+    :raises ConfigurationError: a package is missing
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"The command needs {error.name}, which is not installed: {install_extra(extras)}."
+        ) from error
+
+
+def _exit_with_error(parser: argparse.ArgumentParser, message: str) -> None:
+    parser.print_usage(sys.stderr)
+    parser.exit(_ERROR, f"{parser.prog}: error: {message}\n")

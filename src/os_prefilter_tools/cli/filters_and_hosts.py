@@ -1,0 +1,282 @@
+"""Arguments that name filters and hosts, and what a command works with: the fleet, the service, and a Placement."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oslo_config import cfg
+
+from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.quoting import escape_line, pluralize
+from os_prefilter.documents.files import not_utf8, open_file
+from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
+from os_prefilter.filters.routed_networks import FACT as NETWORKS
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.filter_contract import NEEDS
+from os_prefilter.request.remarks import notes_on_named_traits
+from os_prefilter.request.spec import RequestSpec
+from os_prefilter.service import Service
+from os_prefilter.service.conf import (
+    GROUP,
+    check_values,
+    misspelt_names,
+    options_from,
+    register_opts,
+    warn_of_misspelt_names,
+)
+from os_prefilter.service.facts_from_conf import RULES, derived_facts, facts_from
+from os_prefilter.service.loading import installed_filters, load_filters
+from os_prefilter.service.report_scope import ReportScope, report_scope
+from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
+from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.cli.context import CloudCommand, Context
+from os_prefilter_tools.cli.request_arguments import add_repeatable
+from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
+from os_prefilter_tools.operators.candidates import Found, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.names import notes_on_names
+from os_prefilter_tools.operators.readiness import coverage_of
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.coverage import LiveReported
+
+MOST_CANDIDATES = 1000
+"""Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
+
+
+def add_pipeline_arguments(command: CloudCommand, parser: argparse.ArgumentParser, *, filters: bool = True) -> None:
+    """Add the arguments that name the filters and the hosts.
+
+    :param filters: False where the command names filters by options of its own
+    """
+    group = parser.add_argument_group("filters and hosts")
+    text = (
+        "a request filter to run (comma-separated or repeated, in this order); default: the filters that --config-file "
+        "enables, else all filters of the library"
+    )
+    if filters:
+        add_repeatable(group, "--filter", "NAME", text)
+    group.add_argument(
+        "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
+    )
+    group.add_argument(
+        "--hosts", metavar="FILE", help="a fleet file in YAML; default: the cloud's hosts, else the bundled example"
+    )
+    command.add_cloud_argument(group, "the cloud in clouds.yaml that has the hosts, images, flavors and servers")
+
+
+def names_in(given: Iterable[str]) -> list[str]:
+    """Return the names of an option that is repeated, or has several, separated by commas."""
+    return [name for names in given for name in names.split(",")]
+
+
+@dataclass(frozen=True)
+class FiltersAndHosts:
+    """The filters and the hosts that a command was asked about, each field as the option of its name."""
+
+    filter: Sequence[str] = ()
+    config_file: str | None = None
+    hosts: str | None = None
+    availability_zone: str | None = None
+    """Of a request, for which alone Nova is asked for its aggregates by default."""
+
+    def asks_live_placement(self, context: Context) -> bool:
+        """Whether the hosts are those of the cloud, so that its own Placement can be asked."""
+        return context.has_cloud and not self.hosts
+
+    def fleet(
+        self, context: Context, *, traits_only: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Fleet:
+        """Return the fleet of a file, of the cloud, or the example, and note which one it is.
+
+        :param traits_only: read a cloud without inventories: one request for each trait, not for each host
+        :param progress: called with the number of these requests that are done, and of all
+        :raises DocumentError: if its file is wrong.
+        :raises PrefilterError: if the cloud does not answer.
+        """
+        if self.hosts:
+            fleet, where = load_fleet(self.hosts), escape_line(self.hosts)
+        elif not context.has_cloud:
+            context.note("Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.", warning=True)
+            return example_fleet()
+        else:
+            # Late, as below: the SDK and Placement take seconds to import, and many commands need neither.
+            from os_prefilter_tools.adapters.fleet_reader import read_fleet  # noqa: PLC0415
+
+            placement = context.placement
+            aggregates = () if traits_only else _host_aggregates(context)
+            fleet = read_fleet(placement, aggregates, inventories=not traits_only, progress=progress)
+            where = context.cloud
+        hosts, providers = len(fleet.instance_hosts), sum(1 for _ in fleet.walk())
+        text = f"Hosts: {hosts} ({pluralize(providers, 'resource provider')}) of {where}"
+        if fleet.taken_at:
+            text += f", read at {fleet.taken_at}"
+        if fleet.changed_while_read:
+            text += f"; {fleet.changed_while_read} changed meanwhile, and their data may be partly old, partly new"
+        context.note(f"{text}.", warning=bool(fleet.changed_while_read))
+        return fleet
+
+    def reported(self, context: Context) -> "Fleet | LiveReported":
+        """Return what a service must know of the hosts; of a cloud, that takes two or three requests.
+
+        :raises DocumentError, PrefilterError: as :meth:`fleet`
+        """
+        if not self.asks_live_placement(context):
+            return self.fleet(context)
+        from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
+
+        context.note(f"Hosts: those of {context.cloud}.")
+        return LiveReported(context.placement)
+
+    @contextmanager
+    def backend(self, context: Context) -> Iterator["Backend"]:
+        """Yield the service and a Placement: the cloud's, read-only, or one with the fleet.
+
+        :raises PrefilterError: as :meth:`reported` and :meth:`service`
+        """
+        hosts = self.reported(context)
+        service = self.service(hosts, context)
+        if not isinstance(hosts, Fleet):
+            yield Backend(service, partial(ask_live_placement, placement=context.placement), None)
+            return
+        from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+
+        with EmbeddedPlacement(hosts, most_candidates=MOST_CANDIDATES) as embedded:
+            yield Backend(service, partial(ask_placement, placement=embedded.client), hosts)
+
+    def scope(self, enabled: Iterable[str], options: Options) -> ReportScope:
+        """Return the traits that hosts report: for the filters of the configuration file, and those used here.
+
+        :param enabled: the names of those
+        """
+        of_file = read_configuration(self.config_file)[GROUP].enabled_filters
+        return report_scope(load_filters(list(dict.fromkeys((*of_file, *enabled))), provided=None), options)
+
+    def service(self, hosts: "Fleet | LiveReported", context: Context | None = None) -> Service:
+        """Return the service of the filters.
+
+        The deployment facts come from ``hosts``: whether every compute node reports the owner trait, whether any
+        provider is nested or shared and, unless the configuration file names them, which traits hosts report that Nova
+        does not.
+
+        :param context: for hosts of a cloud, whose Nova has the aggregates
+        :raises ConfigurationError: if the configuration cannot be served.
+        """
+        conf = read_configuration(self.config_file)
+        warn_of_misspelt_names(conf)
+        enabled = self._enabled(conf, hosts)
+        options = options_from(conf)
+        if not options.reported_traits:
+            # Once: a fleet looks for them on each of its providers.
+            in_use = hosts.traits
+            emulated = frozenset(each for trait, each in TRAITS_OF_EMULATION.items() if trait in in_use)
+            options = replace(
+                options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
+            )
+        if self.filter:
+            # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
+            others = installed_filters().keys() - set(enabled)
+            options = replace(options, wait_for_answers=tuple(set(options.wait_for_answers) - others))
+        facts = _facts_of(hosts, conf, self.scope(enabled, options), context)
+        filters = load_filters(enabled, NEEDS | facts.keys() | derived_facts(conf, facts))
+        # Without metrics and history: a command's requests are not those of the service.
+        return Service(
+            filters,
+            options,
+            facts_from(conf, facts, filters),
+            remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
+        )
+
+    def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | LiveReported") -> Sequence[str]:
+        """Return the names of the filters that were asked for, or those of the file, or else of all of the library.
+
+        :raises ConfigurationError: if there is none, or one has no rules to apply
+        """
+        enabled: Sequence[str] = names_in(self.filter) or conf[GROUP].enabled_filters
+        if not enabled and not self.config_file:
+            # Not those of other packages: one that does not load would break every command.
+            ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
+            # Rules exist only in a configuration.
+            left_out = {RULES} if isinstance(hosts, Fleet) or self.availability_zone else {RULES, AGGREGATES}
+            filters = load_filters(ours, provided=None)
+            enabled = [each.name for each in filters if each.declaration.by_default and left_out.isdisjoint(each.facts)]
+        if not enabled:
+            text = f"{self.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
+            raise ConfigurationError(" ".join((text, *misspelt_names(conf))))
+        with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
+        if with_rules and not conf[GROUP].rules_dirs:
+            advice = "give --config-file with [prefilter] rules_dirs."
+            raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
+        return enabled
+
+
+class Backend(NamedTuple):
+    """The filters and the Placement that a command was asked about."""
+
+    service: Service
+    ask: Callable[[RequestSpec, Decision], Found]
+    """Asks Placement for the candidates of a request to which the service was applied."""
+    fleet: Fleet | None
+    """None for the Placement of a cloud."""
+
+
+def read_configuration(path: str | None, *register: Callable[[cfg.ConfigOpts], Any]) -> cfg.ConfigOpts:
+    """Return the configuration in a file with our options registered; their defaults without a file.
+
+    :param register: registers options of another library
+    :raises DocumentError: if there is no such file, or it cannot be read
+    :raises ConfigurationError: if it is no configuration file, or an option of ours has a wrong value
+    """
+    conf = cfg.ConfigOpts()
+    for each in (register_opts, *register):
+        each(conf)
+    with open_file(path) if path else nullcontext():
+        try:
+            conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
+        except SystemExit as error:
+            # oslo.log's options are also command-line options: argparse prints what is wrong, without the file's name.
+            raise ConfigurationError(f"{path}: an option of oslo.log has a wrong value. Correct it.") from error
+        except UnicodeDecodeError as error:
+            raise not_utf8(path, error) from error
+        except cfg.Error as error:
+            from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
+
+            # Without its cause, which has the line, in which a password may be.
+            raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
+    check_values(conf)
+    return conf
+
+
+def _host_aggregates(context: Context) -> Any:
+    from os_prefilter_tools.adapters.cloud.connection import host_aggregates  # noqa: PLC0415
+
+    return host_aggregates(context.connection)
+
+
+def _facts_of(
+    hosts: "Fleet | LiveReported", conf: cfg.ConfigOpts, scope: ReportScope, context: Context | None
+) -> dict[str, Callable[[Any], Any]]:
+    """Return the deployment facts of hosts."""
+    reported = hosts.every_compute_has(conf[GROUP].owner_trait)
+    version = conf[GROUP].owner_compute_version if reported else 0
+    facts: dict[str, Callable[[Any], Any]] = {
+        "minimum_compute_version": lambda _context: version,
+        "owner_coverage": lambda _context: reported,
+        "nested_providers": lambda _context: hosts.has_nested_providers,
+        # Neither a fleet file nor Placement tells which networks have which segments.
+        NETWORKS: lambda _context: {},
+    }
+    if isinstance(hosts, Fleet):
+        return facts | {
+            "answers": lambda _context: coverage_of(hosts, scope),
+            AGGREGATES: lambda _context: hosts.aggregates.values(),
+        }
+    if context:
+        facts[AGGREGATES] = lambda _context: _host_aggregates(context)
+    return facts | {
+        "answers": lambda _context: hosts.coverage(scope),
+        "known_traits": lambda _context: hosts.known_traits(),
+    }

@@ -1,0 +1,151 @@
+"""Arguments that name a request, and the request that they name."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import join_names
+from os_prefilter.documents.files import is_file
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter_tools.cli.context import Context, option_name
+from os_prefilter_tools.operators.examples import example_requests
+
+
+def add_repeatable(parser: Any, name: str, metavar: str, text: str) -> None:
+    """Add an option that may be given several times to a parser or a group.
+
+    :param text: the help
+    """
+    parser.add_argument(name, metavar=metavar, action="append", default=[], help=text)
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a request."""
+    group = parser.add_argument_group("the request")
+    for kind, one in (("image", "an image"), ("flavor", "a flavor")):
+        text = f"output of 'openstack {kind} show -f json'; with a cloud, also the name or ID of {one} there"
+        group.add_argument(f"--{kind}", metavar="FILE", help=text)
+    group.add_argument("--server", metavar="ID", help="with a cloud: the request of this server")
+    group.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
+    group.add_argument("--example", metavar="NAME", help="a bundled request; 'os-prefilter demo' lists them")
+    add_repeatable(group, "--property", "KEY=VALUE", "additional image property (repeatable)")
+    add_repeatable(group, "--extra-spec", "KEY=VALUE", "additional flavor extra spec (repeatable)")
+    add_repeatable(group, "--hint", "KEY=VALUE", "additional scheduler hint (repeatable)")
+    group.add_argument("--project", metavar="ID", help="the ID of the project that makes the request")
+    group.add_argument("--availability-zone", metavar="ZONE", help="the availability zone that the request names")
+
+
+@dataclass(frozen=True)
+class RequestArguments:
+    """The request that a command was asked about, each field as the option of its name."""
+
+    image: str | None
+    flavor: str | None
+    server: str | None
+    request_spec: str | None
+    example: str | None
+    property: Sequence[str]
+    extra_spec: Sequence[str]
+    hint: Sequence[str]
+    project: str | None
+    availability_zone: str | None
+
+    def read(self, context: Context) -> RequestSpec:
+        """Return the request.
+
+        :raises DocumentError: if a file or a KEY=VALUE is wrong, or no request is named.
+        """
+        spec = self._base(context)
+        if self.image:
+            spec = replace(spec, image=image_named(self.image, context))
+        if self.flavor:
+            spec = replace(spec, flavor=flavor_named(self.flavor, context))
+        if self.property:
+            image = spec.image or Image()
+            properties = {**image.properties, **dict(_pairs(self.property, "--property"))}
+            spec = replace(spec, image=replace(image, properties=properties))
+        if self.extra_spec:
+            extra_specs = {**spec.flavor.extra_specs, **dict(_pairs(self.extra_spec, "--extra-spec"))}
+            spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
+        # As the client sends them: a key with several values has a list of them.
+        hints: dict[str, list[str]] = {}
+        for key, value in _pairs(self.hint, "--hint"):
+            hints.setdefault(key, []).append(value)
+        return replace(
+            spec,
+            scheduler_hints={**spec.scheduler_hints, **hints},
+            project_id=self.project or spec.project_id,
+            availability_zone=self.availability_zone or spec.availability_zone,
+        )
+
+    def _base(self, context: Context) -> RequestSpec:
+        """Return the request to which the other arguments add."""
+        given = [name for name in ("request_spec", "example", "server") if getattr(self, name)]
+        if given[1:]:
+            first, second = map(option_name, given[:2])
+            raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
+        if self.server:
+            if not context.has_cloud:
+                raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
+            from os_prefilter_tools.adapters.cloud.connection import request_of_server  # noqa: PLC0415
+
+            return request_of_server(context.connection, self.server)
+        if self.request_spec:
+            return request_spec_from(read_json(self.request_spec), self.request_spec)
+        if self.example:
+            examples = example_requests()
+            if self.example not in examples:
+                raise DocumentError("--example", f"there is no {self.example!r}. Names: {join_names(examples)}.")
+            return examples[self.example].request_spec()
+        if self == RequestArguments(None, None, None, None, None, [], [], [], None, None):
+            raise DocumentError(
+                "no request",
+                "give --image, --flavor, --server, --request-spec, --example, --property, --extra-spec, --hint, "
+                "--project or --availability-zone.",
+            )
+        # Placement refuses a query without resources; a flavor file replaces these.
+        return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))
+
+
+def _pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        # Keys contain colons and values anything: the first = divides.
+        key, sign, value = text.partition("=")
+        if not key or not sign:
+            raise DocumentError(option, f"{text!r} is not KEY=VALUE.")
+        pairs.append((key, value))
+    return pairs
+
+
+def image_named(name: str, context: Context) -> Image:
+    """Return the image in a file or, if there is no such file, of this name or ID in the cloud.
+
+    :raises DocumentError: if there is none, or several.
+    :raises PrefilterError: if the cloud does not answer.
+    """
+    if context.has_cloud and not is_file(name):
+        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+
+        return connection.image_named(context.connection, name)
+    return image_from(_of_kind(name, "image", {"disk_format", "properties"}, {"ram", "vcpus"}), name)
+
+
+def flavor_named(name: str, context: Context) -> Flavor:
+    """Return the flavor as :func:`image_named` does the image."""
+    if context.has_cloud and not is_file(name):
+        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+
+        return connection.flavor_named(context.connection, name)
+    return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}, set()), name)
+
+
+def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> dict[str, object]:
+    """Return the document in a file; refuse one of something else, which would require nothing."""
+    document = read_json(path)
+    if expected.isdisjoint(document) or not unexpected.isdisjoint(document):
+        raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")
+    return document

@@ -1,4 +1,4 @@
-"""What a wrong value of each option does is what its help says: one line that names it, and what to do next."""
+"""A wrong value of an option stops the service with one line that names it and says what to do."""
 
 from pathlib import Path
 

@@ -236,7 +236,7 @@ def test_request_is_scheduled_while_the_confirmation_has_no_answer(
     observed = Observed(placement)
     pipeline = _pipeline(observed)
     assert _reason(pipeline, {"hw_vif_model": "igb", "hw_machine_type": "q35"})
-    monkeypatch.setattr("os_prefilter.service.no_host.PATIENCE", 0.1)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.1)
 
     def hang(_method: str, url: str) -> None:
         if "NE2K_PCI" in url:

@@ -8,11 +8,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.logs import get_logger
@@ -31,12 +33,32 @@ GIVEN_UP = 600.0
 ReadFact = Callable[[Any], Any]
 """``(context) -> value``; the context is that of the request, None if there is none."""
 
+T = TypeVar("T")
+
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
 def seconds_to(until: float) -> float:
     """Return how long it is to a time on the clock of :func:`time.monotonic`; 0.0 if that is over."""
     return max(0.0, until - time.monotonic())
+
+
+def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[T], str]:
+    """Query Placement for one request; return the future, and why it has no result: empty if it has one.
+
+    :param name: of the thread; the embedding service's client may wait longer than the request
+    """
+    try:
+        asked = start_thread(call, name)
+    except RuntimeError as no_thread:
+        asked = Future()
+        asked.set_exception(no_thread)
+    try:
+        # Not the result: eventlet's Timeout, which Nova's client may raise, is no Exception.
+        error = asked.exception(min(PATIENCE, seconds_to(until)))
+    except NotDoneError:
+        return asked, f"Placement did not respond in {PATIENCE:g} seconds"
+    return asked, describe_error(error) if error else ""
 
 
 def check_callable(what: str, given: object, *arguments: str) -> None:

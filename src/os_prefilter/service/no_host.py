@@ -7,23 +7,22 @@ only suggests one, Placement confirms it for this request, and whatever is not k
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import intersection, smallest_disjoint
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error
-from os_prefilter.common.threads import start_thread
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, seconds_to
+from os_prefilter.service.deployment_facts import GIVEN_UP, ask_in_time
 from os_prefilter.service.host_traits import HostTraits, HostTraitsFact
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LOG = get_logger(__name__)
 
@@ -141,7 +140,10 @@ class NoHostCheck:
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
             return True
-        found, problem = self._ask(traits, until)
+        asked, problem = ask_in_time(partial(self._fact.any_host, traits.required, traits.forbidden), "any host", until)
+        found = None if problem else asked.result()
+        if not asked.done():
+            self._late = asked, time.monotonic() + GIVEN_UP
         if problem and not self._failing:
             LOG.warning("Whether any host serves a request is not known, so such requests are scheduled: %s", problem)
         elif self._failing and not problem:
@@ -151,20 +153,6 @@ class NoHostCheck:
             refuted.add(traits)
         # Exactly False: whatever else a reader returns is no answer.
         return found is not False
-
-    def _ask(self, traits: Traits, until: float) -> tuple[bool | None, str]:
-        """Return whether any host has the traits by now, None if that is not known; and then why not."""
-        try:
-            # In a thread: the service's client may wait longer.
-            asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
-            # Not the result: nothing that the client raises, of whatever class, may end the request.
-            error = asked.exception(min(PATIENCE, seconds_to(until)))
-        except NotDoneError:
-            self._late = asked, time.monotonic() + GIVEN_UP
-            return None, f"Placement did not respond in {PATIENCE:g} seconds"
-        except RuntimeError as no_thread:
-            error = no_thread
-        return (None, describe_error(error)) if error else (asked.result(), "")
 
     def _rejection(
         self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits

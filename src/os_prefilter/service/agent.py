@@ -44,7 +44,7 @@ _SIGNALS = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_INTERVAL = 0.25
 
 
-class Host(Protocol):
+class ReportingHost(Protocol):
     """A host to watch (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
 
     def identity(self) -> object:
@@ -70,13 +70,13 @@ class Watch:
 
     def __init__(  # noqa: PLR0913 - the last ones have defaults
         self,
-        host: Host,
+        host: ReportingHost,
         report: Report,
         interval: float,
         *,
         clock: Callable[[], float] = time.monotonic,
         give_up: Callable[[], None] = lambda: None,
-        configure: Callable[[], tuple[Host, Report]] | None = None,
+        configure: Callable[[], tuple[ReportingHost, Report]] | None = None,
     ) -> None:
         self._host = host
         self._report = report

@@ -163,7 +163,7 @@ class CapabilitiesReport(Listing):
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
-        def configure() -> tuple[agent.Host, agent.Report]:
+        def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(arguments.config_file, self.app.options)
             host = _libvirt_host(arguments)
             placement.configure()
@@ -309,7 +309,7 @@ def _check_watched(arguments: argparse.Namespace) -> None:
         raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {arguments.driver} has none.")
 
 
-def _libvirt_host(arguments: argparse.Namespace) -> agent.Host:
+def _libvirt_host(arguments: argparse.Namespace) -> agent.ReportingHost:
     """Return the libvirt that the service probes."""
     from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 

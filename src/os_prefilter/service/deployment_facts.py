@@ -35,6 +35,8 @@ ReadFact = Callable[[Any], Any]
 
 T = TypeVar("T")
 
+# What a call of these returns is true, whatever they would compute.
+_ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
@@ -67,29 +69,24 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
     :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
         function: either result would be true, whatever the deployment is
     """
-    found = f"a {type(given).__name__}"
+    call = inspect.getattr_static(type(given), "__call__", None)
+    found = ""
     if inspect.isclass(given):
         found = f"the class {given.__name__}"
-    elif any(map(_returns_no_value, (given, inspect.getattr_static(type(given), "__call__", None)))):
+    elif not callable(given):
+        found = f"a {type(given).__name__}"
+    elif any(is_odd(each) for is_odd in _ODD_FUNCTIONS for each in (given, call)):
         found = "a coroutine or generator function"
-    elif callable(given):
+    else:
         try:
-            signature = inspect.signature(given)
-        except (TypeError, ValueError):
-            # Some functions of C have none.
-            return
-        try:
-            signature.bind(*arguments)
+            inspect.signature(given).bind(*arguments)
         except TypeError:
-            found = f"a function with the parameters {signature}"
-        else:
+            found = f"a function with the parameters {inspect.signature(given)}"
+        except ValueError:
+            # Some functions of C have no signature.
             return
-    raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
-
-
-def _returns_no_value(given: object) -> bool:
-    # Of these functions, what a call returns is true, whatever they would compute.
-    return inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
+    if found:
+        raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
 
 
 @dataclass(slots=True, eq=False)

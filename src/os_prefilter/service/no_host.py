@@ -8,7 +8,6 @@ only suggests one, Placement confirms it for this request, and whatever is not k
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -28,14 +27,6 @@ LOG = get_logger(__name__)
 
 # Refuted rejections until the fact is read again.
 _MOST_REFUTED = 1_000
-
-
-class NoHostReason(Enum):
-    """What the author of a request is told that no host can serve: the values of ``[prefilter] no_host_reason``."""
-
-    OFF = "off"
-    PROPERTIES = "properties"
-    COUNTS = "counts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +82,12 @@ def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
 class NoHostCheck:
     """Rejects requests that no host can serve.
 
-    :param reason: how much the rejection tells
+    :param counts: whether the rejection tells how many hosts there are (``no_host_reason = counts``)
     """
 
-    def __init__(self, fact: HostTraitsFact, reason: NoHostReason) -> None:
+    def __init__(self, fact: HostTraitsFact, *, counts: bool = False) -> None:
         self._fact = fact
-        self._reason = reason
+        self._counts = counts
         # For one object of the fact: what Placement refuted.
         self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
         # A question that Placement did not answer in time, and when it is given up.
@@ -161,13 +152,8 @@ class NoHostCheck:
         serving = [demand.by_properties[properties].hosts(known) for properties in blamed]
         # A host that is disabled, for instance.
         which = "available" if intersection(serving) else ""
-        if self._reason is not NoHostReason.COUNTS:
+        if not self._counts:
             return NoHostServes(names, which=which)
         hosts = usable if which else known.compute_nodes
         alone = [(each & usable).bit_count() for each in serving] if len(blamed) > 1 else ()
         return NoHostServes(names, hosts.bit_count(), alone, which)
-
-
-def no_host_check(fact: HostTraitsFact, reason: str) -> NoHostCheck | None:
-    """Return the check that ``[prefilter] no_host_reason`` wants, if any."""
-    return None if NoHostReason(reason) is NoHostReason.OFF else NoHostCheck(fact, NoHostReason(reason))

@@ -38,7 +38,7 @@ from os_prefilter.service.host_traits import HostTraitsFact, Reader
 from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.service.no_host import NoHostCheck, no_host_check, root_demand
+from os_prefilter.service.no_host import NoHostCheck, root_demand
 from os_prefilter.service.observed import Observe, Observed, Outcome
 from os_prefilter.vocabulary.options import Options, TraitScope
 
@@ -133,6 +133,7 @@ class Service:
         provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
         filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
         known = facts_from(conf, provided, filters, ensure_traits)
+        rejects = host_traits and group.no_host_reason != "off"
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
         service = cls(
             filters,
@@ -140,7 +141,7 @@ class Service:
             known,
             kept_machine_type,
             hosts,
-            no_host_check(hosts, group.no_host_reason) if hosts else None,
+            NoHostCheck(hosts, counts=group.no_host_reason == "counts") if rejects else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
             remark,
         )
@@ -295,8 +296,11 @@ def _log(outcome: Outcome) -> None:
     if outcome.warning:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
-        LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")
-        if outcome.decision.preferences:
-            LOG.debug("Request filters preferred: %s", "; ".join(map(str, outcome.decision.preferences)))
-        if outcome.decision.aggregates:
-            LOG.debug("Request filters require aggregates: %s", "; ".join(map(str, outcome.decision.aggregates)))
+        decision = outcome.decision
+        for what, items in (
+            ("required", decision.requirements),
+            ("preferred", decision.preferences),
+            ("require aggregates", decision.aggregates),
+        ):
+            if items or what == "required":
+                LOG.debug("Request filters %s: %s", what, "; ".join(map(str, items)) or "nothing")

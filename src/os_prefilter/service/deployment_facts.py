@@ -95,8 +95,6 @@ class PendingQuery:
 
     begun: float
     """When it was started."""
-    logged: float
-    """When the log last said that it has no answer; before that, when it was started."""
     deadline: float
     """Until when requests wait, on the clock of :func:`time.monotonic`."""
     may_take_long: bool = False
@@ -120,7 +118,7 @@ class Fact:
 
     While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
     answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
-    begin to fail, and when they work again; while a query hangs, one line each interval says for how long.
+    begin to fail, and when they work again.
 
     :param patience: the seconds that requests wait for a query, at most
     :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
@@ -177,10 +175,8 @@ class Fact:
         with self._lock:
             query = self._query
             # After a fork, the query of the parent is answered in the parent only.
-            if query and query.process == os.getpid():
-                self._remind(query, now())
-                if now() - query.begun < max(GIVEN_UP, self._interval):
-                    return None if self._tried else query
+            if query and query.process == os.getpid() and now() - query.begun < max(GIVEN_UP, self._interval):
+                return None if self._tried else query
             # Another request may have got the answer meanwhile.
             if not self._is_due(now):
                 return None
@@ -188,7 +184,7 @@ class Fact:
             self.is_expired = False
             later = self._later_patience if self._tried else None
             deadline = time.monotonic() + (self._patience if later is None else later)
-            self._query = query = PendingQuery(now(), now(), deadline, may_take_long=later is not None)
+            self._query = query = PendingQuery(now(), deadline, may_take_long=later is not None)
             try:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
@@ -259,16 +255,6 @@ class Fact:
                 self.latest,
             )
         self._failing = True
-
-    def _remind(self, query: PendingQuery, now: float) -> None:
-        if self._failing and now - query.logged >= max(self._interval, self._patience):
-            query.logged = now
-            LOG.warning(
-                "Reading the deployment fact %s has had no answer for %.0f seconds; keeping %r.",
-                self.name,
-                now - query.begun,
-                self.latest,
-            )
 
 
 def known_or_none(value: Any) -> Any:

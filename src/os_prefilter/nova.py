@@ -188,9 +188,6 @@ class RequestFilters:
         self.service = service
         self._isolate = isolate
 
-    def __repr__(self) -> str:
-        return f"<os_prefilter.nova.RequestFilters: {self.service!r}>"
-
     def __call__(self, context: Any, request_spec: Any) -> bool:
         """Run the filters on Nova's request spec.
 

@@ -182,9 +182,19 @@ def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provide
     """
     names = set(options.wait_for_answers) - {EVERY}
     by_name = {each.name: each for each in filters}
-    for name in sorted(names):
-        _check_deferrable(name, by_name)
     disabled = names - by_name.keys()
+    installed = installed_filters() if disabled else {}
+    for name in sorted(names):
+        declared = by_name.get(name)
+        if not declared and name not in installed:
+            problem = f"is not an installed filter. Installed filters: {join_names(installed.keys() | by_name.keys())}"
+        elif declared and declared.declaration.gate:
+            problem = f"has its own gate, the fact {declared.declaration.gate}"
+        elif declared and declared.nova_style:
+            problem = "is written the Nova way and changes the request itself, so that nothing can be deferred"
+        else:
+            continue
+        raise InvalidOption("wait_for_answers", f"{quote(name)} {problem}. Correct the name, or remove it.")
     if disabled:
         LOG.warning(
             "[prefilter] wait_for_answers names %s, not in enabled_filters: ignored. Remove it there, or enable it.",
@@ -195,28 +205,6 @@ def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provide
     if deferred and FACT not in provided:
         raise MissingFact(min(deferred), FACT, _ADVICE)
     return deferred
-
-
-def _check_deferrable(name: str, by_name: Mapping[str, LoadedFilter]) -> None:
-    each = by_name.get(name)
-    if each is None:
-        installed = installed_filters()
-        if name in installed:
-            return
-        problem = (
-            f"{quote(name)} is not an installed filter. Enabled filters: {join_names(by_name)}. Installed filters: "
-            f"{join_names(installed)}. Correct the name, or remove it."
-        )
-    elif each.declaration.gate:
-        problem = f"the filter {name} has its own gate, the fact {each.declaration.gate}. Remove it."
-    elif each.nova_style:
-        problem = (
-            f"the filter {quote(name)} is written the Nova way and changes the request itself, so that nothing can be "
-            "deferred. Remove it."
-        )
-    else:
-        return
-    raise InvalidOption("wait_for_answers", problem)
 
 
 def defer(names: Collection[str], coverage: Coverage | None, options: Options) -> Adjust:

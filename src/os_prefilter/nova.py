@@ -249,10 +249,6 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
         return multiplier
 
-    def weigh_objects(self, weighed_obj_list: Iterable[Any], weight_properties: Any) -> list[float]:
-        """Return the weight of each host for a request spec, all at once: there may be thousands."""
-        return [self._weigh_object(each.obj, weight_properties) for each in weighed_obj_list]
-
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         share = RequestFilters.preferred_share.get(weight_properties)
         return share(obj.uuid) if share else 0.0

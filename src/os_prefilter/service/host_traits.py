@@ -83,20 +83,15 @@ class HostTraitsFact:
         known: HostTraits = self._fact.latest
         return known
 
-    def want(self, traits: frozenset[str]) -> bool:
-        """Have these traits read as well; return whether any of them was not known and not wanted before."""
-        if traits <= self._wanted:
-            return False
-        is_new = not traits <= self._wanted | self.latest.sets.keys()
-        self._wanted.update(traits)
-        return is_new
-
     def current(self, traits: frozenset[str], context: Any = None, until: float = inf) -> HostTraits:
         """Return what is known, after a first reading of traits that were never read.
 
         :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         """
-        if is_new := self.want(traits):
+        # Most requests want what an earlier one wanted.
+        is_new = not traits <= self._wanted and not traits <= self._wanted | self.latest.sets.keys()
+        self._wanted.update(traits)
+        if is_new:
             self._fact.expire()
         query = self._fact.begin(context, self._now)
         if query and is_new:

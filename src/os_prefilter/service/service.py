@@ -1,5 +1,6 @@
 """The service: a pipeline with the facts of its deployment, and what is told of its decisions."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,6 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.logs import get_logger
@@ -297,10 +297,5 @@ def _log(outcome: Outcome) -> None:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
         decision = outcome.decision
-        for what, items in (
-            ("required", decision.requirements),
-            ("preferred", decision.preferences),
-            ("require aggregates", decision.aggregates),
-        ):
-            if items or what == "required":
-                LOG.debug("Request filters %s: %s", what, "; ".join(map(str, items)) or "nothing")
+        decided = (*decision.requirements, *decision.preferences, *decision.aggregates)
+        LOG.debug("Request filters decided: %s", "; ".join(map(str, decided)) or "nothing required")

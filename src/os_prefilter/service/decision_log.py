@@ -40,7 +40,7 @@ _LONGEST_LOGIN = 1000
 
 def describe(decision: Decision) -> str:
     """Return the part of a line that is the same each time the decision is applied."""
-    lists = {
+    lists: dict[str, tuple[tuple[Any, ...], int]] = {
         "requirements": (decision.requirements, _MOST_REQUIREMENTS),
         "preferences": (decision.preferences, _MOST_OTHERS),
         "aggregates": (decision.aggregates, _MOST_OTHERS),

@@ -133,7 +133,6 @@ class Service:
         provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
         filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
         known = facts_from(conf, provided, filters, ensure_traits)
-        rejects = host_traits and group.no_host_reason != "off"
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
         service = cls(
             filters,
@@ -141,7 +140,9 @@ class Service:
             known,
             kept_machine_type,
             hosts,
-            NoHostCheck(hosts, counts=group.no_host_reason == "counts") if rejects else None,
+            NoHostCheck(hosts, counts=group.no_host_reason == "counts")
+            if hosts and group.no_host_reason != "off"
+            else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
             remark,
         )

@@ -98,7 +98,7 @@ class PendingQuery:
     deadline: float
     """Until when requests wait, on the clock of :func:`time.monotonic`."""
     may_take_long: bool = False
-    """Whether it is no failure that there is no answer by then."""
+    """True if a query without an answer by then is no failure."""
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -266,7 +266,7 @@ _reading_of = attrgetter("reading")
 
 
 def readings_of(facts: Sequence[Fact], context: Any = None) -> tuple[Reading, ...]:
-    """Return the latest readings of facts; those that are due are queried at the same time."""
+    """Return the latest readings of facts; all that are due are queried at the same time."""
     now = time.monotonic()
     for fact in facts:
         # Each request comes here: nothing is called for a fact that is not due.

@@ -1,4 +1,4 @@
-"""The deployment facts of a service: those that it provides, and those derived from them and from the configuration."""
+"""The deployment facts of a service: provided by it, or derived from these and from the configuration."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -54,7 +54,7 @@ RULES = "rules"
 
 
 def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[str]:
-    """Return the names of the facts that :func:`facts_from` adds to those that the service provides."""
+    """Return the names of the facts that :func:`facts_from` adds to the facts of the service."""
     source = {"compute_version": _VERSION, "coverage": "owner_coverage"}.get(conf[GROUP].owner_gate)
     return frozenset((RULES, OWNER) if source is None or source in provided else (RULES,))
 
@@ -67,7 +67,7 @@ def facts_from(
 ) -> dict[str, Fact]:
     """Return the provided and the derived facts.
 
-    :param filters: those that are enabled
+    :param filters: the enabled filters
     :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """

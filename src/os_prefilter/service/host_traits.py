@@ -1,4 +1,4 @@
-"""Which hosts have which traits: what a scheduler knows of the fleet, for the traits that its requests require.
+"""Sets of hosts by trait: a scheduler's knowledge of the fleet, for the traits that its requests require.
 
 A host is the root provider of a compute node. A set of hosts is an ``int`` in which host n is bit n: 50,000 hosts take
 6 KiB for each trait, and to intersect two sets takes about a microsecond.
@@ -43,7 +43,7 @@ class HostTraits:
         return f"<traits of {self.compute_nodes.bit_count()} hosts>"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both know hosts, or neither: the log has a line when that changes, not for each host."""
+        """Return whether both know hosts, or neither: the log has a line when that changes, not for each host."""
         return isinstance(other, HostTraits) and bool(self.compute_nodes) == bool(other.compute_nodes)
 
     __hash__ = None  # type: ignore[assignment]
@@ -79,7 +79,7 @@ class HostTraitsFact:
 
     @property
     def latest(self) -> HostTraits:
-        """What is known, however old."""
+        """The sets as they were read last, however old."""
         known: HostTraits = self._fact.latest
         return known
 

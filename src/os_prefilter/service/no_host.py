@@ -31,7 +31,7 @@ _MOST_REFUTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What some of the requirements on the root say together."""
+    """Required and forbidden traits of the root, of some requirements together."""
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
@@ -54,13 +54,13 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class RootDemand:
-    """What a request requires of the root provider of a host, by the properties that it comes from."""
+    """Demand of a request on the root provider of a host, by the properties that it comes from."""
 
     all: frozenset[str]
     """Each trait of it, required or forbidden."""
     total: Traits
     every_request: Traits
-    """What comes from no property: an enabled compute service, for instance."""
+    """Demand that comes from no property: an enabled compute service, for instance."""
     by_properties: Mapping[tuple[str, ...], Traits]
 
 

@@ -51,7 +51,7 @@ class Gate(NamedTuple):
     """Traits that a compute node reports together."""
 
     row: str
-    """Of the vocabulary; ``deploy-config`` for what configuration templates require; or a filter with its own gate."""
+    """Name of a row; ``deploy-config`` for all configuration templates; or the name of a filter with its own gate."""
     kind: str
     """:data:`ALWAYS` or :data:`IF_REPORTED`."""
     traits: frozenset[Trait]
@@ -84,13 +84,13 @@ class Coverage:
     unreported: Mapping[frozenset[Trait], Unreported]
     """:attr:`Gate.reported_by` -> the compute nodes that have none of these traits."""
     compute_nodes: bool = True
-    """Whether there are any; the first one to come may not have reported."""
+    """False if there are none; the first one to come may not have reported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
     """Each trait that any resource provider has."""
     covered: frozenset[str] | None = None
     """The traits that hosts report by the configuration of this service; None for all."""
     reported_otherwise: bool = False
-    """Whether hosts have reported by another section ``[prefilter]``, or by an earlier release."""
+    """True if hosts have reported by another section ``[prefilter]``, or by an earlier release."""
 
     def __repr__(self) -> str:
         if not self.compute_nodes:
@@ -210,7 +210,7 @@ def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provide
 def defer(names: Collection[str], coverage: Coverage | None, options: Options) -> Adjust:
     """Return what lets these filters require only what excludes no capable host.
 
-    :param names: those that :func:`deferring_filters` returned
+    :param names: the result of :func:`deferring_filters`
     :param coverage: None if it is not known yet
     """
     gates = gates_by_trait(options.templates)

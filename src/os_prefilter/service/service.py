@@ -50,7 +50,7 @@ _MOST_WARNINGS = 10
 
 
 class _Moment(NamedTuple):
-    """What holds as long as no fact changes."""
+    """State that holds as long as no fact changes."""
 
     readings: tuple[Reading, ...]
     pipeline: Pipeline
@@ -70,7 +70,7 @@ class Service:
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server which moves keeps."""
     host_traits: HostTraitsFact | None = None
-    """Which hosts have which traits; None if the embedding service does not provide it."""
+    """The hosts that have each trait; None if the embedding service does not provide it."""
     no_host: NoHostCheck | None = None
     """Rejects what no host can serve; None if requests are not rejected for that."""
     observe: tuple[Observe, ...] = ()
@@ -81,7 +81,7 @@ class Service:
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
         self._deferred = report_gates.deferring_filters(self.filters, self.options, self.facts)
-        # Only those that a filter needs: a fact may be a query to every cell.
+        # Only the facts that a filter needs: a fact may be a query to every cell.
         names = {fact for each in self.filters for fact in each.facts}
         if self._deferred:
             names.add(report_gates.FACT)
@@ -108,7 +108,7 @@ class Service:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
-            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns those that Placement knows;
+            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns the facts that Placement knows;
             docs/scheduler.rst lists all. ``rules`` is made from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.

@@ -46,7 +46,7 @@ needs the fact ``nested_providers``, which the entry point for Nova provides; wh
         choices=[
             ("off", "no request is rejected before Placement is queried; the service's own words remain"),
             ("properties", "the smallest set of properties that no host serves together"),
-            ("counts", "also the number of hosts, and of those that serve each property by itself"),
+            ("counts", "also how many hosts there are, and how many serve each property by itself"),
         ],
         help="""
 The reason in the fault of a server whose traits no host has, in place of "No valid host was found.". Placement confirms
@@ -70,7 +70,7 @@ model, the format of ephemeral encryption, the security of a TPM's secret), the 
         "reported_traits",
         default=[],
         help="""
-Traits that hosts report although no virt driver of Nova does: those that ``os-prefilter vocabulary list`` marks "if
+Traits that hosts report although no virt driver of Nova does: all that ``os-prefilter vocabulary list`` marks "if
 reported". Only these are required, because a trait that no host reports excludes every host. Whether hosts report them
 is not checked. The filter ``hpet`` needs no entry: enabling it is the statement.
 

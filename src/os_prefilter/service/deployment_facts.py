@@ -102,10 +102,6 @@ class PendingQuery:
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
 
-    def wait(self, until: float = inf) -> bool:
-        """Wait for the answer, as long as requests and this one wait; return whether there is one."""
-        return self.done.wait(seconds_to(min(self.deadline, until)))
-
 
 class Reading(NamedTuple):
     """A value of a fact as it was read; two readings are told apart by identity."""
@@ -195,7 +191,7 @@ class Fact:
 
     def wait(self, query: PendingQuery, until: float = inf) -> None:
         """Wait for a query as long as requests wait, and not after ``until``."""
-        if query.wait(until):
+        if query.done.wait(seconds_to(min(query.deadline, until))):
             return
         with self._lock:
             # Later requests do not wait as long again.

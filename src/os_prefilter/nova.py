@@ -10,12 +10,11 @@ anything in Nova's code; the others only read Nova's objects.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import TimeoutError as NotDoneError
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from os_prefilter.adapters.nova_conf import closed_owner_gate, incompatible_nova, unsupported_nova
@@ -32,18 +31,16 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
-from os_prefilter.common.threads import start_thread
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
-from os_prefilter.service.deployment_facts import PATIENCE, seconds_to
+from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
 from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.report_gates import gates_by_trait
 from os_prefilter.service.report_scope import ReportScope, configured_scope
-from os_prefilter.vocabulary.options import names_of
 
 try:
     import nova.conf
@@ -69,8 +66,7 @@ _LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
-_CELLS, _PLACEMENT = "cells", "Placement"
-_NO_LOCK = nullcontext()
+_CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
 
 _NovaFilter = Callable[[Any, Any], object]
 
@@ -121,67 +117,61 @@ def activate() -> list[type]:
     :return: the host filters that ``[filter_scheduler] enabled_filters`` may name: :class:`RebuildFilter`.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
-    outside = unsupported_nova()
-    if outside:
-        LOG.warning("%s", outside)
-    client = _placement_client()
+    client = _placement_client(nullcontext())
     service = _service(client)
-    names = [each.name for each in service.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
-    replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
-    isolate = _isolate_after(service)
+    replaced = {
+        each.name: getattr(request_filter, SAME_PURPOSE[each.name])
+        for each in service.filters
+        if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))
+    }
+    # It must see the traits that ours require.
+    isolates = service.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
+    isolate = request_filter.isolate_aggregates if isolates else None
     # The list as it was before an earlier activation, with the changes of others since.
     entries = [
-        each.original if isinstance(each, _Replaced) else each
+        each.args[0] if isinstance(each, partial) and each.func is _skip else each
         for each in request_filter.ALL_REQUEST_FILTERS
         if not isinstance(each, RequestFilters)
     ]
+    skipped = [*replaced.values(), isolate]
     # In place: other modules may have imported the list.
     request_filter.ALL_REQUEST_FILTERS[:] = [
-        *(_Replaced(each) if each in replaced or each is isolate else each for each in entries),
+        *(partial(_skip, each) if each in skipped else each for each in entries),
         RequestFilters(service, isolate if isolate in entries else None),
     ]
-    closed = closed_owner_gate(nova.conf.CONF) if any(each.name == "owner" for each in service.filters) else ""
-    if closed:
-        LOG.warning("%s", closed)
-    prefers = service.options.preferred_properties or "preferences" in (each.name for each in service.filters)
-    if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
-        LOG.warning("Preferred traits have no effect: add %s to [filter_scheduler] weight_classes.", _WEIGHER)
-    for name, other in _still_required(service):
-        LOG.warning(
-            "[prefilter] preferred_properties names %s, but Nova's own %s may still require its trait: add %s to "
-            "enabled_filters.",
-            name,
-            SAME_PURPOSE[other],
-            other,
-        )
-    if names:
+    for warning in filter(None, _warnings(service)):
+        LOG.warning("%s", warning)
+    if replaced:
         LOG.info(
             "Request filters of Nova that are not run, because ours take their place: %s.",
-            ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in names),
+            ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
         )
     # Nova makes one object of the class, without arguments.
     scope = configured_scope(nova.conf.CONF)
     return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client, "scope": scope})]
 
 
-def _still_required(service: Service) -> list[tuple[str, str]]:
-    """Return the properties that are preferred, each with a filter that is not enabled, so that Nova runs its own."""
-    enabled = {each.name for each in service.filters}
-    preferred = service.options.preferred_properties
-    return [
-        (name, other)
-        for row in (service.options.rows if preferred else ())
-        for name in preferred
-        if name in names_of(row)
-        for other in row.required_by
-        if other not in enabled and hasattr(request_filter, SAME_PURPOSE.get(other, ""))
-    ]
+def _skip(_original: _NovaFilter, _context: object, _request_spec: object) -> bool:
+    """Stand in the place of a filter of Nova that is not run, so that a later activation can restore it."""
+    return False
 
 
-def _isolate_after(service: Service) -> _NovaFilter | None:
-    """Return Nova's filter of isolated aggregates, if it is enabled and must see the traits that ours require."""
-    enabled = service.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
-    return request_filter.isolate_aggregates if enabled else None
+def _warnings(service: Service) -> Iterator[str]:
+    """Yield warnings of a configuration that has not the effect that it seems to have; some are empty."""
+    options, enabled = service.options, {each.name for each in service.filters}
+    yield unsupported_nova()
+    if "owner" in enabled:
+        yield closed_owner_gate(nova.conf.CONF)
+    prefers = options.preferred_properties or "preferences" in enabled
+    if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
+        yield f"Preferred traits have no effect: add {_WEIGHER} to [filter_scheduler] weight_classes."
+    for row in filter(options.prefers, options.rows):
+        for name in row.required_by:
+            if name not in enabled and hasattr(request_filter, SAME_PURPOSE.get(name, "")):
+                yield (
+                    f"[prefilter] preferred_properties names {row.name}, but Nova's own {SAME_PURPOSE[name]} may still "
+                    f"require its trait: add {name} to enabled_filters."
+                )
 
 
 class RequestFilters:
@@ -190,14 +180,13 @@ class RequestFilters:
     :param isolate: a filter of Nova that runs after the service, with the traits that it required
     """
 
+    preferred_share: ClassVar[WeakKeyDictionary[Any, Callable[[str], float]]] = WeakKeyDictionary()
+    """Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> the share of the
+    preferred traits that it has."""
+
     def __init__(self, service: Service, isolate: _NovaFilter | None = None) -> None:
         self.service = service
         self._isolate = isolate
-        # Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> weight.
-        self._preferred: WeakKeyDictionary[Any, Callable[[str], float]] = WeakKeyDictionary()
-
-    def __repr__(self) -> str:
-        return f"<os_prefilter.nova.RequestFilters: {self.service!r}>"
 
     def __call__(self, context: Any, request_spec: Any) -> bool:
         """Run the filters on Nova's request spec.
@@ -219,18 +208,10 @@ class RequestFilters:
         if decision.preferences and host_traits:
             traits = frozenset(item.trait for item in decision.preferences)
             known = host_traits.current(traits, context, until)
-            self._preferred[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
+            self.preferred_share[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
         return True
-
-    def preferred_shares(self, request_spec: Any, hosts: Iterable[str]) -> list[float]:
-        """Return the share of the traits preferred for a request that each host has; 0.0 where that is not known.
-
-        :param request_spec: the object for which the filters were run
-        :param hosts: the UUIDs of compute nodes, which are those of their root providers
-        """
-        return list(map(self._preferred.get(request_spec, lambda _host: 0.0), hosts))
 
 
 def _run_with_all_traits(function: _NovaFilter, context: Any, request_spec: Any) -> None:
@@ -268,20 +249,9 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
         return multiplier
 
-    def weigh_objects(self, weighed_obj_list: Iterable[Any], weight_properties: Any) -> list[float]:
-        """Return the weight of each host for a request spec, all at once: there may be thousands."""
-        return _preferred_shares(weight_properties, [each.obj.uuid for each in weighed_obj_list])
-
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        """Return the weight of one host; Nova's base class is abstract without it."""
-        return _preferred_shares(weight_properties, [obj.uuid])[0]
-
-
-def _preferred_shares(request_spec: Any, hosts: list[str]) -> list[float]:
-    for each in request_filter.ALL_REQUEST_FILTERS:
-        if isinstance(each, RequestFilters):
-            return each.preferred_shares(request_spec, hosts)
-    return [0.0 for _ in hosts]
+        share = RequestFilters.preferred_share.get(weight_properties)
+        return share(obj.uuid) if share else 0.0
 
 
 class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
@@ -306,27 +276,28 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
         :raises nova.exception.NoValidHost: in place of False, for which Nova gives the user no reason
         """
-        if not _is_rebuild(spec_obj):
+        # A user may give a new server the hint by which Nova tells a rebuild; it then filters every host of the cloud.
+        # nova-api forces a rebuild to the server's host.
+        if not field_of(spec_obj, "force_hosts") or not request_is_rebuild(spec_obj):
             return True
         until = time.monotonic() + PATIENCE
         # Nova hands no context to host filters.
         context = nova_context.get_admin_context()
+        without_image = clone_of(spec_obj)
+        without_image.image = None
         is_of_image = False
         try:
             # What flavor, hints and project require was no reason to refuse the server before, and is none now.
-            anyway, _ = _decide(self.service.without_nova_style(), _without_image(spec_obj), context)
+            anyway, _ = _decide(self.service.without_nova_style(), without_image, context)
             is_of_image = True
             required, contradiction = _decide(self.service, spec_obj, context)
         except RequestRejected as error:
             # A filter written for Nova, which does not run it for a rebuild, refuses none.
             if is_of_image and not isinstance(error, RejectedByFilter):
                 raise exception.NoValidHost(reason=str(error)) from error
-            LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
-            return True
-        except Exception:
-            # Of any class: what is not known refuses no rebuild.
-            LOG.exception("%s", _unchecked(host_state, spec_obj, "a request filter failed"))
-            return True
+            return _pass_unchecked(host_state, spec_obj, describe_error(error))
+        except Exception:  # noqa: BLE001 - what is not known refuses no rebuild
+            return _pass_unchecked(host_state, spec_obj, "a request filter failed", LOG.exception)
         # The server runs with its flavor's devices. A rule makes none: what the image requires counts beside it.
         in_force = {
             (item.trait, item.required, item.source if item.filter == RULES else "")
@@ -358,17 +329,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         self, required: Iterable[Requirement], host_state: Any, spec_obj: Any, until: float
     ) -> tuple[Requirement, ...]:
         """Return the requirements that the host certainly does not meet."""
-        try:
-            read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
-            # Not the result: eventlet's Timeout, which Nova's client may raise, is no Exception.
-            error = read.exception(seconds_to(until))
-        except NotDoneError:
-            LOG.warning("%s", _unchecked(host_state, spec_obj, f"Placement did not respond in {PATIENCE:g} seconds"))
-            return ()
-        except RuntimeError as no_thread:
-            error = no_thread
-        if error:
-            LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
+        read, problem = ask_in_time(partial(self.client.provider_traits, host_state.uuid), "traits of a host", until)
+        if problem:
+            _pass_unchecked(host_state, spec_obj, problem)
             return ()
         _, traits = read.result()
         gates = gates_by_trait(self.service.options.templates)
@@ -381,18 +344,8 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             and self.scope.markers(gates[item.trait].reported_by).isdisjoint(traits)
         }
         if unreported:
-            problem = f"it has not reported whether it has {join_names(unreported)}"
-            LOG.warning("%s", _unchecked(host_state, spec_obj, problem))
+            _pass_unchecked(host_state, spec_obj, f"it has not reported whether it has {join_names(unreported)}")
         return tuple(item for item in unmet if item.trait not in unreported)
-
-
-def _is_rebuild(spec_obj: Any) -> bool:
-    """Whether nova-api asks for a rebuild, which it forces to the server's host.
-
-    A user may give a new server the hint by which Nova tells a rebuild; it then filters every host of the cloud.
-    """
-    forced = spec_obj.force_hosts if "force_hosts" in spec_obj else None
-    return bool(forced) and request_is_rebuild(spec_obj)
 
 
 def _decide(
@@ -405,55 +358,28 @@ def _decide(
         return error.requirements, error
 
 
-def _without_image(spec_obj: Any) -> Any:
-    clone = clone_of(spec_obj)
-    clone.image = None
-    return clone
-
-
-def _unchecked(host_state: Any, spec_obj: Any, problem: str) -> str:
-    return (
-        f"The server {spec_obj.instance_uuid} is rebuilt without a check whether its host {host_state.host} can run "
-        f"the new image: {problem}"
+def _pass_unchecked(host_state: Any, spec_obj: Any, problem: str, log: Callable[..., None] = LOG.warning) -> bool:
+    log(
+        "The server %s is rebuilt without a check whether its host %s can run the new image: %s",
+        spec_obj.instance_uuid,
+        host_state.host,
+        problem,
     )
+    return True
 
 
 def _refusal(unmet: Iterable[Requirement]) -> str:
     """Return why a host is refused, in the words of the image and the flavor, as long as Nova's fault can be."""
     offers = list(dict.fromkeys(escape_line(" together with ".join(item.properties)) for item in unmet))
-    reason = ""
-    for number in range(len(offers), -1, -1):
-        what = ", ".join(shorten(offers, number)) if number else "what image and flavor require"
-        reason = f"This host does not offer {what}."
+    for number in range(len(offers), 0, -1):
+        reason = f"This host does not offer {', '.join(shorten(offers, number))}."
         if len(str(exception.NoValidHost(reason=reason)).encode()) <= _LONGEST_FAULT:
-            break
-    return reason
+            return reason
+    return "This host does not offer what image and flavor require."
 
 
-class _Replaced:
-    """A filter of Nova's that is not run, in its place, so that a later activation can restore it.
-
-    It equals that filter: other code that looks for the filter in the list finds its place.
-    """
-
-    def __init__(self, original: Callable[..., object]) -> None:
-        self.original = original
-
-    def __eq__(self, other: object) -> bool:
-        return self.original == (other.original if isinstance(other, _Replaced) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.original)
-
-    def __repr__(self) -> str:
-        return f"<replaced by os_prefilter: {self.original!r}>"
-
-    def __call__(self, _context: object, _request_spec: object) -> bool:
-        return False
-
-
-def _placement_client(lock: AbstractContextManager[object] = _NO_LOCK) -> PlacementClient:
-    adapter: Any = _Placement(lock)
+def _placement_client(lock: AbstractContextManager[object]) -> PlacementClient:
+    adapter: Any = ReportClientAdapter(lock)
     return PlacementClient(adapter, microversion="1.22")
 
 
@@ -462,12 +388,15 @@ def _service(asking: PlacementClient) -> Service:
 
     :param asking: for what a request waits for itself
     """
-    client = _placement_client(_lock_of(_PLACEMENT))
+    client = _placement_client(_PLACEMENT)
     conf = nova.conf.CONF
     try:
         facts = placement_facts(conf, client, _some_compute_nodes)
         facts["minimum_compute_version"] = _minimum_compute_version
-        _check_stays_with_nova(conf[GROUP].enabled_filters)
+        for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
+            function, advice = STAYS_WITH_NOVA[name]
+            problem = f"{name!r} is for other schedulers: in nova-scheduler, Nova's own {function} takes its place"
+            raise InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
         return Service.from_conf(
             conf,
             facts,
@@ -482,15 +411,7 @@ def _service(asking: PlacementClient) -> Service:
         raise
 
 
-def _check_stays_with_nova(names: Iterable[str]) -> None:
-    for name in names:
-        if name in STAYS_WITH_NOVA:
-            function, advice = STAYS_WITH_NOVA[name]
-            problem = f"{name!r} is for other schedulers: in nova-scheduler, Nova's own {function} takes its place"
-            raise InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
-
-
-class _Placement:
+class ReportClientAdapter:
     """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``.
 
     :param lock: held during each request
@@ -529,16 +450,10 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     return kept
 
 
-@cache
-def _lock_of(_name: str) -> threading.Lock:
-    """Return the lock of a connection; made when it is first needed, after eventlet has replaced the class."""
-    return threading.Lock()
-
-
 def _some_compute_nodes(context: Any) -> list[str]:
     """Return the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
     admin = (context or nova_context.get_admin_context()).elevated()
-    with _lock_of(_CELLS):
+    with _CELLS:
         by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
     answers = (found for found in by_cell.values() if not nova_context.is_cell_failure_sentinel(found))
     return [node.uuid for found in answers for node in found]
@@ -549,7 +464,7 @@ def _minimum_compute_version(context: Any) -> int:
 
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
-    with _lock_of(_CELLS):
+    with _CELLS:
         version: int = nova_service.get_minimum_version_all_cells(
             context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
         )

@@ -202,7 +202,7 @@ def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pyte
         some.apply(spec)
     assert "the database is down" in caplog.text
     assert spec.requested_destination is None
-    with pytest.raises(MissingFact, match="needs the fact '(aggregates|networks)'.*pass Service.from_conf"):
+    with pytest.raises(MissingFact, match="needs the fact '(aggregates|networks)'.*Pass it to Service.from_conf"):
         Service.from_names(name)
 
 

@@ -198,7 +198,7 @@ _BROKEN = [
     (DuplicateFilter, ["twice"], "'twice' is offered more than once"),
     (FilterLoadError, ["broken"], "'broken' (no.such.module:f) does not load"),
     (MissingFact, ["needy"], "needs the fact 'weather', which the embedding service does not provide"),
-    (InvalidOption, ["hpet", "reported_traits = CUSTOM_NONE"], "'CUSTOM_NONE' matches no trait"),
+    (InvalidOption, ["hpet", "reported_traits = CUSTOM_NONE"], "'CUSTOM_NONE' is not a trait"),
     (ConfigurationError, ["hpet", "unknown_values = maybe"], "unknown_values"),
 ]
 

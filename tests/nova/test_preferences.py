@@ -84,10 +84,10 @@ def test_hosts_with_the_preferred_traits_of_a_flavor_come_first_and_others_weigh
     hosts = [_host("new"), _host("avx"), _host("plain")]
     assert _weights(scheduler, spec, hosts) == {"avx": 1, "new": 0, "plain": 0}
     # What was preferred goes with the request.
-    assert our_entry()._preferred
+    assert our_entry().preferred_share
     del spec
     gc.collect()
-    assert len(our_entry()._preferred) == 0
+    assert len(our_entry().preferred_share) == 0
 
 
 def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
@@ -192,7 +192,7 @@ def test_scheduler_warns_at_its_start_of_a_preferred_property_that_nova_itself_r
     enabled: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     start(enabled, "preferred_properties = hw_sound_model,hw_vif_model", *_WEIGHERS)
-    told = "names hw_sound_model, but Nova's own virtio_sound_filter may still require its trait: add sound_model to"
+    told = "names sound_model, but Nova's own virtio_sound_filter may still require its trait: add sound_model to"
     spec = _spec({"hw_sound_model": "virtio"})
     for each in request_filter.ALL_REQUEST_FILTERS[:-1]:
         if getattr(each, "__name__", "") == "virtio_sound_filter":

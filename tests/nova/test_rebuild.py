@@ -9,7 +9,6 @@ import pytest
 from nova import exception
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter import nova as entry_point
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from os_prefilter.service.report_scope import configured_scope
@@ -308,7 +307,7 @@ def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
 def test_rebuild_does_not_wait_for_a_placement_that_hangs(
     start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_point, "PATIENCE", 0.05)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
     scheduler = start("image_metadata")
     done = threading.Event()
 
@@ -333,7 +332,7 @@ def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
 
     scheduler = start("image_metadata")
     _having(placement, _VIRTIO)
-    monkeypatch.setattr(entry_point, "start_thread", no_thread)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.start_thread", no_thread)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert "RuntimeError: can't start new thread" in _warnings(caplog)[-1]
 

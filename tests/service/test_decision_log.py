@@ -134,7 +134,7 @@ def test_request_whose_identifiers_cannot_be_read_passes_with_a_warning(history:
 
     assert _pipeline().apply(_spec(hw_vif_model="igb"), Broken()).requirements
     assert not _texts(history)
-    assert "Failed to log a decision: RuntimeError: detached." in history.text
+    assert "Failed to observe a request: RuntimeError: detached" in history.text
 
 
 def test_line_is_bounded_and_printable_whatever_a_filter_returns(history: Log) -> None:

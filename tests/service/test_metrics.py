@@ -109,20 +109,6 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     assert _exposed()[key] == 0
 
 
-def test_gauge_shows_whether_required_traits_go_on_the_unsuffixed_group() -> None:
-    def shown(scope: str, *values: bool | None) -> list[float]:
-        nested, seen = iter(values), []
-        conf = conf_with(enabled_filters=["noop"], metrics=True, facts_interval=0, trait_scope=scope)
-        pipeline = Service.from_conf(conf, {"nested_providers": lambda _context: next(nested)})
-        for _ in values:
-            pipeline.apply(spec_of())
-            seen.append(_exposed()[f"{_PREFIX}traits_on_unsuffixed_group", ()])
-        return seen
-
-    assert shown("auto", None, False, True, False) == [0, 1, 0, 1]
-    assert (shown("root", False), shown("root_and_unsuffixed", True)) == ([0], [1])
-
-
 def test_disabled_metrics_count_nothing() -> None:
     pipeline = Service.from_conf(conf_with(enabled_filters=["noop"]))
     before = _exposed()

@@ -19,7 +19,7 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
 from os_prefilter.service.host_traits import HostTraitsFact
 from os_prefilter.service.loading import as_filter, load_filters
-from os_prefilter.service.no_host import no_host_check
+from os_prefilter.service.no_host import NoHostCheck
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
@@ -155,7 +155,7 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: Em
     def reason(*others: LoadedFilter) -> str:
         host_traits = HostTraitsFact(HostTraitsReader(Observed(placement).client), 60)
         filters = (*load_filters(["image_metadata"], provided=None), *others)
-        pipeline = Service(filters, no_host=no_host_check(host_traits, "properties"))
+        pipeline = Service(filters, no_host=NoHostCheck(host_traits))
         return _reason(pipeline, _NE2K)
 
     assert reason() == "No host offers hw_vif_model=ne2k_pci."
@@ -236,7 +236,7 @@ def test_request_is_scheduled_while_the_confirmation_has_no_answer(
     observed = Observed(placement)
     pipeline = _pipeline(observed)
     assert _reason(pipeline, {"hw_vif_model": "igb", "hw_machine_type": "q35"})
-    monkeypatch.setattr("os_prefilter.service.no_host.PATIENCE", 0.1)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.1)
 
     def hang(_method: str, url: str) -> None:
         if "NE2K_PCI" in url:

@@ -51,7 +51,7 @@ def test_request_logs_one_printable_debug_line_with_all_requirements(caplog: pyt
     caplog.clear()
     pipeline.apply(spec_of({"hw_time_hpet": "true"}))
     assert [record.getMessage() for record in caplog.records] == [
-        "Request filters required: "
+        "Request filters decided: "
         "!COMPUTE_STATUS_DISABLED on root by compute_status (every request: no disabled compute service); "
         "CUSTOM_COMPUTE_TIME_HPET on root by hpet (image property hw_time_hpet=true)"
     ]

@@ -1,4 +1,4 @@
-"""What a running service adds to the pipeline: options, facts of the deployment, gates, metrics, history, reasons."""
+"""Additions of a service to the pipeline: options, facts of the deployment, gates, metrics, history, reasons."""
 
 from os_prefilter.service.service import Service
 

@@ -44,7 +44,7 @@ _SIGNALS = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_INTERVAL = 0.25
 
 
-class Host(Protocol):
+class ReportingHost(Protocol):
     """A host to watch (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
 
     def identity(self) -> object:
@@ -70,13 +70,13 @@ class Watch:
 
     def __init__(  # noqa: PLR0913 - the last ones have defaults
         self,
-        host: Host,
+        host: ReportingHost,
         report: Report,
         interval: float,
         *,
         clock: Callable[[], float] = time.monotonic,
         give_up: Callable[[], None] = lambda: None,
-        configure: Callable[[], tuple[Host, Report]] | None = None,
+        configure: Callable[[], tuple[ReportingHost, Report]] | None = None,
     ) -> None:
         self._host = host
         self._report = report
@@ -115,14 +115,11 @@ class Watch:
 
     def reload(self) -> None:
         """Read the configuration again; a wrong one leaves the host and the report as they were."""
-        problem = ""
         try:
             self._host, self._report = self._configure()
         except PrefilterError as error:
-            problem = str(error)
-        if problem:
             LOG.warning(
-                "Failed to reload the configuration; the previous one stays in effect. %s", escape_line(problem)
+                "Failed to reload the configuration; the previous one stays in effect. %s", escape_line(str(error))
             )
             return
         self._probe_due = self._clock()
@@ -140,16 +137,12 @@ class Watch:
         facts = self._current_facts()
         if facts is None:
             return
-        problem: PrefilterError | None = None
         try:
             changed = self._run_report(facts)
         except (PlacementError, IronicError, ConfigurationError) as error:
             if not self._has_reported and isinstance(error, ConfigurationError):
                 raise
-            problem = error
-        # Not in the except clause: oslo.log would append the error that is being handled to the line.
-        if problem:
-            self._reporting.begins(problem)
+            self._reporting.begins(error)
             return
         self._has_reported = True
         self._reporting.ends()
@@ -166,7 +159,6 @@ class Watch:
 
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while the probe fails."""
-        problem: PrefilterError | None = None
         try:
             identity = self._host.identity()
             if self._facts is None or identity != self._identity or self._clock() >= self._probe_due:
@@ -176,9 +168,7 @@ class Watch:
         except PrefilterError as error:
             if self._facts is None and isinstance(error, ConfigurationError):
                 raise
-            problem = error
-        if problem:
-            self._probing.begins(problem)
+            self._probing.begins(error)
             return None
         self._probing.ends()
         return self._facts
@@ -224,28 +214,18 @@ def run_until_signal(watch: Watch) -> None:
 
     :raises ConfigurationError: as :meth:`Watch.run`
     """
-    errors: list[BaseException] = []
     signals: list[int] = []
-
-    def run() -> None:
-        try:
-            watch.run()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the caller sees it
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="watch", daemon=True)
     # The handler only appends the signal: an event may be locked by the code that the signal interrupts.
     before = {each: signal.signal(each, lambda number, _frame: signals.append(number)) for each in _SIGNALS}
     try:
-        thread.start()
-        while thread.is_alive():
-            thread.join(_LOOK_INTERVAL)
+        running = start_thread(watch.run, "watch")
+        while not wait([running], _LOOK_INTERVAL).done:
             if any(_handle(signals.pop(0), watch) for _ in tuple(signals)):
                 break
         watch.stop()
-        thread.join(GRACE)
+        wait([running], GRACE)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    if errors:
-        raise errors[0]
+    if running.done():
+        running.result()

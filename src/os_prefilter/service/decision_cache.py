@@ -61,7 +61,7 @@ class DecisionCache:
 
 
 def _is_certain(key: _Key) -> bool:
-    """Whether equal keys mean the same: names are strings; values are strings, whole numbers, lists of strings."""
+    """Return whether equal keys mean the same: names are strings; values strings, whole numbers, lists of strings."""
     names, values, types, *_ = key
     odd = {*types} - _COMPARED
     return {*map(type, names)} <= {str} and (

@@ -7,12 +7,13 @@ of ``[DEFAULT] log_config_append``.
 import json
 import os
 from datetime import datetime, timezone
-from typing import Final
+from typing import Any, Final
 
 from os_prefilter.common.errors import PrefilterError, RequestRejected
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement
 from os_prefilter.request.view import field_of
 from os_prefilter.service.observed import Observed
 
@@ -21,7 +22,6 @@ LOGGER: Final = "os_prefilter.decisions"
 MAX_BYTES: Final = 128 * 1024
 """No line is longer, whatever a request has in it."""
 
-LOG = get_logger(__name__)
 _HISTORY = get_logger(LOGGER)
 
 _MOST_REQUIREMENTS = 100
@@ -40,68 +40,43 @@ _LONGEST_LOGIN = 1000
 
 def describe(decision: Decision) -> str:
     """Return the part of a line that is the same each time the decision is applied."""
-    requirements, preferences = decision.requirements, decision.preferences
-    aggregates, notes = decision.aggregates, decision.notes
-    described = {
-        "requirements": [
-            {
-                "trait": _cut(item.trait, _TRAIT_LENGTH),
-                "required": item.required,
-                "scope": _cut(item.scope, _NAME_LENGTH),
-                "filter": _cut(item.filter, _NAME_LENGTH),
-                "source": _cut(item.source, _TEXT_LENGTH),
-            }
-            for item in requirements[:_MOST_REQUIREMENTS]
-        ],
-        "preferences": [
-            {
-                "trait": _cut(item.trait, _TRAIT_LENGTH),
-                "filter": _cut(item.filter, _NAME_LENGTH),
-                "source": _cut(item.source, _TEXT_LENGTH),
-            }
-            for item in preferences[:_MOST_OTHERS]
-        ],
-        "aggregates": [
-            {
-                "aggregates": list(item.aggregates[:_MOST_AGGREGATES]),
-                "required": item.required,
-                "filter": _cut(item.filter, _NAME_LENGTH),
-                "source": _cut(item.because, _TEXT_LENGTH),
-            }
-            for item in aggregates[:_MOST_OTHERS]
-        ],
-        "notes": [_cut(note, _TEXT_LENGTH) for note in notes[:_MOST_OTHERS]],
-        "left_out": sum(
-            (
-                len(requirements[_MOST_REQUIREMENTS:]),
-                len(preferences[_MOST_OTHERS:]),
-                len(aggregates[_MOST_OTHERS:]),
-                sum(len(item.aggregates[_MOST_AGGREGATES:]) for item in aggregates[:_MOST_OTHERS]),
-                len(notes[_MOST_OTHERS:]),
-            )
-        ),
+    lists: dict[str, tuple[tuple[Any, ...], int]] = {
+        "requirements": (decision.requirements, _MOST_REQUIREMENTS),
+        "preferences": (decision.preferences, _MOST_OTHERS),
+        "aggregates": (decision.aggregates, _MOST_OTHERS),
+        "notes": (decision.notes, _MOST_OTHERS),
     }
+    described: dict[str, Any] = {name: list(map(_describe, items[:most])) for name, (items, most) in lists.items()}
+    described["left_out"] = sum(len(items[most:]) for items, most in lists.values()) + sum(
+        len(item.aggregates[_MOST_AGGREGATES:]) for item in decision.aggregates[:_MOST_OTHERS]
+    )
     return json.dumps(described)[1:]
 
 
-def record(observed: Observed) -> None:
-    """Log a decision, which fails no request.
-
-    A line has identifiers of the request and the server, but neither names of users nor any other text of tenants than
-    the sources of requirements. The request ID is that of an oslo.context RequestContext.
-    """
-    try:
-        _HISTORY.info("%s", _line(observed))
-    except Exception as problem:  # noqa: BLE001 - the request matters, its history does not
-        LOG.warning("Failed to log a decision: %s.", describe_error(problem))
+def _describe(item: Requirement | Preference | AggregateRequirement | Note) -> Any:
+    if isinstance(item, Note):
+        return _cut(item, _TEXT_LENGTH)
+    if isinstance(item, AggregateRequirement):
+        subject = {"aggregates": list(item.aggregates[:_MOST_AGGREGATES]), "required": item.required}
+        return {**subject, "filter": _cut(item.filter, _NAME_LENGTH), "source": _cut(item.because, _TEXT_LENGTH)}
+    described: dict[str, Any] = {"trait": _cut(item.trait, _TRAIT_LENGTH)}
+    if isinstance(item, Requirement):
+        described |= {"required": item.required, "scope": _cut(item.scope, _NAME_LENGTH)}
+    return {**described, "filter": _cut(item.filter, _NAME_LENGTH), "source": _cut(item.source, _TEXT_LENGTH)}
 
 
 _NOTHING_DECIDED = describe(Decision(()))
 
 
-def _line(observed: Observed) -> str:
+def record(observed: Observed) -> None:
+    """Log a decision.
+
+    A line has identifiers of the request and the server, but neither names of users nor any other text of tenants than
+    the sources of requirements. The request ID is that of an oslo.context RequestContext.
+    """
     error = observed.error
     result = "passed" if error is None else "rejected" if isinstance(error, RequestRejected) else "failed"
+    reason = error if isinstance(error, PrefilterError | None) else describe_error(error)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     own = {
         "time": f"{now.isoformat(timespec='milliseconds')}Z",
@@ -109,15 +84,11 @@ def _line(observed: Observed) -> str:
         "request": _identifier(getattr(observed.context, "request_id", None)),
         "server": _identifier(field_of(observed.request_spec, "instance_uuid")),
         "result": result,
-        "reason": None if error is None else _cut(_reason(error), _REASON_LENGTH),
+        "reason": None if error is None else _cut(reason, _REASON_LENGTH),
         "hosts": observed.hosts,
     }
     described = observed.outcome.described if observed.outcome else _NOTHING_DECIDED
-    return f"{json.dumps(own)[:-1]}, {described}"
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, PrefilterError) else describe_error(error)
+    _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")
 
 
 def _identifier(value: object) -> str | None:

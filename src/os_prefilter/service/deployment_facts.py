@@ -8,11 +8,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.logs import get_logger
@@ -31,6 +33,10 @@ GIVEN_UP = 600.0
 ReadFact = Callable[[Any], Any]
 """``(context) -> value``; the context is that of the request, None if there is none."""
 
+T = TypeVar("T")
+
+# What a call of these returns is true, whatever they would compute.
+_ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
@@ -39,35 +45,48 @@ def seconds_to(until: float) -> float:
     return max(0.0, until - time.monotonic())
 
 
+def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[T], str]:
+    """Query Placement for one request; return the future, and why it has no result: empty if it has one.
+
+    :param name: of the thread; the embedding service's client may wait longer than the request
+    """
+    try:
+        asked = start_thread(call, name)
+    except RuntimeError as no_thread:
+        asked = Future()
+        asked.set_exception(no_thread)
+    try:
+        # Not the result: eventlet's Timeout, which Nova's client may raise, is no Exception.
+        error = asked.exception(min(PATIENCE, seconds_to(until)))
+    except NotDoneError:
+        return asked, f"Placement did not respond in {PATIENCE:g} seconds"
+    return asked, describe_error(error) if error else ""
+
+
 def check_callable(what: str, given: object, *arguments: str) -> None:
     """Refuse what cannot be called with these arguments.
 
     :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
         function: either result would be true, whatever the deployment is
     """
-    found = f"a {type(given).__name__}"
+    call = inspect.getattr_static(type(given), "__call__", None)
+    found = ""
     if inspect.isclass(given):
         found = f"the class {given.__name__}"
-    elif any(map(_returns_no_value, (given, inspect.getattr_static(type(given), "__call__", None)))):
+    elif not callable(given):
+        found = f"a {type(given).__name__}"
+    elif any(is_odd(each) for is_odd in _ODD_FUNCTIONS for each in (given, call)):
         found = "a coroutine or generator function"
-    elif callable(given):
+    else:
         try:
-            signature = inspect.signature(given)
-        except (TypeError, ValueError):
-            # Some functions of C have none.
-            return
-        try:
-            signature.bind(*arguments)
+            inspect.signature(given).bind(*arguments)
         except TypeError:
-            found = f"a function with the parameters {signature}"
-        else:
+            found = f"a function with the parameters {inspect.signature(given)}"
+        except ValueError:
+            # Some functions of C have no signature.
             return
-    raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
-
-
-def _returns_no_value(given: object) -> bool:
-    # Of these functions, what a call returns is true, whatever they would compute.
-    return inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
+    if found:
+        raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,18 +95,12 @@ class PendingQuery:
 
     begun: float
     """When it was started."""
-    logged: float
-    """When the log last said that it has no answer; before that, when it was started."""
     deadline: float
     """Until when requests wait, on the clock of :func:`time.monotonic`."""
     may_take_long: bool = False
-    """Whether it is no failure that there is no answer by then."""
+    """True if a query without an answer by then is no failure."""
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
-
-    def wait(self, until: float = inf) -> bool:
-        """Wait for the answer, as long as requests and this one wait; return whether there is one."""
-        return self.done.wait(seconds_to(min(self.deadline, until)))
 
 
 class Reading(NamedTuple):
@@ -101,7 +114,7 @@ class Fact:
 
     While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
     answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
-    begin to fail, and when they work again; while a query hangs, one line each interval says for how long.
+    begin to fail, and when they work again.
 
     :param patience: the seconds that requests wait for a query, at most
     :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
@@ -158,10 +171,8 @@ class Fact:
         with self._lock:
             query = self._query
             # After a fork, the query of the parent is answered in the parent only.
-            if query and query.process == os.getpid():
-                self._remind(query, now())
-                if now() - query.begun < max(GIVEN_UP, self._interval):
-                    return None if self._tried else query
+            if query and query.process == os.getpid() and now() - query.begun < max(GIVEN_UP, self._interval):
+                return None if self._tried else query
             # Another request may have got the answer meanwhile.
             if not self._is_due(now):
                 return None
@@ -169,7 +180,7 @@ class Fact:
             self.is_expired = False
             later = self._later_patience if self._tried else None
             deadline = time.monotonic() + (self._patience if later is None else later)
-            self._query = query = PendingQuery(now(), now(), deadline, may_take_long=later is not None)
+            self._query = query = PendingQuery(now(), deadline, may_take_long=later is not None)
             try:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
@@ -180,7 +191,7 @@ class Fact:
 
     def wait(self, query: PendingQuery, until: float = inf) -> None:
         """Wait for a query as long as requests wait, and not after ``until``."""
-        if query.wait(until):
+        if query.done.wait(seconds_to(min(query.deadline, until))):
             return
         with self._lock:
             # Later requests do not wait as long again.
@@ -241,16 +252,6 @@ class Fact:
             )
         self._failing = True
 
-    def _remind(self, query: PendingQuery, now: float) -> None:
-        if self._failing and now - query.logged >= max(self._interval, self._patience):
-            query.logged = now
-            LOG.warning(
-                "Reading the deployment fact %s has had no answer for %.0f seconds; keeping %r.",
-                self.name,
-                now - query.begun,
-                self.latest,
-            )
-
 
 def known_or_none(value: Any) -> Any:
     """Return the value of a fact, and None for one that is not known: the pipeline's own facts are never None."""
@@ -261,7 +262,7 @@ _reading_of = attrgetter("reading")
 
 
 def readings_of(facts: Sequence[Fact], context: Any = None) -> tuple[Reading, ...]:
-    """Return the latest readings of facts; those that are due are queried at the same time."""
+    """Return the latest readings of facts; all that are due are queried at the same time."""
     now = time.monotonic()
     for fact in facts:
         # Each request comes here: nothing is called for a fact that is not due.

@@ -1,4 +1,4 @@
-"""The deployment facts of a service: those that it provides, and those derived from them and from the configuration."""
+"""The deployment facts of a service: provided by it, or derived from these and from the configuration."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -54,7 +54,7 @@ RULES = "rules"
 
 
 def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[str]:
-    """Return the names of the facts that :func:`facts_from` adds to those that the service provides."""
+    """Return the names of the facts that :func:`facts_from` adds to the facts of the service."""
     source = {"compute_version": _VERSION, "coverage": "owner_coverage"}.get(conf[GROUP].owner_gate)
     return frozenset((RULES, OWNER) if source is None or source in provided else (RULES,))
 
@@ -67,7 +67,7 @@ def facts_from(
 ) -> dict[str, Fact]:
     """Return the provided and the derived facts.
 
-    :param filters: those that are enabled
+    :param filters: the enabled filters
     :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
@@ -99,11 +99,15 @@ def prepared(provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]) 
     """
     # Almost any other object is true, and a gate that opens too early excludes capable hosts.
     kinds = {**dict.fromkeys((each.declaration.gate for each in filters), bool), **_KINDS}
-    return {name: _indexed(name, _checked(name, read, kinds.get(name))) for name, read in provided.items()}
+    return {name: _prepared(name, read, kinds.get(name)) for name, read in provided.items()}
 
 
-def _checked(name: str, read: ReadFact, kind: type | None) -> ReadFact:
-    def read_checked(context: Any) -> Any:
+def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
+    make = _PREPARED.get(name)
+    latest: Any = None
+
+    def read_prepared(context: Any) -> Any:
+        nonlocal latest
         value = read(context)
         if inspect.isawaitable(value) or inspect.isasyncgen(value):
             if inspect.iscoroutine(value):
@@ -113,21 +117,10 @@ def _checked(name: str, read: ReadFact, kind: type | None) -> ReadFact:
         # Not isinstance(): True is an integer.
         if kind and value.__class__ is not kind:
             raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)
-        return value
-
-    return read_checked
-
-
-def _indexed(name: str, read: ReadFact) -> ReadFact:
-    make = _PREPARED.get(name)
-    if make is None:
-        return read
-    # One that is equal is the same object again, so that decisions are kept.
-    latest: Any = None
-
-    def read_prepared(context: Any) -> Any:
-        nonlocal latest
-        found = make(read(context))
+        if make is None:
+            return value
+        found = make(value)
+        # One that is equal is the same object again, so that decisions are kept.
         if latest is None or found != latest:
             latest = found
         return latest

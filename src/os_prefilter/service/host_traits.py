@@ -1,4 +1,4 @@
-"""Which hosts have which traits: what a scheduler knows of the fleet, for the traits that its requests require.
+"""Sets of hosts by trait: a scheduler's knowledge of the fleet, for the traits that its requests require.
 
 A host is the root provider of a compute node. A set of hosts is an ``int`` in which host n is bit n: 50,000 hosts take
 6 KiB for each trait, and to intersect two sets takes about a microsecond.
@@ -43,7 +43,7 @@ class HostTraits:
         return f"<traits of {self.compute_nodes.bit_count()} hosts>"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both know hosts, or neither: the log has a line when that changes, not for each host."""
+        """Return whether both know hosts, or neither: the log has a line when that changes, not for each host."""
         return isinstance(other, HostTraits) and bool(self.compute_nodes) == bool(other.compute_nodes)
 
     __hash__ = None  # type: ignore[assignment]
@@ -79,24 +79,19 @@ class HostTraitsFact:
 
     @property
     def latest(self) -> HostTraits:
-        """What is known, however old."""
+        """The sets as they were read last, however old."""
         known: HostTraits = self._fact.latest
         return known
-
-    def want(self, traits: frozenset[str]) -> bool:
-        """Have these traits read as well; return whether any of them was not known and not wanted before."""
-        if traits <= self._wanted:
-            return False
-        is_new = not traits <= self._wanted | self.latest.sets.keys()
-        self._wanted.update(traits)
-        return is_new
 
     def current(self, traits: frozenset[str], context: Any = None, until: float = inf) -> HostTraits:
         """Return what is known, after a first reading of traits that were never read.
 
         :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         """
-        if is_new := self.want(traits):
+        # Most requests want what an earlier one wanted.
+        is_new = not traits <= self._wanted and not traits <= self._wanted | self.latest.sets.keys()
+        self._wanted.update(traits)
+        if is_new:
             self._fact.expire()
         query = self._fact.begin(context, self._now)
         if query and is_new:

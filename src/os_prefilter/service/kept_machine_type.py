@@ -34,7 +34,7 @@ class KeptMachineType:
         self._counts = any(map(options.reports, traits | qualified))
 
     def matters_to(self, request: Request) -> bool:
-        """Whether the image of a server that exists names no machine type, and filters can require one."""
+        """Return whether the image of a server that exists names no machine type, and filters can require one."""
         return self._counts and request.takes_default_machine_type
 
     def of(self, request_spec: Any, context: Any) -> str | None:

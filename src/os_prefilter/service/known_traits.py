@@ -61,10 +61,10 @@ def _without_unknown(result: Requirements, known: Collection[str], of_rules: Col
 
 
 def may_be_left_out(item: Requirement) -> bool:
-    """Whether a requirement for a trait that Placement does not have excludes no capable host if it is left out."""
+    """Return whether a requirement for a trait that Placement lacks can be left out and exclude no capable host."""
     return not item.required or not item.trait.startswith(CUSTOM_PREFIX) or item.trait in _opt_in_traits()
 
 
 def _is_created(item: Requirement, of_rules: Collection[str]) -> bool:
-    """Whether an operator's rule forbids a trait that is created before the rule is used."""
+    """Return whether an operator's rule forbids a trait that is created before the rule is used."""
     return not item.required and item.trait.startswith(CUSTOM_PREFIX) and item.trait in of_rules

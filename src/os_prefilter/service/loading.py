@@ -27,14 +27,6 @@ _ADVICE = {
         "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
         "Service.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
-    "aggregates": (
-        "It gives the host aggregates with their metadata: pass "
-        "Service.from_conf(conf, facts={'aggregates': callable}), or disable the filter."
-    ),
-    "networks": (
-        "It gives the aggregates of the segments of routed networks: pass "
-        "Service.from_conf(conf, facts={'networks': callable}), or disable the filter."
-    ),
 }
 
 
@@ -55,12 +47,11 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
             raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    return tuple(as_filter(name, _import_filter(name), provided) for name in names)
+    return tuple(as_filter(name, load_entry_point(NAMESPACE, name, _errors(name)), provided) for name in names)
 
 
-def _import_filter(name: str) -> object:
-    errors = Errors(*(partial(error, name) for error in (UnknownFilter, DuplicateFilter, FilterLoadError)))
-    return load_entry_point(NAMESPACE, name, errors)
+def _errors(name: str) -> Errors:
+    return Errors(*(partial(error, name) for error in (UnknownFilter, DuplicateFilter, FilterLoadError)))
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:

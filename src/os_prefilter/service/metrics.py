@@ -14,14 +14,11 @@ from os_prefilter.common.errors import ConfigurationError, NoHostServes, Prefilt
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.observed import Observed
 from os_prefilter.service.report_gates import FACT, GATES, Coverage
-from os_prefilter.service.trait_scope import FACT as NESTED
-from os_prefilter.service.trait_scope import is_mirrored
-from os_prefilter.vocabulary.options import TraitScope
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
 # Families without the label "filter"; all others must have it.
-_OF_NO_FILTER = ("no_host", "unreported", "mirrored")
+_OF_NO_FILTER = ("no_host", "unreported")
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
 
@@ -68,24 +65,20 @@ class Measuring:
             ended = families.rejections if isinstance(error, RequestRejected) else families.failures
             ended.labels(error.filter).inc()
 
-    def with_gauges(self, facts: Mapping[str, ReadFact], scope: TraitScope) -> Mapping[str, ReadFact]:
-        """Return facts that set the gauges when they are read: ``answers`` and ``nested_providers``."""
-        self._families.mirrored.set(is_mirrored(scope, None))
+    def with_gauge(self, facts: Mapping[str, ReadFact]) -> Mapping[str, ReadFact]:
+        """Return facts of which ``answers`` sets the gauge when it is read."""
+        read = facts.get(FACT)
+        if read is None:
+            return facts
 
         def read_answers(context: Any) -> Coverage:
-            coverage: Coverage = facts[FACT](context)
+            coverage: Coverage = read(context)
             for gate in GATES:
                 unreported = coverage.unreported[gate.reported_by]
                 self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
             return coverage
 
-        def read_nested(context: Any) -> Any:
-            nested = facts[NESTED](context)
-            self._families.mirrored.set(is_mirrored(scope, nested))
-            return nested
-
-        measured: dict[str, ReadFact] = {FACT: read_answers, NESTED: read_nested}
-        return {name: measured.get(name, read) for name, read in facts.items()}
+        return {**facts, FACT: read_answers}
 
 
 @lru_cache(maxsize=1)
@@ -111,11 +104,6 @@ def _families() -> SimpleNamespace:
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
             ["row", "kind"],
             # Of several processes, the one that queried last.
-            multiprocess_mode="mostrecent",
-        ),
-        mirrored=prometheus.Gauge(
-            "os_prefilter_traits_on_unsuffixed_group",
-            "Whether required traits go on the unsuffixed request group as well as on the root provider",
             multiprocess_mode="mostrecent",
         ),
     )

@@ -7,23 +7,21 @@ only suggests one, Placement confirms it for this request, and whatever is not k
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from math import inf
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import intersection, smallest_disjoint
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error
-from os_prefilter.common.threads import start_thread
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, seconds_to
+from os_prefilter.service.deployment_facts import GIVEN_UP, ask_in_time
 from os_prefilter.service.host_traits import HostTraits, HostTraitsFact
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LOG = get_logger(__name__)
 
@@ -31,17 +29,9 @@ LOG = get_logger(__name__)
 _MOST_REFUTED = 1_000
 
 
-class NoHostReason(Enum):
-    """What the author of a request is told that no host can serve: the values of ``[prefilter] no_host_reason``."""
-
-    OFF = "off"
-    PROPERTIES = "properties"
-    COUNTS = "counts"
-
-
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What some of the requirements on the root say together."""
+    """Required and forbidden traits of the root, of some requirements together."""
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
@@ -64,13 +54,13 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class RootDemand:
-    """What a request requires of the root provider of a host, by the properties that it comes from."""
+    """Demand of a request on the root provider of a host, by the properties that it comes from."""
 
     all: frozenset[str]
     """Each trait of it, required or forbidden."""
     total: Traits
     every_request: Traits
-    """What comes from no property: an enabled compute service, for instance."""
+    """Demand that comes from no property: an enabled compute service, for instance."""
     by_properties: Mapping[tuple[str, ...], Traits]
 
 
@@ -92,12 +82,12 @@ def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
 class NoHostCheck:
     """Rejects requests that no host can serve.
 
-    :param reason: how much the rejection tells
+    :param counts: whether the rejection tells how many hosts there are (``no_host_reason = counts``)
     """
 
-    def __init__(self, fact: HostTraitsFact, reason: NoHostReason) -> None:
+    def __init__(self, fact: HostTraitsFact, *, counts: bool = False) -> None:
         self._fact = fact
-        self._reason = reason
+        self._counts = counts
         # For one object of the fact: what Placement refuted.
         self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
         # A question that Placement did not answer in time, and when it is given up.
@@ -141,7 +131,10 @@ class NoHostCheck:
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
             return True
-        found, problem = self._ask(traits, until)
+        asked, problem = ask_in_time(partial(self._fact.any_host, traits.required, traits.forbidden), "any host", until)
+        found = None if problem else asked.result()
+        if not asked.done():
+            self._late = asked, time.monotonic() + GIVEN_UP
         if problem and not self._failing:
             LOG.warning("Whether any host serves a request is not known, so such requests are scheduled: %s", problem)
         elif self._failing and not problem:
@@ -152,20 +145,6 @@ class NoHostCheck:
         # Exactly False: whatever else a reader returns is no answer.
         return found is not False
 
-    def _ask(self, traits: Traits, until: float) -> tuple[bool | None, str]:
-        """Return whether any host has the traits by now, None if that is not known; and then why not."""
-        try:
-            # In a thread: the service's client may wait longer.
-            asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
-            # Not the result: nothing that the client raises, of whatever class, may end the request.
-            error = asked.exception(min(PATIENCE, seconds_to(until)))
-        except NotDoneError:
-            self._late = asked, time.monotonic() + GIVEN_UP
-            return None, f"Placement did not respond in {PATIENCE:g} seconds"
-        except RuntimeError as no_thread:
-            error = no_thread
-        return (None, describe_error(error)) if error else (asked.result(), "")
-
     def _rejection(
         self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits
     ) -> NoHostServes:
@@ -173,13 +152,8 @@ class NoHostCheck:
         serving = [demand.by_properties[properties].hosts(known) for properties in blamed]
         # A host that is disabled, for instance.
         which = "available" if intersection(serving) else ""
-        if self._reason is not NoHostReason.COUNTS:
+        if not self._counts:
             return NoHostServes(names, which=which)
         hosts = usable if which else known.compute_nodes
         alone = [(each & usable).bit_count() for each in serving] if len(blamed) > 1 else ()
         return NoHostServes(names, hosts.bit_count(), alone, which)
-
-
-def no_host_check(fact: HostTraitsFact, reason: str) -> NoHostCheck | None:
-    """Return the check that ``[prefilter] no_host_reason`` wants, if any."""
-    return None if NoHostReason(reason) is NoHostReason.OFF else NoHostCheck(fact, NoHostReason(reason))

@@ -13,7 +13,7 @@ class Outcome(NamedTuple):
 
     decision: Decision
     root_demand: RootDemand | None
-    """What the decision requires of the root of a host; None where the hosts that have it are not looked up."""
+    """Demand of the decision on the root of a host; None where the hosts that have it are not looked up."""
     warning: str
     """Logged for each request; empty if there is none."""
     described: str = ""
@@ -28,7 +28,7 @@ class Observed(NamedTuple):
     outcome: Outcome | None
     """None if there is no decision because of the error."""
     is_cached: bool
-    """Whether the decision was taken for an earlier request."""
+    """True if the decision was taken for an earlier request."""
     error: BaseException | None
     """Why the request was not scheduled; None if it was."""
     hosts: int | None

@@ -51,7 +51,7 @@ class Gate(NamedTuple):
     """Traits that a compute node reports together."""
 
     row: str
-    """Of the vocabulary; ``deploy-config`` for what configuration templates require; or a filter with its own gate."""
+    """Name of a row; ``deploy-config`` for all configuration templates; or the name of a filter with its own gate."""
     kind: str
     """:data:`ALWAYS` or :data:`IF_REPORTED`."""
     traits: frozenset[Trait]
@@ -84,13 +84,13 @@ class Coverage:
     unreported: Mapping[frozenset[Trait], Unreported]
     """:attr:`Gate.reported_by` -> the compute nodes that have none of these traits."""
     compute_nodes: bool = True
-    """Whether there are any; the first one to come may not have reported."""
+    """False if there are none; the first one to come may not have reported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
     """Each trait that any resource provider has."""
     covered: frozenset[str] | None = None
     """The traits that hosts report by the configuration of this service; None for all."""
     reported_otherwise: bool = False
-    """Whether hosts have reported by another section ``[prefilter]``, or by an earlier release."""
+    """True if hosts have reported by another section ``[prefilter]``, or by an earlier release."""
 
     def __repr__(self) -> str:
         if not self.compute_nodes:
@@ -182,9 +182,19 @@ def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provide
     """
     names = set(options.wait_for_answers) - {EVERY}
     by_name = {each.name: each for each in filters}
-    for name in sorted(names):
-        _check_deferrable(name, by_name)
     disabled = names - by_name.keys()
+    installed = installed_filters() if disabled else {}
+    for name in sorted(names):
+        declared = by_name.get(name)
+        if not declared and name not in installed:
+            problem = f"is not an installed filter. Installed filters: {join_names(installed.keys() | by_name.keys())}"
+        elif declared and declared.declaration.gate:
+            problem = f"has its own gate, the fact {declared.declaration.gate}"
+        elif declared and declared.nova_style:
+            problem = "is written the Nova way and changes the request itself, so that nothing can be deferred"
+        else:
+            continue
+        raise InvalidOption("wait_for_answers", f"{quote(name)} {problem}. Correct the name, or remove it.")
     if disabled:
         LOG.warning(
             "[prefilter] wait_for_answers names %s, not in enabled_filters: ignored. Remove it there, or enable it.",
@@ -197,32 +207,10 @@ def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provide
     return deferred
 
 
-def _check_deferrable(name: str, by_name: Mapping[str, LoadedFilter]) -> None:
-    each = by_name.get(name)
-    if each is None:
-        installed = installed_filters()
-        if name in installed:
-            return
-        problem = (
-            f"{quote(name)} is not an installed filter. Enabled filters: {join_names(by_name)}. Installed filters: "
-            f"{join_names(installed)}. Correct the name, or remove it."
-        )
-    elif each.declaration.gate:
-        problem = f"the filter {name} has its own gate, the fact {each.declaration.gate}. Remove it."
-    elif each.nova_style:
-        problem = (
-            f"the filter {quote(name)} is written the Nova way and changes the request itself, so that nothing can be "
-            "deferred. Remove it."
-        )
-    else:
-        return
-    raise InvalidOption("wait_for_answers", problem)
-
-
 def defer(names: Collection[str], coverage: Coverage | None, options: Options) -> Adjust:
     """Return what lets these filters require only what excludes no capable host.
 
-    :param names: those that :func:`deferring_filters` returned
+    :param names: the result of :func:`deferring_filters`
     :param coverage: None if it is not known yet
     """
     gates = gates_by_trait(options.templates)

@@ -1,4 +1,4 @@
-"""Which traits hosts report: those that the enabled filters may require or forbid, and the marker that says so.
+"""Traits that hosts report: all that the enabled filters may require or forbid, and the marker that says so.
 
 Placement sends every trait of a host with each candidate, so a trait that no request can require is not reported. The
 schedulers and the agents read the same options, and the marker of a report names what it covers: a gate does not take a
@@ -59,7 +59,7 @@ class ReportScope:
         }
 
     def is_of_another(self, trait: str) -> bool:
-        """Whether a trait is the marker of a report that does not say that all of this scope was reported."""
+        """Return whether a trait is the marker of a report that does not say that all of this scope was reported."""
         if not (is_reported_marker(trait) or is_custom_marker(trait)):
             return False
         return trait not in self.markers(frozenset((REPORTED, REPORTED_CUSTOM)))
@@ -73,13 +73,13 @@ class ReportScope:
 
 
 EVERY_TRAIT = ReportScope()
-"""Of a host that reports all that its reporter finds out."""
+"""Scope of a host that reports all that its reporter finds out."""
 
 
 def report_scope(filters: Iterable[LoadedFilter], options: Options) -> ReportScope:
     """Return the traits that these filters, and Nova's own query, may require or forbid of a host.
 
-    With those that ``reported_traits`` names in full: flavors, rules and filters of other packages may require them.
+    With all that ``reported_traits`` names in full: flavors, rules and filters of other packages may require them.
     """
     query = {trait for row in rows_required_by("query") for trait in row.traits}
     named = opt_in_traits().intersection(options.reported_traits)

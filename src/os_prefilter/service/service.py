@@ -1,5 +1,6 @@
 """The service: a pipeline with the facts of its deployment, and what is told of its decisions."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,6 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.logs import get_logger
@@ -38,7 +38,7 @@ from os_prefilter.service.host_traits import HostTraitsFact, Reader
 from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.service.no_host import NoHostCheck, no_host_check, root_demand
+from os_prefilter.service.no_host import NoHostCheck, root_demand
 from os_prefilter.service.observed import Observe, Observed, Outcome
 from os_prefilter.vocabulary.options import Options, TraitScope
 
@@ -50,7 +50,7 @@ _MOST_WARNINGS = 10
 
 
 class _Moment(NamedTuple):
-    """What holds as long as no fact changes."""
+    """State that holds as long as no fact changes."""
 
     readings: tuple[Reading, ...]
     pipeline: Pipeline
@@ -70,7 +70,7 @@ class Service:
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server which moves keeps."""
     host_traits: HostTraitsFact | None = None
-    """Which hosts have which traits; None if the embedding service does not provide it."""
+    """The hosts that have each trait; None if the embedding service does not provide it."""
     no_host: NoHostCheck | None = None
     """Rejects what no host can serve; None if requests are not rejected for that."""
     observe: tuple[Observe, ...] = ()
@@ -81,7 +81,7 @@ class Service:
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
         self._deferred = report_gates.deferring_filters(self.filters, self.options, self.facts)
-        # Only those that a filter needs: a fact may be a query to every cell.
+        # Only the facts that a filter needs: a fact may be a query to every cell.
         names = {fact for each in self.filters for fact in each.facts}
         if self._deferred:
             names.add(report_gates.FACT)
@@ -108,7 +108,7 @@ class Service:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
-            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns those that Placement knows;
+            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns the facts that Placement knows;
             docs/scheduler.rst lists all. ``rules`` is made from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.
@@ -130,7 +130,7 @@ class Service:
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
-        provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
+        provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
         filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
         known = facts_from(conf, provided, filters, ensure_traits)
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
@@ -140,7 +140,9 @@ class Service:
             known,
             kept_machine_type,
             hosts,
-            no_host_check(hosts, group.no_host_reason) if hosts else None,
+            NoHostCheck(hosts, counts=group.no_host_reason == "counts")
+            if hosts and group.no_host_reason != "off"
+            else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
             remark,
         )
@@ -295,8 +297,6 @@ def _log(outcome: Outcome) -> None:
     if outcome.warning:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
-        LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")
-        if outcome.decision.preferences:
-            LOG.debug("Request filters preferred: %s", "; ".join(map(str, outcome.decision.preferences)))
-        if outcome.decision.aggregates:
-            LOG.debug("Request filters require aggregates: %s", "; ".join(map(str, outcome.decision.aggregates)))
+        decision = outcome.decision
+        decided = (*decision.requirements, *decision.preferences, *decision.aggregates)
+        LOG.debug("Request filters decided: %s", "; ".join(map(str, decided)) or "nothing required")

@@ -1,4 +1,4 @@
-"""Where required traits go: on the root provider, or on the unsuffixed request group as well (ADR 0007).
+"""Scope of required traits: on the root provider, or on the unsuffixed request group as well (ADR 0007).
 
 Both give the same candidates, and which one is faster depends on the cloud. Where no provider is nested and none shares
 its resources, Placement selects the providers of the unsuffixed group by their traits first; otherwise it looks at the
@@ -20,7 +20,7 @@ FACT = "nested_providers"
 
 
 def is_mirrored(scope: TraitScope, nested: Any) -> bool:
-    """Whether required traits of the root go on the unsuffixed group as well.
+    """Return whether required traits of the root go on the unsuffixed group as well.
 
     :param nested: the value of the fact; None where it is not known, and they do not
     """

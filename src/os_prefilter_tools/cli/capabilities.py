@@ -204,10 +204,10 @@ class ReportCapabilities(Listing):
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
-        def host() -> agent.Host:
+        def host() -> agent.ReportingHost:
             return LibvirtHost(asked.connect or "", asked.settings())
 
-        def configure() -> tuple[agent.Host, agent.Report]:
+        def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(asked.config_file, self.app.options)
             found = host()
             placement.configure()

@@ -69,7 +69,7 @@ _MISTAKES = [
     ("{" + _GOOD + ", traits: [lower]}", "templates[0].traits[0] is 'lower'; expected the name of a trait"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
     ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give at least one"),
-    ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0] does nothing. Give bios, steps, or both"),
+    ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0].steps is empty; expected a list of steps"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has the unknown key 'cpu'"),
     (
         _steps(_STEP.replace("raid", "riad")),

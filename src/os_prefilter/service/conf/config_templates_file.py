@@ -50,7 +50,7 @@ _VARIANT = mapping(
             },
             "expected": "names with values",
         },
-        "steps": {"type": "array", "items": _STEP},
+        "steps": {"type": "array", "minItems": 1, "items": _STEP, "expected": "a list of steps"},
         "node": mapping({}, dict.fromkeys(NODE_FIELDS, LINE)),
         "in-use": {"type": "boolean"},
     },
@@ -123,8 +123,6 @@ def _variant(item: dict[str, Any]) -> Variant:
 
 
 def _contradiction(variant: Variant) -> str:
-    if not variant.bios and not variant.steps:
-        return "does nothing. Give bios, steps, or both"
     for (interface, step), times in Counter(each.key for each in variant.steps).items():
         if (interface, step) == BIOS_STEP:
             return f"has the step {step} of the interface {interface}. Give its settings as bios"

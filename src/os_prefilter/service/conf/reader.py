@@ -65,13 +65,12 @@ def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
         for section, values in sections.items():
             if section.lower() == GROUP:
                 for name in sorted(values.keys() - known):
-                    yield f"{where}: [{GROUP}] has no option {quote(name)}; the line is ignored.{_closest(name, known)}"
-            elif close := _closest(section, (GROUP,)):
-                yield f"{where}: the section [{escape_line(section)}] is not one of os-prefilter.{close}"
+                    yield f"{where}: [{GROUP}] has no option {quote(name)}; the line is ignored.{_ask(name, known)}"
+            elif question := _ask(section, (GROUP,)):
+                yield f"{where}: the section [{escape_line(section)}] is not one of os-prefilter.{question}"
 
 
-def _closest(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the known name that is nearest, or nothing."""
+def _ask(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
     return f" Did you mean {close[0]}?" if close else ""
 
@@ -83,11 +82,9 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     """
     check_values(conf)
     group: Any = conf[GROUP]
-    if not isfinite(group.facts_interval):
-        raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
-    if not isfinite(group.preferred_weight_multiplier):
-        problem = f"{group.preferred_weight_multiplier} is not a number to multiply with. Correct it."
-        raise InvalidOption("preferred_weight_multiplier", problem)
+    for name in ("facts_interval", "preferred_weight_multiplier"):
+        if not isfinite(group[name]):
+            raise InvalidOption(name, f"{group[name]} is not a finite number. Correct it.")
     options = Options(
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
@@ -101,7 +98,11 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         preferred_properties=tuple(group.preferred_properties),
         tenant_aggregate_required=group.tenant_aggregate_required,
     )
-    _check(options)
+    _check_names(options)
+    if options.owner_trait in options.foreign_owner_traits:
+        raise InvalidOption(
+            "foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there."
+        )
     if group.owner_gate == "coverage" and not options.owns_hosts:
         raise InvalidOption(
             "owner_gate", "coverage looks at compute nodes, and owned_resource_classes has none of theirs. Use always."
@@ -115,26 +116,26 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     :raises ConfigurationError: for a value that it refuses, or an empty one.
     """
     for option in OPTIONS:
-        _check_value(conf[GROUP], option)
-
-
-def _check_value(group: Any, option: cfg.Opt) -> None:
-    try:
-        value = group[option.dest]
-    except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
-        # What follows a $; oslo.config does not say where that was read.
-        raise InvalidOption(option.dest, f"{error}. Write $$ for a $, or correct the name after it.") from error
-    except cfg.Error as error:
-        raise _as_configuration_error(error) from error
-    if value is None:
-        # oslo.config reads an empty number as None.
-        raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
+        try:
+            value = conf[GROUP][option.dest]
+        except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
+            # What follows a $; oslo.config does not say where that was read.
+            raise InvalidOption(option.dest, f"{error}. Write $$ for a $, or correct the name after it.") from error
+        except cfg.Error as error:
+            # With the file's name, but without oslo.config's internals.
+            where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
+            expected = "; expected true or false" if "boolean" in where else ""
+            problem = f"[{GROUP}] {where}{expected}. Correct it, or remove it for the default."
+            raise ConfigurationError(problem) from error
+        if value is None:
+            # oslo.config reads an empty number as None.
+            raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
 
 
 def _templates(path: str) -> Templates:
     if not path:
         return BUNDLED
-    # Late: YAML is not needed without it.
+    # Late: YAML and jsonschema are not needed without it.
     from os_prefilter.service.conf.config_templates_file import load_templates  # noqa: PLC0415
 
     try:
@@ -143,56 +144,34 @@ def _templates(path: str) -> Templates:
         raise InvalidOption("config_templates", str(error)) from error
 
 
-def _as_configuration_error(error: cfg.Error) -> ConfigurationError:
-    """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
-    where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
-    expected = "; expected true or false" * ("boolean" in where)
-    return ConfigurationError(f"[{GROUP}] {where}{expected}. Correct it, or remove it for the default.")
-
-
-def _check(options: Options) -> None:
-    known = opt_in_traits()
-    for pattern in options.reported_traits:
-        if not any(matches_any(trait, (pattern,)) for trait in known):
-            close = get_close_matches(pattern, known, cutoff=0.5)
-            raise InvalidOption(
-                "reported_traits",
-                f"{quote(pattern)} matches no trait that is required only if hosts report it. Close to it: "
-                f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
-                "list' has all.",
-            )
-    _check_preferred(options)
-    architectures = BY_NAME["emulation_architecture"].values
-    for name in sorted(options.emulated_architectures - architectures.keys()):
-        problem = f"{quote(name)} is not an architecture. Those that exist: {join_names(architectures)}. Correct it."
-        raise InvalidOption("emulated_architectures", problem)
-    for option, traits in (
-        ("owner_trait", (options.owner_trait,)),
-        ("foreign_owner_traits", options.foreign_owner_traits),
-    ):
-        for trait in traits:
-            if not is_trait_name(trait):
-                raise InvalidOption(option, f"{trait!r} is not a trait name: A-Z, 0-9 and _ only. Correct it.")
-    if options.owner_trait in options.foreign_owner_traits:
-        raise InvalidOption(
-            "foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there."
-        )
-    for pattern in options.owned_resource_classes:
-        if not is_resource_class(pattern.replace("*", "_")):
-            problem = f"{pattern!r} is not a resource class, nor a pattern of one. Correct it, or remove it."
-            raise InvalidOption("owned_resource_classes", problem)
-
-
-def _check_preferred(options: Options) -> None:
-    if not options.preferred_properties:
-        return
+def _check_names(options: Options) -> None:
+    """Check that the options name what exists, or what can."""
+    traits, architectures = opt_in_traits(), BY_NAME["emulation_architecture"].values
     # What Nova's query translates is required whatever we do.
     rows = [row for row in options.rows if set(row.required_by) - {"query"} and row.traits]
-    known = frozenset().union(*map(names_of, rows))
-    for name in options.preferred_properties:
-        if name not in known:
-            raise InvalidOption(
-                "preferred_properties",
-                f"{quote(name)} is not a property that a request filter requires a trait for. Those that exist: "
-                f"{join_names(sorted(known))}. Correct it, or remove it.",
-            )
+    properties = frozenset().union(*map(names_of, rows))
+    for option, names, known, most, what in (
+        ("reported_traits", options.reported_traits, traits, 3, "a trait that is required only if hosts report it"),
+        (
+            "emulated_architectures",
+            options.emulated_architectures,
+            architectures,
+            len(architectures),
+            "an architecture",
+        ),
+        ("preferred_properties", options.preferred_properties, properties, 3, "a property that a filter requires"),
+    ):
+        for name in sorted(names):
+            takes_patterns = option == "reported_traits"
+            if not (any(matches_any(each, (name,)) for each in known) if takes_patterns else name in known):
+                valid = join_names(get_close_matches(name, known, most, cutoff=0.0))
+                raise InvalidOption(option, f"{quote(name)} is not {what}. Valid names include {valid}. Correct it.")
+    a_trait, a_class = "a trait name: A-Z, 0-9 and _ only", "a resource class, nor a pattern of one"
+    for option, names, is_valid, what in (
+        ("owner_trait", (options.owner_trait,), is_trait_name, a_trait),
+        ("foreign_owner_traits", options.foreign_owner_traits, is_trait_name, a_trait),
+        ("owned_resource_classes", options.owned_resource_classes, is_resource_class, a_class),
+    ):
+        for name in names:
+            if not is_valid(name.replace("*", "_") if what is a_class else name):
+                raise InvalidOption(option, f"{quote(name)} is not {what}. Correct it, or remove it.")

@@ -282,7 +282,7 @@ def test_what_is_no_trait_name_is_refused_and_nothing_is_created() -> None:
 
 _FAILING = {
     "GET /allocation_candidates": "placement.objects.allocation_candidate.AllocationCandidates.get_by_requests",
-    "GET /traits": "placement.objects.trait.get_all",
+    "GET /resource_providers": "placement.objects.resource_provider.get_all_by_filters",
     "its start": "placement.db.sqlalchemy.migration.create_schema",
     "the hosts": "os_prefilter_tools.adapters.embedded._insert",
 }

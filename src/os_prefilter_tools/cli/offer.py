@@ -21,7 +21,7 @@ from os_prefilter_tools.operators.offer.offer import Offer as Found
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from os_prefilter_tools.adapters.cloud.metadefs import Change
+    from os_prefilter_tools.adapters.cloud.metadefs import MetadefChange
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 _METADEFS = "metadefs"
@@ -77,7 +77,7 @@ class OfferPublish(Listing):
         fleet = fleet_from(parsed_args)
         found = offer(fleet, service_from(parsed_args, fleet))
         self.exit_code = _tell_about(self, fleet, found)
-        changes: list[Change] = []
+        changes: list[MetadefChange] = []
         if found.hosts:
             connection = connection_of(parsed_args)
             changes = plan_metadefs(connection, namespaces(found), MARK)
@@ -129,7 +129,7 @@ def _tell_about(command: CloudCommand, fleet: Fleet, found: Found) -> int:
     return 0 if found.hosts else NO_HOST
 
 
-def _rows(change: "Change") -> Iterator[tuple[Any, ...]]:
+def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the plan for a change: of a new namespace, also those of its properties."""
     body = change.body or {}
     after = body if change.name and change.method != "DELETE" else None

@@ -38,7 +38,7 @@ class NotLoaded:
         fail(f"{self.problem} After a change of entry points the package must be installed again (pip install -e .).")
 
 
-class Subject(NamedTuple):
+class FilterUnderTest(NamedTuple):
     """A filter under test, with the options and the deployment facts that it gets."""
 
     plugin: str | Callable[..., Any]

@@ -20,7 +20,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import ALL_REPORTED, request_of
-from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, Subject, fail, forbid_io
+from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, FilterUnderTest, fail, forbid_io
 from os_prefilter_tools.testing.generated import (
     TENANT,
     any_request,
@@ -63,7 +63,7 @@ def filter_conformance(
     :param facts: values of the deployment facts that it needs, by name
     """
     some = (asks,) if isinstance(asks, RequestSpec) else tuple(asks)
-    subject = Subject(plugin, options, facts or {})
+    subject = FilterUnderTest(plugin, options, facts or {})
     try:
         each = subject.filter
     except ConfigurationError as error:
@@ -82,7 +82,7 @@ def filter_conformance(
 class _EachFilter:
     """The laws of filters of both kinds."""
 
-    subject: ClassVar[Subject]
+    subject: ClassVar[FilterUnderTest]
     asks: ClassVar[tuple[RequestSpec, ...]]
     requests: ClassVar[list[RequestSpec]]
     """The author's, then each value of the vocabulary."""

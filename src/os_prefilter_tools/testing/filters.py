@@ -20,7 +20,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.builders import ALL_REPORTED, request_of
-from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, FilterUnderTest, fail, forbid_io
+from os_prefilter_tools.testing.checks import FilterUnderTest, Forbidden, NotLoaded, fail, forbid_io
 from os_prefilter_tools.testing.generated import (
     TENANT,
     any_request,

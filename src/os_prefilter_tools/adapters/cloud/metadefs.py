@@ -49,10 +49,19 @@ def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: st
     changes: list[MetadefChange] = []
     for namespace in wanted:
         name = str(namespace["namespace"])
+        where = f"Glance, the namespace {quote(name)}"
         found = glance.find(_path(name))
-        needed = list(_changes(namespace, found))
+        try:
+            needed, tags = list(_changes(namespace, found)), list((found or {}).get("tags") or ())
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise unexpected(where, found) from error
         if found is not None and needed:
-            _check_ours(name, found, mark)
+            if {"name": mark} not in tags:
+                reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
+                raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
+            if found.get("protected"):
+                advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
+                raise CloudError(where, "it is protected. Nothing was written", advice)
         changes += needed
     return sorted(changes, key=lambda change: _ORDER.index(change.what))
 
@@ -76,14 +85,14 @@ def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
 
 
 def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[MetadefChange]:
+    """Yield the changes of one namespace; it fails at any response that is not one of Glance."""
     name = str(wanted["namespace"])
     path = _path(name)
     if found is None:
         if wanted["properties"]:
             yield MetadefChange("create", name, "POST", _NAMESPACES, wanted)
         return
-    before = found.get("properties") or {}
-    _check_objects(name, before, before.values() if isinstance(before, dict) else None)
+    before = {key: dict(definition) for key, definition in (found.get("properties") or {}).items()}
     if not wanted["properties"]:
         yield MetadefChange("delete", name, "DELETE", path)
         return
@@ -92,21 +101,16 @@ def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iter
         # Else it becomes that of the user's project.
         owner = {"owner": found["owner"]} if found.get("owner") else {}
         yield MetadefChange("update", name, "PUT", path, {**body, **owner})
-    yield from _association_changes(name, found.get("resource_type_associations") or [], wanted)
-    yield from _property_changes(name, before, wanted["properties"])
-
-
-def _association_changes(namespace: str, before: Any, wanted: Mapping[str, Any]) -> Iterator[MetadefChange]:
-    _check_objects(namespace, before, before if isinstance(before, list) else None)
-    path = f"{_path(namespace)}/resource_types"
     for each in wanted["resource_type_associations"]:
-        same = [old for old in before if old.get("name") == each["name"]]
+        of_type = f"{path}/resource_types"
+        same = [old for old in found.get("resource_type_associations") or () if old.get("name") == each["name"]]
         # With a prefix, Horizon shows wrong names of properties.
         is_wrong = any(old.get("prefix") or old.get("properties_target") for old in same)
         if is_wrong:
-            yield MetadefChange("dissociate", namespace, "DELETE", f"{path}/{quote_url(each['name'], safe='')}")
+            yield MetadefChange("dissociate", name, "DELETE", f"{of_type}/{quote_url(each['name'], safe='')}")
         if is_wrong or not same:
-            yield MetadefChange("associate", namespace, "POST", path, each)
+            yield MetadefChange("associate", name, "POST", of_type, each)
+    yield from _property_changes(name, before, wanted["properties"])
 
 
 def _property_changes(
@@ -122,23 +126,6 @@ def _property_changes(
             yield MetadefChange("add", namespace, "POST", path, {"name": name, **new}, name)
         elif any((old.get(field) or None) != (new.get(field) or None) for field in {*old, *new} - {"name"}):
             yield MetadefChange("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
-
-
-def _check_objects(namespace: str, found: object, rows: Iterable[object] | None) -> None:
-    if rows is None or not all(isinstance(each, dict) for each in rows):
-        raise unexpected(f"Glance, the namespace {quote(namespace)}", found)
-
-
-def _check_ours(name: str, found: Mapping[str, Any], mark: str) -> None:
-    """Refuse to change a namespace that was made by hand, or that an operator has protected."""
-    where = f"Glance, the namespace {quote(name)}"
-    tags = found.get("tags") or []
-    if not isinstance(tags, list) or {"name": mark} not in tags:
-        reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
-        raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
-    if found.get("protected"):
-        advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
-        raise CloudError(where, "it is protected. Nothing was written", advice)
 
 
 def _path(namespace: str) -> str:

@@ -47,7 +47,7 @@ def _with(line: str) -> str:
         ("every_value", _GOOD.replace(", OWNS)", ', OWNS | {"tpm_model"})'), "KeyError: 'tpm_model'"),
         ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
         ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\nyes'. Expected one line"),
-        ("frozen", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
+        ("name_the_driver", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
         ("rows_that_exist", _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'), "owns vif_modle, no row"),
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),

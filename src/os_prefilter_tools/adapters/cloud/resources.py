@@ -112,12 +112,12 @@ def _row_named(kind: str, name: str, found: Iterable[Any], every: Iterable[Any])
     :param every: all rows, for close names; read only if ``found`` has no such row
     :raises DocumentError: no row has the name, or several have
     """
-    rows = {row["id"]: row for row in found if _name(row) == name}
+    rows: dict[str, Mapping[str, Any]] = {row["id"]: row for row in found if _name(row) == name}
     if len(rows) > 1:
         ids = join_first_names(list(rows), 2 * _MOST_SHOWN)
         raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID: {ids}.")
     if rows:
-        return rows.popitem()[1]
+        return next(iter(rows.values()))
     names = {_name(row) for row in islice(every, _MOST_NAMES)} - {""}
     close = ", ".join(map(quote, get_close_matches(name, sorted(names), n=_MOST_SHOWN, cutoff=0.5)))
     advice = f"Close names: {close}." if close else "Give a name or an ID that exists, or a file."

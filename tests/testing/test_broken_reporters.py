@@ -51,7 +51,7 @@ def _with(line: str) -> str:
         ("rows_that_exist", _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'), "owns vif_modle, no row"),
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
-        ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
+        ("every_value", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
         ("share_a_trait", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "by disk_bus=scsi it has"),
         (
             "each_value_is",
@@ -76,7 +76,7 @@ def test_a_reporter_that_breaks_a_law_fails_its_test_with_the_reason(
 
 def test_conforming_reporter_passes(pytester: pytest.Pytester) -> None:
     passed, failed, printed = _outcome(pytester, _GOOD, "")
-    assert (passed, failed) == (10, 0), printed
+    assert (passed, failed) == (9, 0), printed
 
 
 def test_reporter_that_is_not_installed_or_has_no_facts_fails_with_advice() -> None:

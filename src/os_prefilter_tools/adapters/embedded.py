@@ -279,7 +279,7 @@ def _configuration(options: Mapping[str, object]) -> Any:
     """Return a configuration of its own that reads no file and no environment variable.
 
     :param options: of the group ``[placement]``
-    :raises ConfigurationError: if the installed Placement does not have one of them
+    :raises NoSuchOptError: the installed Placement lacks one: before 13.0.0 (2025.1), those of candidates
     """
     conf = cfg.ConfigOpts()
     root = logging.getLogger()
@@ -295,12 +295,7 @@ def _configuration(options: Mapping[str, object]) -> Any:
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
     for name, value in options.items():
-        try:
-            conf.set_override(name, value, "placement")
-        except cfg.NoSuchOptError as error:
-            raise ConfigurationError(
-                f"The installed openstack-placement has no option [placement] {name}: install 13.0.0 or newer."
-            ) from error
+        conf.set_override(name, value, "placement")
     conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 

@@ -202,21 +202,16 @@ class _EachFilter:
         if spec != once:
             self._fail(f"changes a request that it has been applied to: {once} became {spec}.", once)
 
-    @_any
-    @given(st.data())
-    def test_traits_are_valid_names(self, data: st.DataObject) -> None:
-        """Placement refuses the whole query for a trait that it cannot have."""
-        spec = data.draw(self.any_request)
-        for trait in _traits(self._required(spec)):
-            if not is_trait_name(trait) or not (trait.startswith(CUSTOM_PREFIX) or trait in standard_traits()):
-                self._fail(f"requires {trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec)
-
-    def test_no_trait_holds_what_a_tenant_wrote(self) -> None:
-        """Names of traits are constants of the code: what tenants write is compared, never built into a name."""
-        for spec in written_by_a_tenant(self.asks):
-            for trait in _traits(self._required(spec)):
+    def test_traits_are_valid_names_and_never_what_a_tenant_wrote(self) -> None:
+        """Placement refuses the whole query for a trait that it cannot have. Names are constants of the code."""
+        standard = standard_traits()
+        for spec in (*self.requests, *written_by_a_tenant(self.asks)):
+            for item in self._required(spec):
+                trait = "" if isinstance(item, AggregateRequirement) else item.trait
                 if TENANT in trait.upper().replace("_", ""):
                     self._fail(f"builds the trait {trait} from what a tenant wrote.", spec)
+                if trait and not (is_trait_name(trait) and (trait.startswith(CUSTOM_PREFIX) or trait in standard)):
+                    self._fail(f"requires {trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec)
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
         """No files, no network, no processes: a scheduler waits for it, and keeps its answer."""
@@ -275,7 +270,3 @@ def _meaning(answer: Requirements | str) -> Any:
     traits = {(item.trait, item.required, item.scope) for item in answer.requirements}
     aggregates = {(item.aggregates, item.required) for item in answer.aggregates}
     return traits, aggregates, {item.trait for item in answer.preferences}
-
-
-def _traits(items: Iterable[Requirement | Preference | AggregateRequirement]) -> Iterator[str]:
-    return (item.trait for item in items if not isinstance(item, AggregateRequirement))

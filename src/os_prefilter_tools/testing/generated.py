@@ -20,17 +20,9 @@ _ODD_TEXTS = (
     *("", " ", "%s%n{0}", "a\nb", "\x00\x1b[2J", "\u202etxt.exe", "\ud800", "\uff34\uff32\uff35\uff25", "CUSTOM_X"),
     "A" * 20_000,
 )
-ODD: st.SearchStrategy[Any] = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.binary(max_size=5)
-    | st.sampled_from(_ODD_TEXTS)
-    | st.lists(st.text(max_size=3) | st.integers(), max_size=2)
-    | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
-)
+_SCALARS: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+ODD = _SCALARS | st.binary(max_size=5) | st.sampled_from(_ODD_TEXTS) | st.lists(_SCALARS, max_size=2)
+ODD |= st.dictionaries(st.text(max_size=3), _SCALARS, max_size=2)
 """Values that do not belong into an image property."""
 
 _GROUPS = st.sampled_from(["", "1", "_gpu"])
@@ -61,13 +53,14 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     keys |= st.sampled_from(extra_spec_names(examples))
     texts = st.text(max_size=9) | st.sampled_from((*_ODD_TEXTS, "0", "1", "required", "forbidden"))
     names = st.sampled_from(property_names(examples))
+    suffixes = st.sampled_from(["pci-0", "device_profile_0", "port"])
     requests = st.builds(
         request_of,
         st.none() | st.dictionaries(names | required, known | ODD | st.just("required"), max_size=6),
         st.dictionaries(keys, known | texts, max_size=6),
         disk_format=st.sampled_from([None, "qcow2", "vmdk", "odd"]),
         is_bfv=st.booleans(),
-        requested_resources=st.sets(st.sampled_from(["pci-0", "device_profile_0", "port"])).map(_groups),
+        requested_resources=st.lists(st.builds(RequestGroup, suffixes, st.just({"VGPU": 1})), max_size=3),
         pci_request_ids=st.frozensets(st.just("pci")),
         request_level_params=st.builds(RequestLevelParams, st.sets(traits, max_size=2)),
     )
@@ -78,10 +71,6 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     elif examples:
         requests |= st.sampled_from(examples)
     return requests
-
-
-def _groups(names: Iterable[str]) -> list[RequestGroup]:
-    return [RequestGroup(name, {"VGPU": 1}) for name in sorted(names)]
 
 
 def _properties(spec: RequestSpec) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from traceback import walk_stack
 from typing import Any, ClassVar, NoReturn
 
 import pytest
@@ -29,7 +30,7 @@ class NotLoaded:
 
 
 class Forbidden(BaseException):
-    """What a plugin must not do, and did. Not an ``Exception``, so that the plugin does not catch it."""
+    """Input or output of a plugin. Not an ``Exception``, so that the plugin does not catch it."""
 
 
 @contextmanager
@@ -50,15 +51,10 @@ def _add_audit_hook() -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if getattr(_guarded_thread, "on", False) and event.startswith(_INPUT_OUTPUT) and not _is_import():
-        _guarded_thread.on = False
-        raise Forbidden(f"it does input or output: {event}({', '.join(map(repr, arguments[:2]))})"[:300])
-
-
-def _is_import() -> bool:
-    """Return whether the current call is part of an import, which reads files once."""
-    frame = sys._getframe()  # noqa: SLF001 - it has no other name
-    while frame := frame.f_back:  # type: ignore[assignment]
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-    return False
+    if not getattr(_guarded_thread, "on", False) or not event.startswith(_INPUT_OUTPUT):
+        return
+    # An import reads files once.
+    if any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in walk_stack(None)):
+        return
+    _guarded_thread.on = False
+    raise Forbidden(f"it does input or output: {event}({', '.join(map(repr, arguments[:2]))})"[:300])

@@ -11,7 +11,7 @@ import pytest
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, join_names
 from os_prefilter.hosts import capabilities
-from os_prefilter.hosts.capabilities import capability_traits, known_traits, load_reporter, refusal_of
+from os_prefilter.hosts.capabilities import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
@@ -133,25 +133,6 @@ class _Laws:
                 fail(f"{_call(facts, question)} first returns {one!a} and then {other!a}. It must keep no state.")
         if repr(facts) != before:
             fail(f"The reporter changes the facts: {before} became {facts}.")
-
-    def test_it_reports_all_that_it_owns_and_nothing_else(self, facts: HostFacts) -> None:
-        """A trait that is left out would stay on the host for ever; one of another owner would be removed."""
-        expected = {trait for trait in known_traits() if refusal_of(trait, facts, self.reporter) is not None}
-        reported = capability_traits(facts).keys()
-        if reported != expected or not expected:
-            fail(f"The reporter of {facts.driver} does not report what it owns: {join_names(reported ^ expected)}.")
-
-    def test_rows_that_share_a_trait_agree(self, facts: HostFacts) -> None:
-        """A disk's bus and a CD-ROM's are one trait; one value requires HW_CPU_HYPERTHREADING, another forbids it."""
-        claims: dict[str, dict[bool, str]] = {}
-        for row in table():
-            for value, term in row.values.items():
-                if term.trait and row.name in self.reporter.owns:
-                    has = (not self._refusal(facts, (row.name, value, ""))) == term.required
-                    claims.setdefault(term.trait, {})[has] = f"{row.name}={value}"
-        for trait, answers in claims.items():
-            if len(answers) > 1:
-                fail(f"{facts.host}: by {answers[True]} it has {trait}, by {answers[False]} it does not. Say one.")
 
     def test_each_value_is_reported_if_and_only_if_the_late_check_accepts_it(
         self, facts: HostFacts, record_property: Record

@@ -58,7 +58,7 @@ _NO_FILE = f"{os.devnull}/none"
 _AMOUNTS = tuple(each.name for each in fields(Inventory) if each.name != "used")
 _SERVER_ERROR = 500
 _AT_ONCE = 1_000
-"""How many providers are written at a time: all rows of a large fleet at once take gigabytes."""
+"""Providers written at a time: all rows of a large fleet at once take gigabytes."""
 # The project and the user of all usage.
 _CONSUMER_OWNER = "os-prefilter"
 # Placement keeps its database and policy in module globals; only the holder of this lock may exchange them.

@@ -35,7 +35,7 @@ class Case(NamedTuple):
     required: tuple[tuple[str, bool], ...] | None
     """(trait, required) of all requirements of the host; None where the filters, or Nova's query, reject it."""
     is_complete: bool = True
-    """Whether all that it requests is required; else no host reports a part of it, and the filters note that."""
+    """False if no host reports a part of what it requests, which the filters note."""
 
     def __str__(self) -> str:
         return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)

@@ -7,12 +7,12 @@ from oslo_config import cfg
 from placement.conf import placement as service
 
 from os_prefilter.common.errors import PrefilterError
-from os_prefilter_tools.adapters.placement_conf import CandidateLimits, candidate_limits
+from os_prefilter_tools.adapters.placement_conf import candidate_limits
 
-_OURS = CandidateLimits._fields
+_OURS = ("max_allocation_candidates", "allocation_candidates_generation_strategy")
 
 
-def _limits(tmp_path: Path, text: str) -> CandidateLimits:
+def _limits(tmp_path: Path, text: str) -> tuple[int, str]:
     path = tmp_path / "placement.conf"
     path.write_text(text)
     return candidate_limits(path)

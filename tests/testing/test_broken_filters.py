@@ -73,7 +73,6 @@ _BROKEN = [
     ("nothing_outside", 'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")', "input or output: open("),
     ("nothing_outside", 'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))', "socket.gethostbyname"),
     ("same_request", 'return require("CUSTOM_A", f"since {time.time()}")', "read no clock"),
-    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._spec.image.name}")', "not part of the view"),
     (
         "applied_twice",
         'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
@@ -161,10 +160,10 @@ def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start() ->
 def test_conforming_filter_passes_in_one_process(
     shape: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the Nova way: without the four laws that are not for such filters. An interpreter takes a second to start."""
+    """Of the Nova way: without the three laws that are not for such filters. An interpreter takes a second to start."""
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     body = 'return require("CUSTOM_A", "image property acme=yes")'
     if shape == _NOVA:
         body = 'request_spec.root_required.add("CUSTOM_A")'
     passed, failed, printed = _outcome(pytester, _filter(body, shape), "")
-    assert (passed, failed) == (14 if shape == _PURE else 10, 0), printed
+    assert (passed, failed) == (12 if shape == _PURE else 9, 0), printed

@@ -47,12 +47,12 @@ def _with(line: str) -> str:
         ("every_value", _GOOD.replace(", OWNS)", ', OWNS | {"tpm_model"})'), "KeyError: 'tpm_model'"),
         ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
         ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\nyes'. Expected one line"),
-        ("frozen", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
+        ("name_the_driver", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
         ("rows_that_exist", _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'), "owns vif_modle, no row"),
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
-        ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
-        ("share_a_trait", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "by disk_bus=scsi it has"),
+        ("every_value", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
+        ("each_value_is", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "break the law"),
         (
             "each_value_is",
             _with('ASKED.append(value); return "no" if row == "vif_model" and ASKED.count(value) > 1 else ""'),
@@ -76,7 +76,7 @@ def test_a_reporter_that_breaks_a_law_fails_its_test_with_the_reason(
 
 def test_conforming_reporter_passes(pytester: pytest.Pytester) -> None:
     passed, failed, printed = _outcome(pytester, _GOOD, "")
-    assert (passed, failed) == (10, 0), printed
+    assert (passed, failed) == (7, 0), printed
 
 
 def test_reporter_that_is_not_installed_or_has_no_facts_fails_with_advice() -> None:

@@ -9,10 +9,10 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from types import TracebackType
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any
 from uuid import UUID, uuid5
 
 from os_prefilter.common.errors import (
@@ -30,6 +30,7 @@ try:
     from keystoneauth1.adapter import Adapter
     from keystoneauth1.session import Session
     from keystoneauth1.token_endpoint import Token
+    from os_resource_classes import STANDARDS
     from oslo_config import cfg
     from oslo_db.exception import DBDuplicateEntry
     from oslo_db.sqlalchemy import enginefacade
@@ -37,20 +38,18 @@ try:
     from placement import db_api, deploy, policy
     from placement.db.sqlalchemy import migration, models
     from placement.objects import resource_class, trait
-    from sqlalchemy import select
+    from sqlalchemy import func, select
+    from urllib3.response import HTTPResponse
     from webob import Request
 
     from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.quoting import quote
-    from os_prefilter.common.trait_names import is_trait_name, standard_traits
+    from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
     from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"The embedded Placement needs {error.name}, which is not installed: {install_extra('embedded')}."
     ) from error
-
-# A provider, and those above it from the root down.
-_Placed: TypeAlias = tuple[Provider, tuple[Provider, ...]]
 
 _DATABASE = "sqlite://"
 _URL = "http://embedded.invalid"
@@ -59,7 +58,7 @@ _NO_FILE = f"{os.devnull}/none"
 _AMOUNTS = tuple(each.name for each in fields(Inventory) if each.name != "used")
 _SERVER_ERROR = 500
 _AT_ONCE = 1_000
-"""How many providers are written at a time."""
+"""Providers written at a time: all rows of a large fleet at once take gigabytes."""
 # The project and the user of all usage.
 _CONSUMER_OWNER = "os-prefilter"
 # Placement keeps its database and policy in module globals; only the holder of this lock may exchange them.
@@ -75,10 +74,10 @@ class EmbeddedPlacement:
 
     Several may be open at a time: each has its own data, and their requests are served one after the other.
 
-    :param database: the URL, as SQLAlchemy writes it, of an empty database to use; by default one in memory
-    :param most_candidates: the most allocation candidates that it returns, at least one a host; of more, those of each
-        host in turn. Several request groups have one for each permutation of like devices. Placement before 13.0.0
-        (2025.1) returns all
+    :param database: the URL, as SQLAlchemy writes it, of an empty SQLite database to use; by default one in memory
+    :param most_candidates: the most allocation candidates that it returns, at least one a host of ``fleet``; of more,
+        those of each host in turn. Several request groups have one for each permutation of like devices. Placement
+        before 13.0.0 (2025.1) returns all
     :param options: options of Placement's own group ``[placement]``, name -> value
     """
 
@@ -93,11 +92,9 @@ class EmbeddedPlacement:
         options: Mapping[str, object] | None = None,
     ) -> None:
         self._fleet = fleet
-        self._options = options or {}
-        self.most_candidates = most_candidates
-        """The most allocation candidates that it returns."""
         self._url = database
-        self._cleanup = ExitStack()
+        self._most_candidates = most_candidates
+        self._options = options or {}
 
     def __enter__(self) -> "EmbeddedPlacement":
         with ExitStack() as cleanup:
@@ -105,18 +102,28 @@ class EmbeddedPlacement:
                 database = enginefacade.transaction_context()
                 database.configure(connection=self._url, sqlite_synchronous=False)
                 cleanup.callback(database.dispose_pool)
-                self._transport = transport = _Transport(database)
-                transport.set_options(self._options)
+                conf = _configuration(self._options)
+                # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used,
+                # where several groups request the same resource of one provider.
+                # Placement before 13.0.0 (2025.1) has no limit: it returns all, which hides no host either.
+                if self._most_candidates is not None and "max_allocation_candidates" in conf.placement:
+                    most = max(self._most_candidates, len(self._fleet.hosts) if self._fleet else 0)
+                    conf.set_override("max_allocation_candidates", most, "placement")
+                    conf.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
+                http = cleanup.enter_context(requests.Session())
+                # Else requests reads proxies and passwords from the environment and ~/.netrc.
+                http.trust_env = False
+                http.mount(_URL, _Transport(database, conf))
                 self._engine = database.writer.get_engine()
-            self.client = PlacementClient(_adapter(transport, cleanup))
+            # noauth2 makes the user "admin" an administrator.
+            session = Session(auth=Token(_URL, "admin"), session=http)
+            self.client = PlacementClient(Adapter(session, service_type="placement"))
             if self._fleet is not None:
                 self.load(self._fleet)
             self._cleanup = cleanup.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         # Another thread may have a request under way: SQLite must not lose its connection meanwhile.
         with _GLOBALS:
             self._cleanup.close()
@@ -130,12 +137,9 @@ class EmbeddedPlacement:
         if not fleet.has_inventories:
             raise PlacementRefused("the fleet", 400, "it was read without inventories, so no host has anything to give")
         self.know(fleet.traits, fleet.resource_classes)
-        if self.most_candidates is not None:
-            self.most_candidates = max(self.most_candidates, len(fleet.hosts))
-            self._transport.limit_candidates(self.most_candidates)
         try:
             with _fail_at("the hosts"), self._engine.begin() as connection:
-                _insert(connection, list(_with_parents(fleet.hosts)))
+                _insert(connection, fleet)
         except DBDuplicateEntry as error:
             raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
 
@@ -144,114 +148,87 @@ class EmbeddedPlacement:
 
         :raises PlacementError: if a standard one is among them, or an invalid trait name
         """
-        known = {row["name"] for row in self.client.request("GET", "/resource_classes")["resource_classes"]}
-        missing = sorted(set(resource_classes) - known)
-        standard = [name for name in missing if not name.startswith("CUSTOM_")]
+        names, custom_classes = frozenset(traits), sorted(set(resource_classes).difference(STANDARDS))
+        standard = [name for name in custom_classes if not name.startswith(CUSTOM_PREFIX)]
         if standard:
             detail = f"no such resource class: {', '.join(standard)}; only a newer os-resource-classes has it"
             raise PlacementRefused("the fleet", 400, detail)
-        for name in missing:
+        wrong = sorted(name for name in names if not is_trait_name(name))
+        if wrong:
+            raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
+        unknown = {name for name in names if not name.startswith(CUSTOM_PREFIX)} - standard_traits()
+        if unknown:
+            raise UnknownTraits(unknown)
+        for name in custom_classes:
             self.client.request("PUT", f"/resource_classes/{name}")
         # At once into the table: the API would take one request of 4 ms for each of some hundreds.
-        with _GLOBALS:
-            missing_traits = set(traits) - self.client.traits()
-            wrong = sorted(name for name in missing_traits if not is_trait_name(name))
-            if wrong:
-                raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
-            unknown = {name for name in missing_traits if not name.startswith("CUSTOM_")} - standard_traits()
-            if unknown:
-                raise UnknownTraits(unknown)
-            if missing_traits:
-                with _fail_at("the traits"), self._engine.begin() as connection:
-                    _write(connection, models.Trait, [{"name": name} for name in sorted(missing_traits)])
+        with _fail_at("the traits"), self._engine.begin() as connection:
+            _ids_of(connection, models.Trait.name, sorted(names))
 
 
-def _with_parents(providers: Iterable[Provider], *above: Provider) -> Iterator[_Placed]:
-    """Yield each provider with those above it, from the root down; parents come first."""
-    for provider in providers:
-        yield provider, above
-        yield from _with_parents(provider.providers, *above, provider)
-
-
-def _insert(connection: Any, placed: Sequence[_Placed]) -> None:
+def _insert(connection: Any, fleet: Fleet) -> None:
     """Write a fleet into Placement's tables at once.
 
     The API would take four requests of 30 ms a provider: 13 s for 100 hosts, and this takes 0.1 s. The tests read the
     result back through the API.
     """
-    providers = [provider for provider, _ in placed]
-    names = {name for provider in providers for name in provider.aggregates}
-    new = names - _ids(connection, models.PlacementAggregate.uuid).keys()
-    _write(connection, models.PlacementAggregate, [{"uuid": name} for name in sorted(new)])
-    first = 1 + max(_ids(connection, models.ResourceProvider.uuid).values(), default=0)
-    ids = {provider.uuid: first + index for index, provider in enumerate(providers)}
-    _write(connection, models.ResourceProvider, [_provider_row(provider, above, ids) for provider, above in placed])
-    classes = _ids(connection, models.ResourceClass.name)
-    aggregates = _ids(connection, models.PlacementAggregate.uuid)
-    traits = _ids(connection, models.Trait.name)
-    # In parts: all rows of a large fleet at once take gigabytes.
-    for start in range(0, len(providers), _AT_ONCE):
-        inventories, provider_traits, members = [], [], []
-        for provider in providers[start : start + _AT_ONCE]:
+    first = 1 + (connection.scalar(select(func.max(models.ResourceProvider.id))) or 0)
+    ids = {provider.uuid: number for number, provider in enumerate(fleet.walk(), first)}
+    _write(connection, models.ResourceProvider, list(_provider_rows(fleet.hosts, ids)))
+    classes = _ids_of(connection, models.ResourceClass.name)
+    traits = _ids_of(connection, models.Trait.name)
+    in_use = sorted({uuid for provider in fleet.walk() for uuid in provider.aggregates})
+    aggregates = _ids_of(connection, models.PlacementAggregate.uuid, in_use)
+    owner = {
+        "project_id": _ids_of(connection, models.Project.external_id, [_CONSUMER_OWNER])[_CONSUMER_OWNER],
+        "user_id": _ids_of(connection, models.User.external_id, [_CONSUMER_OWNER])[_CONSUMER_OWNER],
+    }
+    providers = fleet.walk()
+    while some := list(islice(providers, _AT_ONCE)):
+        inventories, provider_traits, members, consumers, allocations = [], [], [], [], []
+        for provider in some:
             row = {"resource_provider_id": ids[provider.uuid]}
+            consumer = str(uuid5(UUID(provider.uuid), "consumer"))
             for name, inventory in sorted(provider.resources.items()):
-                amounts = {key: getattr(inventory, key) for key in _AMOUNTS}
-                inventories.append({**row, "resource_class_id": classes[name], **amounts})
+                of_class = {**row, "resource_class_id": classes[name]}
+                inventories.append({**of_class, **{key: getattr(inventory, key) for key in _AMOUNTS}})
+                if inventory.used:
+                    allocations.append({**of_class, "consumer_id": consumer, "used": inventory.used})
+            if any(inventory.used for inventory in provider.resources.values()):
+                consumers.append({"uuid": consumer, **owner})
             provider_traits += [{**row, "trait_id": traits[name]} for name in sorted(provider.traits)]
             members += [{**row, "aggregate_id": aggregates[uuid]} for uuid in sorted(provider.aggregates)]
         _write(connection, models.Inventory, inventories)
         _write(connection, models.ResourceProviderTrait, provider_traits)
         _write(connection, models.ResourceProviderAggregate, members)
-    _insert_usage(connection, providers, ids, classes)
+        _write(connection, models.Consumer, consumers)
+        _write(connection, models.Allocation, allocations)
 
 
-def _insert_usage(
-    connection: Any, providers: Sequence[Provider], ids: Mapping[str, int], classes: Mapping[str, int]
-) -> None:
-    """Write the usage: one consumer a provider, all of one project and one user."""
-    rows = [
-        {
-            "resource_provider_id": ids[provider.uuid],
-            "consumer_id": str(uuid5(UUID(provider.uuid), "consumer")),
-            "resource_class_id": classes[name],
-            "used": inventory.used,
-        }
-        for provider in providers
-        for name, inventory in sorted(provider.resources.items())
-        if inventory.used
-    ]
-    if not rows:
-        return
-    owner = {"generation": 0}
-    for model, key in ((models.Project, "project_id"), (models.User, "user_id")):
-        if _CONSUMER_OWNER not in _ids(connection, model.external_id):
-            _write(connection, model, [{"external_id": _CONSUMER_OWNER}])
-        owner[key] = _ids(connection, model.external_id)[_CONSUMER_OWNER]
-    consumers = dict.fromkeys(row["consumer_id"] for row in rows)
-    _write(connection, models.Consumer, [{"uuid": consumer, **owner} for consumer in consumers])
-    _write(connection, models.Allocation, rows)
+def _provider_rows(
+    providers: Iterable[Provider], ids: Mapping[str, int], parent: int | None = None, root: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of providers and of all below them, parents first."""
+    for provider in providers:
+        own = ids[provider.uuid]
+        row = {"id": own, "uuid": provider.uuid, "name": provider.name, "generation": 0}
+        yield {**row, "parent_provider_id": parent, "root_provider_id": root or own}
+        yield from _provider_rows(provider.providers, ids, own, root or own)
 
 
-def _ids(connection: Any, key: Any) -> dict[str, int]:
-    """Return key -> ID of all rows of a table."""
+def _ids_of(connection: Any, key: Any, new: Sequence[str] = ()) -> dict[str, int]:
+    """Return key -> ID of all rows of a table, after rows are added for those keys that it lacks.
+
+    :param key: a column of unique texts
+    """
+    if new:
+        connection.execute(key.class_.__table__.insert().prefix_with("OR IGNORE"), [{key.key: each} for each in new])
     return {row[0]: row[1] for row in connection.execute(select(key, key.class_.id))}
 
 
 def _write(connection: Any, model: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(model.__table__.insert(), rows)
-
-
-def _provider_row(provider: Provider, above: tuple[Provider, ...], ids: Mapping[str, int]) -> dict[str, Any]:
-    tree = [ids[each.uuid] for each in (*above, provider)]
-    return {
-        "uuid": provider.uuid,
-        "name": provider.name,
-        "generation": 0,
-        "id": tree[-1],
-        "parent_provider_id": tree[-2] if above else None,
-        "root_provider_id": tree[0],
-    }
 
 
 @contextmanager
@@ -298,8 +275,12 @@ def _fail_at(what: str) -> Iterator[list[BaseException]]:
             raise EmbeddedPlacementFailed(what, error) from error
 
 
-def _configuration() -> Any:
-    """Return a configuration of its own that reads no file and no environment variable."""
+def _configuration(options: Mapping[str, object]) -> Any:
+    """Return a configuration of its own that reads no file and no environment variable.
+
+    :param options: of the group ``[placement]``
+    :raises NoSuchOptError: the installed Placement lacks one: before 13.0.0 (2025.1), those of candidates
+    """
     conf = cfg.ConfigOpts()
     root = logging.getLogger()
     handlers = list(root.handlers)
@@ -313,74 +294,39 @@ def _configuration() -> Any:
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
+    for name, value in options.items():
+        conf.set_override(name, value, "placement")
     conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 
 
-def _adapter(transport: "_Transport", cleanup: ExitStack) -> Adapter:
-    http = requests.Session()
-    # Else requests reads proxies and passwords from the environment and ~/.netrc.
-    http.trust_env = False
-    http.mount(_URL, transport)
-    cleanup.callback(http.close)
-    # noauth2 makes the user "admin" an administrator.
-    return Adapter(Session(auth=Token(_URL, "admin"), session=http), service_type="placement")
-
-
-class _Transport(requests.adapters.BaseAdapter):
+class _Transport(requests.adapters.HTTPAdapter):
     """A Placement application, and how requests reaches it: by a function call."""
 
-    def __init__(self, database: Any) -> None:
+    def __init__(self, database: Any, conf: Any) -> None:
         super().__init__()
         self._database = database
-        self._closed = False
+        self._is_closed = False
         with _globals_of(database, None):
             migration.create_schema()
-            self._configuration = _configuration()
-            self._application = deploy.loadapp(self._configuration)
+            self._application = deploy.loadapp(conf)
             self._enforcer = policy._ENFORCER  # noqa: SLF001 - it has no other name
-
-    def limit_candidates(self, most: int) -> None:
-        """Return no more allocation candidates than that, those of each host in turn."""
-        # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used, where
-        # several groups request the same resource of one provider.
-        # Placement before 13.0.0 (2025.1) has no limit: it returns all, which hides no host either.
-        with suppress(ConfigurationError):
-            strategy = "allocation_candidates_generation_strategy"
-            self.set_options({strategy: "breadth-first", "max_allocation_candidates": most})
-
-    def set_options(self, options: Mapping[str, object]) -> None:
-        """Set options of Placement's group ``[placement]``.
-
-        :raises ConfigurationError: if the installed Placement does not have one of them
-        """
-        for name, value in options.items():
-            try:
-                self._configuration.set_override(name, value, "placement")
-            except cfg.NoSuchOptError as error:
-                raise ConfigurationError(
-                    f"The installed openstack-placement has no option [placement] {name}: install 13.0.0 or newer."
-                ) from error
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
         body = request.body.encode() if isinstance(request.body, str) else request.body or b""
         incoming = Request.blank(str(request.url), method=str(request.method), headers=dict(request.headers), body=body)
-        response = requests.Response()
         with _globals_of(self._database, self._enforcer):
-            if self._closed:
+            if self._is_closed:
                 raise requests.exceptions.ConnectionError("the embedded Placement is closed")
             with _fail_at(f"{request.method} {incoming.path}") as faults:
-                outgoing = incoming.get_response(self._application)
-                if faults and outgoing.status_code >= _SERVER_ERROR:
+                found = incoming.get_response(self._application)
+                if faults and found.status_code >= _SERVER_ERROR:
                     # The first: its response has another text than the log.
                     raise faults[0]
-            response.raw = io.BytesIO(outgoing.body)
-        response.status_code = outgoing.status_code
-        response.headers = requests.structures.CaseInsensitiveDict(outgoing.headers)
-        response.encoding = "utf-8"
-        response.url = str(request.url)
-        response.request = request
-        return response
+            content = io.BytesIO(found.body)
+        return self.build_response(
+            request, HTTPResponse(content, dict(found.headers), found.status_code, preload_content=False)
+        )
 
     def close(self) -> None:
-        self._closed = True
+        self._is_closed = True

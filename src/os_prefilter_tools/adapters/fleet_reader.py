@@ -27,7 +27,7 @@ from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider
 from os_prefilter_tools.fleet.reader import MAX_LABEL, MAX_NAME
 
 THREADS = 8
-"""How many requests are under way at a time; keystoneauth keeps up to ten connections open."""
+"""Requests under way at a time; keystoneauth keeps up to ten connections open."""
 
 # Of so many providers, one is sampled, but not more in all than the second number.
 _SMALL, _MOST_SAMPLED = 200, 20
@@ -62,37 +62,34 @@ def read_fleet(
     required = {trait: f"required={'!' * (trait in common)}{trait}" for trait in in_use}
     requests = _Requests(len(required) + len(before if inventories else known), progress)
 
-    def providers_in(query: str) -> list[str] | None:
+    def providers_with(name: str) -> Collection[str]:
+        """Return the providers with a trait, or in an aggregate."""
+        query = required.get(name) or f"member_of={quote(name, safe='')}"
         try:
             rows = client.get_list(f"/resource_providers?{query}", "resource_providers")
         except UnknownTraits:
             # It was deleted meanwhile, which Placement allows only for a trait that no provider has.
-            return None
-        return [each["uuid"] for each in rows]
+            return ()
+        uuids = before.keys() & {each["uuid"] for each in rows}
+        return before.keys() - uuids if name in common else uuids
 
-    def matches(queries: Mapping[str, str], inverse: Collection[str] = ()) -> dict[str, frozenset[str]]:
-        """Return, for each provider, the names of the queries that it matches; equal sets are one object.
-
-        :param inverse: the names of the queries that find the providers which do not match
-        """
+    def matches(names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return, for each provider, those of its traits or aggregates; equal sets are one object."""
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
-        for name, uuids in zip(queries, requests.run(providers_in, queries.values()), strict=True):
-            if uuids is not None:
-                matching = found.keys() - set(uuids) if name in inverse else uuids
-                for uuid in matching:
-                    if uuid in found:
-                        found[uuid].append(name)
+        names = list(names)
+        for name, uuids in zip(names, requests.run(providers_with, names), strict=True):
+            for uuid in uuids:
+                found[uuid].append(name)
         sets: dict[frozenset[str], frozenset[str]] = {}
         return {uuid: sets.setdefault(frozenset(names), frozenset(names)) for uuid, names in found.items()}
 
-    traits = matches(required, common)
+    traits = matches(required)
     details: dict[str, _Details]
     if inventories:
         read = zip(before, requests.run(lambda uuid: _details(client, uuid), before), strict=True)
         details = {uuid: found for uuid, found in read if found}
     else:
-        members = matches({uuid: f"member_of={quote(uuid, safe='')}" for uuid in known})
-        details = {uuid: ({}, of_one) for uuid, of_one in members.items()}
+        details = {uuid: ({}, of_one) for uuid, of_one in matches(known).items()}
     after = {each.uuid: each.generation for each in client.providers() if each.uuid in details}
     trees = _trees([each for each in before.values() if each.uuid in after], traits, details)
     changed = sum(after.get(each.uuid) != each.generation for each in before.values())

@@ -4,7 +4,6 @@ Names, defaults and values are those of Placement 16.0.0 (``placement/conf/place
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 from oslo_config import cfg
 
@@ -13,27 +12,18 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import open_file
 
 SECTION = "placement"
-DEPTH_FIRST, BREADTH_FIRST = "depth-first", "breadth-first"
-
 _LIMITS = [
     cfg.IntOpt("max_allocation_candidates", default=-1),
-    cfg.StrOpt("allocation_candidates_generation_strategy", default=DEPTH_FIRST, choices=(DEPTH_FIRST, BREADTH_FIRST)),
+    cfg.StrOpt(
+        "allocation_candidates_generation_strategy", default="depth-first", choices=("depth-first", "breadth-first")
+    ),
 ]
 # A nova.conf has a section of the same name, about how to reach Placement.
 _OF_CLIENTS = cfg.StrOpt("auth_type"), cfg.StrOpt("auth_section")
 
 
-class CandidateLimits(NamedTuple):
-    """The options, by their names."""
-
-    max_allocation_candidates: int
-    """The most that Placement creates for a request; negative for all."""
-    allocation_candidates_generation_strategy: str
-    """``depth-first`` or ``breadth-first``."""
-
-
-def candidate_limits(path: str | Path) -> CandidateLimits:
-    """Return the limits in a placement.conf.
+def candidate_limits(path: str | Path) -> tuple[int, str]:
+    """Return ``max_allocation_candidates``, negative for all, and ``allocation_candidates_generation_strategy``.
 
     :raises DocumentError: if there is no such file, or it cannot be read
     :raises ConfigurationError: if it is no placement.conf, or one of the options has an invalid value
@@ -48,4 +38,5 @@ def candidate_limits(path: str | Path) -> CandidateLimits:
                 "this is the option of a client of Placement, as in nova.conf. Give the placement.conf of the service."
             )
             raise invalid_option(where, option.name, problem, SECTION)
-    return CandidateLimits(*(read_option(conf, where, option.name, SECTION) for option in _LIMITS))
+    most, strategy = (read_option(conf, where, option.name, SECTION) for option in _LIMITS)
+    return most, strategy

@@ -18,7 +18,7 @@ from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, Offer, offer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from os_prefilter_tools.adapters.cloud.metadefs import Change
+    from os_prefilter_tools.adapters.cloud.metadefs import MetadefChange
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 _METADEFS = "metadefs"
@@ -76,7 +76,7 @@ class PublishOffer(Listing):
         fleet = asked.fleet(self.context)
         found = offer(fleet, asked.service(fleet, self.context))
         self.exit_code = _tell_about(self, found)
-        changes: list[Change] = []
+        changes: list[MetadefChange] = []
         if found.hosts:
             changes = plan_metadefs(self.context.connection, namespaces(found), MARK)
             if parsed_args.apply:
@@ -87,7 +87,7 @@ class PublishOffer(Listing):
         else:
             written = "written" if parsed_args.apply else "planned; nothing was written without --apply"
             self.tell(f"{pluralize(len(rows), 'change')} {written}.")
-        return ("Namespace", "Property", "Change", "Before", "After"), rows
+        return ("Namespace", "Property", "MetadefChange", "Before", "After"), rows
 
 
 def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:
@@ -125,7 +125,7 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
     return 0 if found.hosts else NO_HOST
 
 
-def _rows(change: "Change") -> Iterator[tuple[Any, ...]]:
+def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the plan for a change: of a new namespace, also those of its properties."""
     body = change.body or {}
     after = body if change.name and change.method != "DELETE" else None

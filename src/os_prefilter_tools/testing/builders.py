@@ -3,12 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from os_prefilter.common.errors import InvalidFilter
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
@@ -50,24 +48,6 @@ def request_of(
     return RequestSpec(**{"flavor": flavor, "image": image, **fields})
 
 
-def load_filter(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> LoadedFilter:
-    """Return a filter, by the name of its entry point or as the function itself.
-
-    :raises ConfigurationError: if it is not installed, is not a filter, or needs a fact that ``facts`` lacks
-    """
-    provided = NEEDS | facts.keys()
-    if isinstance(plugin, str):
-        return _installed(plugin, frozenset(provided))
-    if not hasattr(plugin, "__name__"):
-        raise InvalidFilter(type(plugin).__name__, "a function, or the name of an entry point", repr(plugin)[:80])
-    return as_filter(plugin.__name__, plugin, provided)
-
-
-@cache
-def _installed(name: str, provided: frozenset[str]) -> LoadedFilter:
-    return load_filters([name], provided)[0]
-
-
 def pipeline_of(
     *filters: str | Callable[..., Any], options: Options = ALL_REPORTED, facts: Mapping[str, object] | None = None
 ) -> Service:
@@ -77,9 +57,18 @@ def pipeline_of(
     :param facts: values of the deployment facts that the filters need, by name
     :raises ConfigurationError: as at the start of a service
     """
-    values = facts or {}
-    known = {name: Fact(name, lambda _context, value=value: value, float("inf")) for name, value in values.items()}  # type: ignore[misc]
-    return Service(tuple(load_filter(each, values) for each in filters), options, known)
+    known = {
+        name: Fact(name, lambda _context, value=value: value, float("inf"))  # type: ignore[misc]
+        for name, value in (facts or {}).items()
+    }
+    provided = NEEDS | known.keys()
+    loaded: list[LoadedFilter] = []
+    for each in filters:
+        if isinstance(each, str):
+            loaded += load_filters([each], provided)
+        else:
+            loaded.append(as_filter(getattr(each, "__name__", type(each).__name__), each, provided))
+    return Service(tuple(loaded), options, known)
 
 
 def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:
@@ -102,13 +91,11 @@ def placement_with(fleet: Fleet | Mapping[str, Any] | str | Path | None = None) 
     """
     from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415 - Placement takes seconds to import
 
-    with EmbeddedPlacement(_fleet(fleet)) as placement:
-        yield placement.client
-
-
-def _fleet(fleet: Fleet | Mapping[str, Any] | str | Path | None) -> Fleet:
     if fleet is None:
-        return example_fleet()
-    if isinstance(fleet, (str, Path)):
-        return load_fleet(fleet)
-    return fleet if isinstance(fleet, Fleet) else parse_fleet(json.dumps(fleet).encode(), "the fleet of the test")
+        fleet = example_fleet()
+    elif isinstance(fleet, (str, Path)):
+        fleet = load_fleet(fleet)
+    elif not isinstance(fleet, Fleet):
+        fleet = parse_fleet(json.dumps(fleet).encode(), "the fleet of the test")
+    with EmbeddedPlacement(fleet) as placement:
+        yield placement.client

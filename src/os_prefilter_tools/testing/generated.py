@@ -1,6 +1,5 @@
 """Generated requests: all that a user and an operator can write, odd values, and text of a tenant in every place."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -9,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from os_prefilter.adapters.from_json import request_spec_from
-from os_prefilter.request.spec import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.testing.builders import request_of
 
@@ -18,42 +16,18 @@ TENANT = "TENANTWROTETHIS"
 """A text of characters that a trait may have, so that a filter does not refuse it."""
 
 _LEFT_OUT = object()
-_HUGE = "A" * 20_000
 _ODD_TEXTS = (
-    "",
-    " ",
-    "%s%n{0}",
-    "a\nb",
-    "\x00\x1b[2J",
-    "\u202etxt.exe",
-    "\ud800",
-    "\uff34\uff32\uff35\uff25",
-    "CUSTOM_X",
-    _HUGE,
+    *("", " ", "%s%n{0}", "a\nb", "\x00\x1b[2J", "\u202etxt.exe", "\ud800", "\uff34\uff32\uff35\uff25", "CUSTOM_X"),
+    "A" * 20_000,
 )
-ODD: st.SearchStrategy[Any] = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.binary(max_size=5)
-    | st.sampled_from(_ODD_TEXTS)
-    | st.lists(st.text(max_size=3) | st.integers(), max_size=2)
-    | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
-)
+_SCALARS: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+ODD = _SCALARS | st.binary(max_size=5) | st.sampled_from(_ODD_TEXTS) | st.lists(_SCALARS, max_size=2)
+ODD |= st.dictionaries(st.text(max_size=3), _SCALARS, max_size=2)
 """Values that do not belong into an image property."""
 
-_ODD_EXTRA_SPECS = st.text(max_size=9) | st.sampled_from(_ODD_TEXTS)
 _GROUPS = st.sampled_from(["", "1", "_gpu"])
 _CLASSES = st.sampled_from(["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "FPGA", "CUSTOM_IRON", "NO_SUCH"])
-_RULES = st.sampled_from(["required", "forbidden", "x"])
-_FORMATS = st.sampled_from([None, "qcow2", "vmdk", "odd"])
-
-
-def known_traits() -> list[str]:
-    """Return the traits of the vocabulary and the owner traits."""
-    return sorted({str(trait) for row in table() for trait in row.traits} | {"OWNER_NOVA", "OWNER_CYBORG"})
+_OWNERS = ("OWNER_NOVA", "OWNER_CYBORG")
 
 
 def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
@@ -70,36 +44,33 @@ def extra_spec_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
 
 
 def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[RequestSpec]:
-    """Return requests of all kinds, sensible and not, on their own and as variations of the examples."""
-    values = {value for row in table() for value in row.values}
-    values |= {value for each in examples for value in _texts(each)}
-    known, names, traits = st.sampled_from(sorted(values)), property_names(examples), st.sampled_from(known_traits())
-    properties = st.dictionaries(st.sampled_from(names), known | ODD, max_size=6)
-    required = st.sets(traits, max_size=2).map(lambda some: {f"trait:{each}": "required" for each in some})
-    extra_specs = st.dictionaries(st.sampled_from(extra_spec_names(examples)), known | _ODD_EXTRA_SPECS, max_size=4)
-    resources = st.dictionaries(_keys("resources", _CLASSES), st.sampled_from(["0", "1", "x"]), max_size=3)
-    rules = st.dictionaries(_keys("trait", traits), _RULES, max_size=2)
-    bases = st.none() | _change_examples(examples, known) if examples else st.none()
-    return st.builds(
-        _request,
-        bases,
-        st.none() | st.tuples(properties, required).map(lambda parts: {**parts[0], **parts[1]}),
-        st.tuples(extra_specs, resources, rules).map(lambda parts: {**parts[0], **parts[1], **parts[2]}),
-        _FORMATS,
+    """Return requests of all kinds, sensible and not; with examples, also these with one value changed or left out."""
+    traits = st.sampled_from(sorted({*(str(trait) for row in table() for trait in row.traits), *_OWNERS}))
+    known = st.sampled_from(sorted({value for row in table() for value in row.values}))
+    required = st.builds("trait:{}".format, traits)
+    keys = st.builds("{}{}:{}".format, st.just("resources"), _GROUPS, _CLASSES)
+    keys |= st.builds("{}{}:{}".format, st.just("trait"), _GROUPS, traits)
+    keys |= st.sampled_from(extra_spec_names(examples))
+    texts = st.text(max_size=9) | st.sampled_from((*_ODD_TEXTS, "0", "1", "required", "forbidden"))
+    names = st.sampled_from(property_names(examples))
+    suffixes = st.sampled_from(["pci-0", "device_profile_0", "port"])
+    requests = st.builds(
+        request_of,
+        st.none() | st.dictionaries(names | required, known | ODD | st.just("required"), max_size=6),
+        st.dictionaries(keys, known | texts, max_size=6),
+        disk_format=st.sampled_from([None, "qcow2", "vmdk", "odd"]),
         is_bfv=st.booleans(),
-        groups=st.sets(st.sampled_from(["pci-0", "device_profile_0", "port"])),
-        pci=st.frozensets(st.just("pci")),
-        root_required=st.sets(traits, max_size=2),
+        requested_resources=st.lists(st.builds(RequestGroup, suffixes, st.just({"VGPU": 1})), max_size=3),
+        pci_request_ids=st.frozensets(st.just("pci")),
+        request_level_params=st.builds(RequestLevelParams, st.sets(traits, max_size=2)),
     )
-
-
-def _change_examples(examples: Sequence[RequestSpec], known: st.SearchStrategy[str]) -> st.SearchStrategy[RequestSpec]:
-    """Return the examples, unchanged or with one value changed or left out."""
-    names = sorted({name for each in examples for name in (*each.flavor.extra_specs, *_properties(each))})
-    if not names:
-        return st.sampled_from(examples)
-    values = st.just(_LEFT_OUT) | known | ODD
-    return st.builds(with_value, st.sampled_from(examples), st.none() | st.sampled_from(names), values)
+    own = sorted({name for each in examples for name in (*each.flavor.extra_specs, *_properties(each))})
+    if own:
+        changed = st.just(_LEFT_OUT) | known | ODD
+        requests |= st.builds(with_value, st.sampled_from(examples), st.none() | st.sampled_from(own), changed)
+    elif examples:
+        requests |= st.sampled_from(examples)
+    return requests
 
 
 def _properties(spec: RequestSpec) -> Mapping[str, object]:
@@ -126,51 +97,6 @@ def odd_requests(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
         for name in (*spec.flavor.extra_specs, *_properties(spec)):
             for value in (_LEFT_OUT, None, True, 0, -1.5, b"", [], ["x", 1], {}, *_ODD_TEXTS):
                 yield with_value(spec, name, value)
-
-
-def _keys(prefix: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return st.builds(lambda group, name: f"{prefix}{group}:{name}", _GROUPS, names)
-
-
-def _texts(spec: RequestSpec) -> list[str]:
-    values = [*spec.flavor.extra_specs.values(), *_properties(spec).values()]
-    return [value for value in values if isinstance(value, str)]
-
-
-def _request(  # noqa: PLR0913 - the fields of a request
-    base: RequestSpec | None,
-    properties: dict[str, Any] | None,
-    extra_specs: dict[str, str],
-    disk_format: str | None,
-    *,
-    is_bfv: bool,
-    groups: set[str],
-    pci: frozenset[str],
-    root_required: set[str],
-) -> RequestSpec:
-    flavor, image = Flavor(1, 512, 1, extra_specs=extra_specs), None
-    if base:
-        flavor = replace(base.flavor, extra_specs={**extra_specs, **base.flavor.extra_specs})
-    if properties is not None:
-        image = Image(properties, disk_format=disk_format)
-    if base and base.image:
-        image = replace(base.image, properties={**(properties or {}), **base.image.properties})
-    resources = [RequestGroup(name, {"VGPU": 1}) for name in sorted(groups)]
-    spec = RequestSpec(flavor, image, is_bfv, resources, pci)
-    spec.root_required.update(root_required)
-    return spec
-
-
-def stored_by_nova(spec: RequestSpec) -> RequestSpec:
-    """Return the request as read from the JSON that Nova stores, as far as JSON has such values."""
-    properties = dict(spec.image.properties) if spec.image else None
-    data: dict[str, Any] = {
-        "flavor": {"nova_object.data": {"memory_mb": spec.flavor.memory_mb, "extra_specs": spec.flavor.extra_specs}},
-        "image": {"nova_object.data": {"properties": {"nova_object.data": properties}}} if spec.image else None,
-        "is_bfv": spec.is_bfv,
-    }
-    text = json.dumps({"nova_object.name": "RequestSpec", "nova_object.data": data}, default=repr)
-    return request_spec_from(json.loads(text), "a stored request spec")
 
 
 def with_fields_unset() -> list[Any]:

@@ -6,7 +6,7 @@ of values of the vocabulary: one by one, in pairs, and in triples with a platfor
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import combinations
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     required: tuple[tuple[str, bool], ...] | None
     """(trait, required) of all requirements of the host; None where the filters, or Nova's query, reject it."""
     is_complete: bool = True
-    """Whether all that it requests is required; else no host reports a part of it, and the filters note that."""
+    """False if no host reports a part of what it requests, which the filters note."""
 
     def __str__(self) -> str:
         return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)
@@ -53,12 +53,8 @@ def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
 
     :param emulated: the option ``emulated_architectures``
     """
-    return tuple((row, value) for row in _options(emulated).rows if row.required_by for value in row.values)
-
-
-@cache
-def _options(emulated: frozenset[str]) -> Options:
-    return Options(reported_traits=("*",), emulated_architectures=emulated)
+    rows = Options(emulated_architectures=emulated).rows
+    return tuple((row, value) for row in rows if row.required_by for value in row.values)
 
 
 def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
@@ -99,7 +95,8 @@ def case_of(
 
 @cache
 def _pipeline(emulated: frozenset[str]) -> Service:
-    return Service.from_names(*list_requiring_filters(), options=_options(emulated))
+    options = Options(reported_traits=("*",), emulated_architectures=emulated)
+    return Service.from_names(*list_requiring_filters(), options=options)
 
 
 @cache
@@ -129,16 +126,12 @@ def pair_cases(
     :param step: return each ``step``-th one from there
     :param emulated: the option ``emulated_architectures``
     """
-    return tuple(case_of(pair, emulated=emulated) for pair in _pairs(owned, emulated)[first::step])
-
-
-@cache
-def _pairs(owned: frozenset[str] | None, emulated: frozenset[str]) -> list[tuple[Choice, Choice]]:
-    return [
-        (one, other)
-        for one, other in combinations(choices(emulated), 2)
-        if one[0] is not other[0] and (owned is None or one[0].name in owned or other[0].name in owned)
-    ]
+    pairs = (
+        pair
+        for pair in combinations(choices(emulated), 2)
+        if pair[0][0] is not pair[1][0] and (owned is None or any(row.name in owned for row, _ in pair))
+    )
+    return tuple(case_of(pair, emulated=emulated) for pair in islice(pairs, first, None, step))
 
 
 @cache
@@ -150,24 +143,18 @@ def platform_cases(first: int = 0, step: int = 1, emulated: frozenset[str] = fro
     :param emulated: the option ``emulated_architectures``
     """
     machine, emulation = row_named("machine_type"), row_named("emulation_architecture")
-    offered = {value for row, value in choices(emulated) if row is emulation}
-    architectures = [architecture for architecture in _EMULATED if architecture in offered]
+    offered = [choice for choice in choices(emulated) if choice[0] is emulation and choice[1] in _EMULATED]
+    platforms: list[tuple[Choice, ...]] = [((machine, family), each) for family in machine.values for each in offered]
     # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
-    triples: list[tuple[Choice, ...]] = [
-        ((machine, family), (emulation, architecture), choice)
-        for family in machine.values
-        for architecture in architectures
+    platforms += [(i686,), *((i686, each) for each in offered)]
+    triples = (
+        (*platform, choice)
+        for platform in platforms
         for choice in choices(emulated)
-        if choice[0] not in (machine, emulation)
-    ]
-    triples += [
-        (i686, *beside, choice)
-        for beside in ((), *(((emulation, architecture),) for architecture in architectures))
-        for choice in choices(emulated)
-        if choice[0] not in (i686[0], emulation)
-    ]
-    return tuple(case_of(triple, emulated=emulated) for triple in triples[first::step])
+        if choice[0] not in (platform[0][0], emulation)
+    )
+    return tuple(case_of(triple, emulated=emulated) for triple in islice(triples, first, None, step))
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

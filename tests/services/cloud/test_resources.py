@@ -1,6 +1,6 @@
 """Images, flavors, host aggregates and servers of a real Glance and a real Nova API: nothing lost, nothing renamed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -92,7 +92,7 @@ def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
     made = {image(f"page-{number}", visibility="private") for number in range(4)}
     made |= {image("shared by all", visibility="community"), image("hidden", os_hidden=True)}
     cloud.glance.forget()
-    listing = clouds.images(cloud.connection())
+    listing = clouds.images(cloud.connection(), print)
     next(listing)
     assert sum("/v2/images?" in each for each in cloud.glance.sent) == 1
     rest = [each.id for each in listing]
@@ -120,14 +120,14 @@ def test_hanging_or_unreachable_glance_raises_an_error_naming_the_request(
     cloud.glance.is_hanging = True
     for name in ("admin", "down"):
         with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
-            list(clouds.images(cloud.connection(name)))
+            list(clouds.images(cloud.connection(name), print))
 
 
 _FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
 
 
-def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_listed_page_by_page(cloud: Cloud) -> None:
-    """Nova gives three at a time here. Private ones are among them; none comes twice."""
+def test_flavors_are_read_with_all_their_fields_by_name_or_id(cloud: Cloud) -> None:
+    """Nova gives three at a time here. Private ones are among them."""
     fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
     cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
     cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
@@ -139,9 +139,6 @@ def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_listed_page_by
         assert clouds.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
     # An ID takes precedence over an equal name.
     assert clouds.flavor_named(connection, "4").name == "private"
-    names = [each.name for each in clouds.flavors(connection)]
-    assert len(names) == len(set(names))
-    assert set(names) >= {"gpu ☃", "private", "4"}
     assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 2
     for name in ("flavor-11", ".", "..", "../servers", "x" * 300, "\x00"):
         with pytest.raises(DocumentError, match="there is no flavor") as caught:
@@ -159,7 +156,7 @@ def test_hidden_extra_specs_of_a_flavor_raise_instead_of_reading_as_none(cloud: 
         clouds.flavor_named(cloud.connection(), "4")
 
 
-_FLAVOR_ROW = {"name": "a", "extra_specs": {"a": 1}}
+_FLAVOR_ROW = {"id": "i", "name": "a", "extra_specs": {"a": 1}}
 _WRONG: list[tuple[str, int, object, str]] = [
     ("images", 500, {"x": 1}, "status 500"),
     ("images", 403, {}, "roles that the documentation lists"),
@@ -168,14 +165,18 @@ _WRONG: list[tuple[str, int, object, str]] = [
     ("images", 200, {"images": {}}, "not that of the service"),
     ("images", 200, {"images": [{"id": "a"}], "next": "/v2/images?marker=x"}, "read already"),
     ("flavors", 200, {"flavors": [_FLAVOR_ROW]}, "not that of the service"),
-    ("flavors", 200, {"flavors": ["a"]}, "not that of the service"),
+    ("flavors", 200, {"flavors": "a"}, "not that of the service"),
     ("flavors", 406, {}, "newer version"),
     ("flavors", 503, {}, "read the log"),
     ("host_aggregates", 200, {"aggregates": None}, "not that of the service"),
     ("host_aggregates", 200, {"aggregates": [{}]}, "not that of the service"),
     ("host_aggregates", 200, {"aggregates": [{"uuid": "x", "name": "a", "availability_zone": None}]}, "not that of"),
 ]
-_PATHS = {"images": "/v2/images?", "flavors": "/flavors/detail", "host_aggregates": "os-aggregates"}
+_READS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "images": ("/v2/images?", lambda connection: list(clouds.images(connection, print))),
+    "flavors": ("/flavors/detail", lambda connection: clouds.flavor_named(connection, "a")),
+    "host_aggregates": ("os-aggregates", clouds.host_aggregates),
+}
 
 
 def test_bad_list_response_raises_a_one_line_cloud_error(cloud: Cloud) -> None:
@@ -185,9 +186,10 @@ def test_bad_list_response_raises_a_one_line_cloud_error(cloud: Cloud) -> None:
     )
     connection = cloud.connection()
     for listing, status, body, message in _WRONG:
-        answers.append((_PATHS[listing], (status, body)))
+        path, read = _READS[listing]
+        answers.append((path, (status, body)))
         with pytest.raises(CloudError, match=message) as caught:
-            list(getattr(clouds, listing)(connection))
+            read(connection)
         assert str(caught.value).startswith("Glance, GET /images: " if listing == "images" else "Nova, ")
         assert str(caught.value).isprintable()
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,14 +22,13 @@ from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
-from os_prefilter_tools.adapters.cloud.resources import flavor_named, flavors, image_named, images
+from os_prefilter_tools.adapters.cloud.resources import flavor_named, image_named, images
 from os_prefilter_tools.adapters.cloud.servers import request_of_server, servers
 from os_prefilter_tools.fleet.model import Aggregate
 
 __all__ = [
     "connect",
     "flavor_named",
-    "flavors",
     "host_aggregates",
     "image_named",
     "images",
@@ -111,29 +111,21 @@ def _configuration_files() -> Iterator[Path]:
 def _check_syntax(path: Path) -> None:
     """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which parsing failed.
 
-    :raises ConfigurationError: it cannot; the message has the place but no text, which may be a password
+    :raises ConfigurationError: it cannot; the message has the line but no text, which may be a password
     """
-    kind, place = "JSON" if path.suffix == ".json" else "YAML", ""
+    kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
-        with path.open() as file:
+        # openstacksdk reports a file that cannot be read.
+        with suppress(OSError), path.open() as file:
             # As openstacksdk reads it.
             json.load(file) if kind == "JSON" else yaml.safe_load(file)
-    except OSError:
-        # openstacksdk reports it.
-        return
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    except json.JSONDecodeError as error:
-        place = f": line {error.lineno}, column {error.colno}"
-    except (yaml.YAMLError, ValueError, RecursionError):
-        pass
-    else:
-        return
-    raise ConfigurationError(
-        f"{escape_line(str(path))}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as "
-        "* or ! in quotes."
-    )
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else getattr(error, "lineno", None)
+        raise ConfigurationError(
+            f"{escape_line(str(path))}{f': line {line}' if line else ''}: this is not {kind}. Correct it; put a value "
+            "that begins with a sign such as * or ! in quotes."
+        ) from None
 
 
 def _without_error_text(record: logging.LogRecord) -> bool:

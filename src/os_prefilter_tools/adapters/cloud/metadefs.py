@@ -16,7 +16,7 @@ _NAMESPACES = "/metadefs/namespaces"
 _FIELDS = ("display_name", "description", "visibility")
 
 
-class Change(NamedTuple):
+class MetadefChange(NamedTuple):
     """One request to Glance, and what it changes."""
 
     what: str
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 _ORDER = ("delete", "remove", "replace", "update", "dissociate", "associate", "add", "create")
 
 
-def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str) -> list[Change]:
+def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str) -> list[MetadefChange]:
     """Return the changes that make Glance have these namespaces, in the order in which to write them.
 
     A namespace without properties is to be deleted. Other namespaces are not read.
@@ -46,18 +46,27 @@ def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: st
     :raises CloudError: Glance does not answer or refuses, or a namespace to be changed lacks the mark or is protected
     """
     glance = CloudService(connection, "image")
-    changes: list[Change] = []
+    changes: list[MetadefChange] = []
     for namespace in wanted:
         name = str(namespace["namespace"])
+        where = f"Glance, the namespace {quote(name)}"
         found = glance.find(_path(name))
-        needed = list(_changes(namespace, found))
+        try:
+            needed, tags = list(_changes(namespace, found)), list((found or {}).get("tags") or ())
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise unexpected(where, found) from error
         if found is not None and needed:
-            _check_ours(name, found, mark)
+            if {"name": mark} not in tags:
+                reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
+                raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
+            if found.get("protected"):
+                advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
+                raise CloudError(where, "it is protected. Nothing was written", advice)
         changes += needed
     return sorted(changes, key=lambda change: _ORDER.index(change.what))
 
 
-def write_metadefs(connection: Any, changes: Iterable[Change]) -> None:
+def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
     """Write the changes, one after the other.
 
     :raises CloudError: Glance does not answer or refuses; the message says how many changes are written
@@ -75,70 +84,48 @@ def write_metadefs(connection: Any, changes: Iterable[Change]) -> None:
             raise CloudError(what, str(error).rstrip("."), advice, error.status) from error
 
 
-def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[Change]:
+def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[MetadefChange]:
+    """Yield the changes of one namespace; it fails at any response that is not one of Glance."""
     name = str(wanted["namespace"])
     path = _path(name)
     if found is None:
         if wanted["properties"]:
-            yield Change("create", name, "POST", _NAMESPACES, wanted)
+            yield MetadefChange("create", name, "POST", _NAMESPACES, wanted)
         return
-    before = found.get("properties") or {}
-    _check_objects(name, before, before.values() if isinstance(before, dict) else None)
+    before = {key: dict(definition) for key, definition in (found.get("properties") or {}).items()}
     if not wanted["properties"]:
-        yield Change("delete", name, "DELETE", path)
+        yield MetadefChange("delete", name, "DELETE", path)
         return
     if any(found.get(field) != wanted[field] for field in _FIELDS):
         body = {"namespace": name, "protected": False, **{field: wanted[field] for field in _FIELDS}}
         # Else it becomes that of the user's project.
         owner = {"owner": found["owner"]} if found.get("owner") else {}
-        yield Change("update", name, "PUT", path, {**body, **owner})
-    yield from _association_changes(name, found.get("resource_type_associations") or [], wanted)
-    yield from _property_changes(name, before, wanted["properties"])
-
-
-def _association_changes(namespace: str, before: Any, wanted: Mapping[str, Any]) -> Iterator[Change]:
-    _check_objects(namespace, before, before if isinstance(before, list) else None)
-    path = f"{_path(namespace)}/resource_types"
+        yield MetadefChange("update", name, "PUT", path, {**body, **owner})
     for each in wanted["resource_type_associations"]:
-        same = [old for old in before if old.get("name") == each["name"]]
+        of_type = f"{path}/resource_types"
+        same = [old for old in found.get("resource_type_associations") or () if old.get("name") == each["name"]]
         # With a prefix, Horizon shows wrong names of properties.
         is_wrong = any(old.get("prefix") or old.get("properties_target") for old in same)
         if is_wrong:
-            yield Change("dissociate", namespace, "DELETE", f"{path}/{quote_url(each['name'], safe='')}")
+            yield MetadefChange("dissociate", name, "DELETE", f"{of_type}/{quote_url(each['name'], safe='')}")
         if is_wrong or not same:
-            yield Change("associate", namespace, "POST", path, each)
+            yield MetadefChange("associate", name, "POST", of_type, each)
+    yield from _property_changes(name, before, wanted["properties"])
 
 
 def _property_changes(
     namespace: str, before: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Change]:
+) -> Iterator[MetadefChange]:
     path = f"{_path(namespace)}/properties"
     for name in sorted({*before, *wanted}):
         old, new = before.get(name), wanted.get(name)
         own = f"{path}/{quote_url(name, safe='')}"
         if new is None:
-            yield Change("remove", namespace, "DELETE", own, None, name, old)
+            yield MetadefChange("remove", namespace, "DELETE", own, None, name, old)
         elif old is None:
-            yield Change("add", namespace, "POST", path, {"name": name, **new}, name)
+            yield MetadefChange("add", namespace, "POST", path, {"name": name, **new}, name)
         elif any((old.get(field) or None) != (new.get(field) or None) for field in {*old, *new} - {"name"}):
-            yield Change("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
-
-
-def _check_objects(namespace: str, found: object, rows: Iterable[object] | None) -> None:
-    if rows is None or not all(isinstance(each, dict) for each in rows):
-        raise unexpected(f"Glance, the namespace {quote(namespace)}", found)
-
-
-def _check_ours(name: str, found: Mapping[str, Any], mark: str) -> None:
-    """Refuse to change a namespace that was made by hand, or that an operator has protected."""
-    where = f"Glance, the namespace {quote(name)}"
-    tags = found.get("tags") or []
-    if not isinstance(tags, list) or {"name": mark} not in tags:
-        reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
-        raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
-    if found.get("protected"):
-        advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
-        raise CloudError(where, "it is protected. Nothing was written", advice)
+            yield MetadefChange("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
 
 
 def _path(namespace: str) -> str:

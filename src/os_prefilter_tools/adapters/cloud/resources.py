@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import partial
 from itertools import islice
 from typing import Any
 from urllib.parse import quote as quote_url
@@ -12,12 +11,9 @@ from urllib.parse import urlencode
 from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
 from os_prefilter.adapters.from_json import flavor_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Flavor, Image
-
-LOG = get_logger(__name__)
 
 # Hidden images are in no other listing, and can be booted.
 _IMAGE_LISTINGS = ("/images?visibility=all&limit=1000", "/images?visibility=all&os_hidden=true&limit=1000")
@@ -46,19 +42,18 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     return image_of(_row_named("image", name_or_id, _image_rows(glance, query), _image_rows(glance)))
 
 
-def images(connection: Any, on_broken: Callable[[str], None] | None = None) -> Iterator[Image]:
+def images(connection: Any, broken: Callable[[str], None]) -> Iterator[Image]:
     """Yield each image that the user may see, of every visibility, hidden ones too; pages are requested as needed.
 
-    An image that cannot be read is skipped, and ``on_broken`` gets a sentence about it; by default it is logged.
+    An image that cannot be read is skipped, and ``broken`` gets a sentence about it.
 
     :raises CloudError: Glance does not answer, or refuses
     """
-    warn = on_broken or partial(LOG.warning, "%s")
     for row in _image_rows(CloudService(connection, "image")):
         try:
             yield image_of(row)
         except CloudError as error:
-            warn(str(error))
+            broken(str(error))
 
 
 def image_of(row: object) -> Image:
@@ -86,16 +81,6 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
             return flavor_of(found.get("flavor"))
     rows = list(nova.rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION))
     return flavor_of(_row_named("flavor", name_or_id, rows, rows))
-
-
-def flavors(connection: Any) -> Iterator[Flavor]:
-    """Yield each flavor that the user may see, for an administrator private ones too.
-
-    :raises CloudError: Nova does not answer, refuses, or does not show the extra specs
-    """
-    yield from map(
-        flavor_of, CloudService(connection, "compute").rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION)
-    )
 
 
 def flavor_of(row: object) -> Flavor:
@@ -127,18 +112,15 @@ def _row_named(kind: str, name: str, found: Iterable[Any], every: Iterable[Any])
     :param every: all rows, for close names; read only if ``found`` has no such row
     :raises DocumentError: no row has the name, or several have
     """
-    rows = {row["id"]: row for row in found if _name(row) == name}
-    if len(rows) == 1:
-        return next(iter(rows.values()))
+    rows: dict[str, Mapping[str, Any]] = {row["id"]: row for row in found if _name(row) == name}
+    if len(rows) > 1:
+        ids = join_first_names(list(rows), 2 * _MOST_SHOWN)
+        raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID: {ids}.")
     if rows:
-        ids = ", ".join(quote(each)[1:-1] for each in islice(rows, 2 * _MOST_SHOWN))
-        more = f" and {len(rows) - 2 * _MOST_SHOWN} more" * (len(rows) > 2 * _MOST_SHOWN)
-        raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID: {ids}{more}.")
+        return next(iter(rows.values()))
     names = {_name(row) for row in islice(every, _MOST_NAMES)} - {""}
-    close = get_close_matches(name, sorted(names), n=_MOST_SHOWN, cutoff=0.5)
-    advice = (
-        f"Close names: {', '.join(map(quote, close))}." if close else "Give a name or an ID that exists, or a file."
-    )
+    close = ", ".join(map(quote, get_close_matches(name, sorted(names), n=_MOST_SHOWN, cutoff=0.5)))
+    advice = f"Close names: {close}." if close else "Give a name or an ID that exists, or a file."
     raise DocumentError(f"--{kind}", f"there is no {kind} {quote(name)}, neither in this cloud nor as a file. {advice}")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement import trait_sync
-from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, HostTraits
+from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, ProviderTraits
 from os_prefilter.common.errors import (
     ConfigurationError,
     GenerationConflict,
@@ -61,8 +61,8 @@ def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     return placement
 
 
-def host(seen: Observed, name: str = UUID) -> HostTraits:
-    return HostTraits(seen.client, name, sleep=no_wait)
+def host(seen: Observed, name: str = UUID) -> ProviderTraits:
+    return ProviderTraits(seen.client, name, sleep=no_wait)
 
 
 class TestWrittenTraits:
@@ -261,7 +261,7 @@ class TestConcurrentWriters:
         waits: list[float] = []
         seen = Observed(aware, lambda method, url: (409, {"errors": []}) if (method, url) == ("PUT", TRAITS) else None)
         with pytest.raises(GenerationConflict, match=r"another writer changed it in each of 10 attempts.*Try again"):
-            HostTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
+            ProviderTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
         assert seen.methods.count("PUT") == ATTEMPTS == len(waits) + 1
         assert all(0 <= wait <= min(0.05 * 2**index, 2.0) for index, wait in enumerate(waits))
         assert len(set(waits)) > 1
@@ -349,7 +349,7 @@ class TestConcurrentWriters:
     ) -> None:
         """Generations count from 0 again, and may come to the one that is remembered."""
         now = [0.0]
-        keeper = HostTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
         keeper.sync(GOAL)
         request = aware.client.request
 

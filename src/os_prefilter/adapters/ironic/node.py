@@ -14,7 +14,7 @@ from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.cloud_service import proxy_of
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
-from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
+from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, SettingKind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import Change, check_traits
@@ -163,7 +163,7 @@ class IronicNode:
 
     def _task(
         self,
-        kind: Kind,
+        kind: SettingKind,
         steps: Sequence[Step],
         timeout: float,
         instance: str | None,

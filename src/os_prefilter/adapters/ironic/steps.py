@@ -44,7 +44,7 @@ _END = "active"
 
 
 @dataclass(frozen=True)
-class Kind:
+class SettingKind:
     """A way to run steps."""
 
     what: str
@@ -61,7 +61,7 @@ class Kind:
     """What to do with a node in another state."""
 
 
-DEPLOY = Kind(
+DEPLOY = SettingKind(
     what="the deployment",
     verb="active",
     microversion="1.69",
@@ -71,7 +71,7 @@ DEPLOY = Kind(
     recorded=("user_deploy_steps", "deploy_steps"),
     advice="Choose another node, or wait for what is under way.",
 )
-SERVICE = Kind(
+SERVICE = SettingKind(
     what="the service",
     verb="service",
     microversion="1.87",
@@ -89,7 +89,7 @@ class Task:
 
     baremetal: Any
     node: Node
-    kind: Kind
+    kind: SettingKind
     steps: Sequence[Step] = ()
     timeout: float = LOCK_TIMEOUT
     """Seconds until they should have ended."""

@@ -116,7 +116,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = Document(where, data, "capabilities")
+    document = LibvirtDocument(where, data, "capabilities")
     guests: dict[str, dict[str, Machines]] = {}
     for arch in document.root.iterfind("guest/arch"):
         domains = guests.setdefault(document.word(arch.get("name")), {})
@@ -146,7 +146,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = Document(where, data, "domainCapabilities")
+    document = LibvirtDocument(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
     tpm = document.find_supported("devices/tpm")
     # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
@@ -171,13 +171,13 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     )
 
 
-def _usb_redirection(document: "Document") -> bool | None:
+def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
     listed = {document.lists("devices/redirdev", "bus", "usb"), document.lists("devices/graphics", "type", "spice")}
     return False if False in listed else None if None in listed else True
 
 
-def _mem_encryption(document: "Document") -> Iterator[str]:
+def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
     sev = document.find_supported("features/sev")
     if sev is not None:
@@ -197,7 +197,7 @@ def _has_several(siblings: str) -> bool:
     return "," in siblings or first != (last or first)
 
 
-class Document:
+class LibvirtDocument:
     """A parsed document, and its source for messages.
 
     :param expected: the root elements that it may have

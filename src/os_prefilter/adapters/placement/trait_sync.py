@@ -70,7 +70,7 @@ class _OutdatedError(Exception):
         self.error = error
 
 
-class HostTraits:
+class ProviderTraits:
     """The traits of the resource providers of one host.
 
     Verdicts are cached: a report that finds nothing changed, here or there, costs one request.

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.adapters.placement import trait_sync
 from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, ProviderTraits
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -17,7 +16,6 @@ from os_prefilter.common.errors import (
     UnknownTraits,
 )
 from os_prefilter.hosts.desired_traits import Change, Goal
-from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -198,35 +196,6 @@ def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer 
         return None
 
     return hook
-
-
-def test_report_of_another_section_is_named_once_and_an_earlier_one_is_not(
-    aware: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    earlier, own, other = (f"{REPORTED}_{digits}" for digits in ("00000000", "11111111", "22222222"))
-    aware.know((earlier, own, other))
-    ours, theirs = Goal({HPET: True, XEN: False, own: True}), Goal({HPET: False, XEN: True, other: True})
-    put_traits(aware, lambda traits: traits.add(earlier))
-    keeper, second = host(Observed(aware)), host(Observed(aware))
-
-    def warnings() -> list[str]:
-        return [each.getMessage() for each in caplog.records if each.name == trait_sync.LOG.logger.name]
-
-    keeper.sync(ours)
-    put_traits(aware, lambda traits: traits.discard(own))
-    keeper.sync(ours)
-    # Its own configuration has changed, and changes back.
-    keeper.sync(theirs)
-    keeper.sync(ours)
-    assert warnings() == []
-    for _ in range(3):
-        second.sync(theirs)
-        keeper.sync(ours)
-    assert len(warnings()) == 2
-    (warning,) = (each for each in warnings() if f"The marker here is {own}" in each)
-    assert f"'{HOST}'" in warning
-    assert f"Its marker is {other}, and only it has: {XEN}." in warning
-    assert f"and only this one has: {HPET}." in warning
 
 
 class TestConcurrentWriters:

@@ -18,8 +18,7 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import join_first_names, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts.desired_traits import (
@@ -31,10 +30,7 @@ from os_prefilter.hosts.desired_traits import (
     is_recognized,
     with_traits,
 )
-from os_prefilter.vocabulary.model import is_reported_marker
 from os_prefilter.vocabulary.options import Options
-
-LOG = get_logger(__name__)
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""
@@ -48,7 +44,6 @@ A provider that was deleted and created again with its UUID counts its generatio
 # Seconds. The waits are random, up to a bound that doubles each time.
 _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
-_SHOWN = 10
 
 
 class _Verdict(NamedTuple):
@@ -101,9 +96,6 @@ class ProviderTraits:
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
         self._known: frozenset[str] | None = None
-        # The marker that the root had after the last report, and those that came in its place.
-        self._marker: frozenset[str] = frozenset()
-        self._foreign: set[str] = set()
 
     def sync(self, goal: Goal, *, dry_run: bool = False) -> list[Change]:
         """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
@@ -199,9 +191,8 @@ class ProviderTraits:
                 verdict = self._judge(provider, goal)
                 if verdict.wanted != verdict.present:
                     writes.append(verdict)
-                    self._check_marker(verdict)
                 else:
-                    self._done(verdict)
+                    self._verdicts[provider.uuid] = verdict
             if verdict.owned:
                 owned.add(provider.uuid)
         return writes
@@ -234,35 +225,4 @@ class ProviderTraits:
         provider = verdict.provider
         generation = self._client.set_provider_traits(provider.uuid, provider.generation, verdict.wanted)
         written = provider._replace(generation=generation)
-        self._done(verdict._replace(provider=written, present=verdict.wanted))
-
-    def _done(self, verdict: _Verdict) -> None:
-        self._verdicts[verdict.provider.uuid] = verdict
-        if not verdict.provider.parent:
-            self._marker = _markers(verdict.wanted)
-
-    def _check_marker(self, verdict: _Verdict) -> None:
-        """Warn once of another report that replaces this one: each would undo the other's for ever."""
-        marker, foreign = _markers(verdict.wanted), _markers(verdict.present) - _markers(verdict.wanted)
-        # What was there before the first report, or by another goal, is an earlier report of this host.
-        if verdict.provider.parent or not marker or marker != self._marker or foreign <= self._foreign:
-            return
-        self._foreign |= foreign
-        theirs, ours = (
-            join_first_names(sorted(each - marker - foreign), _SHOWN) or "nothing"
-            for each in (verdict.present - verdict.wanted, verdict.wanted - verdict.present)
-        )
-        LOG.warning(
-            "Another report, by another section [prefilter], replaces this one on the resource provider %s, and is "
-            "replaced by it, for ever. Its marker is %s, and only it has: %s. The marker here is %s, and only this one "
-            "has: %s. Leave one of them on the host, or give both the section [prefilter] of the schedulers.",
-            quote(verdict.provider.name, 200),
-            ", ".join(sorted(foreign)),
-            theirs,
-            ", ".join(sorted(marker)),
-            ours,
-        )
-
-
-def _markers(traits: frozenset[str]) -> frozenset[str]:
-    return frozenset(filter(is_reported_marker, traits))
+        self._verdicts[provider.uuid] = verdict._replace(provider=written, present=verdict.wanted)

@@ -314,11 +314,12 @@ class TestConcurrentWriters:
 
     @pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "an hour later"])
     def test_recreated_provider_with_the_old_uuid_and_generation_is_reported(
-        self, aware: EmbeddedPlacement, seen_gone: bool
+        self, aware: EmbeddedPlacement, seen_gone: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Generations count from 0 again, and may come to the one that is remembered."""
         now = [0.0]
-        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        monkeypatch.setattr("os_prefilter.adapters.placement.trait_sync.time.monotonic", lambda: now[0])
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait)
         keeper.sync(GOAL)
         request = aware.client.request
 

@@ -107,7 +107,7 @@ class NovaCompute(threading.Thread):
         assert self.error is None
 
 
-def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -> None:
+def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
@@ -128,7 +128,8 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
                 nova.wait_for_a_write()
 
         ours_to = History(placement, "ours", written, be_overtaken)
-        keeper = ProviderTraits(PlacementClient(ours_to), UUID, attempts=10_000, sleep=lambda _seconds: None)
+        monkeypatch.setattr("os_prefilter.adapters.placement.trait_sync.ATTEMPTS", 1_000)
+        keeper = ProviderTraits(PlacementClient(ours_to), UUID, sleep=lambda _seconds: None)
         nova.start()
         try:
             for number in range(ROUNDS):

@@ -271,8 +271,8 @@ class PlacementClient:
                 timeout=self._timeout,
                 **extra,
             )
-        except (exceptions.ClientException, OSError) as error:
-            # OSError: the file of the certificate authority cannot be read, for one.
+        except (exceptions.ClientException, OSError, ValueError) as error:
+            # OSError: the file of the certificate authority cannot be read, for one; ValueError: no URL.
             reason = escape_line(" ".join(str(error).split()).rstrip("."))
             raise PlacementUnavailable(what, reason or type(error).__name__) from error
         status = response.status_code

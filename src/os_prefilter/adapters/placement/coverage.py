@@ -166,8 +166,9 @@ class KnownTraits:
             LOG.info(
                 "Created in Placement, as request filters may require them: %s.", join_first_names(created, _SHOWN)
             )
-        if found != self._latest:
-            self._latest = TraitNames(found)
+        names = TraitNames(found)
+        if names != self._latest:
+            self._latest = names
         return self._latest
 
 

@@ -73,7 +73,14 @@ class LibvirtHost:
         self.uri = uri or default_uri(settings)
         self._settings = settings
         self._timeout = timeout
-        self._libvirt = _libvirt()
+        try:
+            self._libvirt: Any = import_module("libvirt")
+        except ImportError as error:
+            raise ConfigurationError(
+                f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
+            ) from error
+        # By default libvirt prints each error to stderr as well.
+        self._libvirt.registerErrorHandler(lambda _context, _error: None, None)
         self._last: Future[Any] | None = None
 
     def identity(self) -> str:
@@ -216,15 +223,3 @@ def _kvm_has_smm(uri: str) -> bool | None:
 
 def _describe(name: str, *arguments: object) -> str:
     return f"{name}({', '.join(map(repr, arguments))})"
-
-
-def _libvirt() -> Any:
-    try:
-        libvirt = import_module("libvirt")
-    except ImportError as error:
-        raise ConfigurationError(
-            f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
-        ) from error
-    # By default libvirt prints each error to stderr as well.
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    return libvirt

@@ -36,7 +36,6 @@ _FEW = 5
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
-_MICROVERSION = re.compile(r"1\.\d{1,3}", re.ASCII)
 _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
@@ -160,10 +159,8 @@ class PlacementClient:
         document = PlacementClient(self._adapter, microversion="1.0", timeout=self._timeout).request("GET", "/")
         with check_response("GET /"):
             version, *_ = document["versions"]
-            newest = str(version["max_version"])
-            if not _MICROVERSION.fullmatch(newest):
-                raise ValueError(f"{quote(newest)} is not a microversion")
-            return newest
+            _, minor = str(version["max_version"]).split(".")
+            return f"1.{int(minor)}"
 
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""

@@ -1,5 +1,6 @@
-"""Commands and logins end, whatever comes or does not come; no secret follows a redirect to another origin."""
+"""Responses and logins end, whatever comes or does not come; no secret follows a redirect to another origin."""
 
+import gzip
 import io
 import json
 import logging
@@ -17,6 +18,7 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 from requests.adapters import HTTPAdapter
 
+from os_prefilter.adapters import session_limits
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.session_limits import limit
@@ -63,6 +65,17 @@ def endless(seconds: float, *, headers_only: bool = False) -> Iterator[str]:
         yield url
 
 
+def test_endless_response_times_out_and_one_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with endless(0.001) as url, pytest.raises(exceptions.ConnectTimeout):
+        session_at(url, 0.2).get(url)
+    monkeypatch.setattr(session_limits, "MOST_BYTES", 5000)
+    bodies = iter((b"x" * 5000, b"x" * 5001))
+    with serving(lambda _call: Reply(200, next(bodies), {})) as url:
+        assert len(session_at(url).get(url).content) == 5000
+        with pytest.raises(exceptions.ConnectFailure, match="longer than 5000 bytes"):
+            session_at(url).get(url)
+
+
 @pytest.mark.parametrize("headers_only", [False, True], ids=["trickles", "says nothing"])
 def test_command_and_round_of_the_agent_end_although_placement_never_does(
     headers_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
@@ -85,10 +98,28 @@ def test_command_and_round_of_the_agent_end_although_placement_never_does(
     assert "was ended after 0.3 seconds" in line
 
 
-def test_a_session_is_limited_once() -> None:
-    session = session_at("http://placement.invalid")
-    limit(session)
-    assert len(session.session.hooks["response"]) == 1
+def test_complete_responses_and_streams_pass_through_unchanged() -> None:
+    """Status, headers, compressed and empty bodies; errors of the connection; what is read as a stream."""
+
+    def answer(call: Call) -> Reply | None:
+        if call.path == "/lost":
+            return None
+        if call.path == "/packed":
+            return Reply(200, gzip.compress(b'{"a": 1}'), {"Content-Encoding": "gzip"})
+        return Reply(204, b"", {}) if call.path == "/empty" else Reply(404, b"not here", {"X-A": "b"})
+
+    with serving(answer) as url:
+        session = session_at(url)
+        limit(session)
+        http: requests.Session = session.session
+        assert len(http.hooks["response"]) == 1
+        assert http.get(f"{url}/packed", timeout=60).json() == {"a": 1}
+        assert (http.get(f"{url}/empty", timeout=60).content, http.get(url, timeout=(60, 60)).text) == (b"", "not here")
+        assert (http.get(url, timeout=60).status_code, http.get(url, timeout=60).headers["X-A"]) == (404, "b")
+        assert b"".join(http.get(url, timeout=60, stream=True).iter_content(3)) == b"not here"
+        assert http.get(url, timeout=None).text == "not here"
+        with pytest.raises(requests.ConnectionError):
+            http.get(f"{url}/lost", timeout=60)
 
 
 def login_at(url: str) -> Session:

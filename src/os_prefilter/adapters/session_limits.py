@@ -1,11 +1,12 @@
-"""Limits for a keystoneauth session: where secrets go, and its lock.
+"""Limits for a keystoneauth session: how much it reads, how long a response takes, where secrets go, and its lock.
 
-keystoneauth sends the token, or the password of a login, along wherever a redirect leads, and waits for its own lock
-where Keystone does not show its versions (ADR 0015). Its timeout ends what is silent. What trickles in ends with the
-command, or with the round of the agent.
+keystoneauth reads a response without end, sends the token, or the password of a login, along wherever a redirect leads,
+and waits for its own lock where Keystone does not show its versions (ADR 0015). Its timeout ends what is silent. What
+trickles in too slowly to fill a piece ends with the command, or with the round of the agent.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urljoin
@@ -17,19 +18,26 @@ from urllib3.util import parse_url
 
 from os_prefilter.common.quoting import quote
 
-# The ones that keystoneauth follows.
+WHOLE = 2.0
+"""How many times the timeout the body of a response may take."""
+
+MOST_BYTES = 512 * 1024 * 1024
+"""The longest response: the longest of a Placement with 100,000 hosts is below a fifth of it."""
+
+_PIECE = 4096
+# Those that keystoneauth follows.
 _REDIRECTS = frozenset((301, 302, 303, 305, 307, 308))
 _PORTS = {"http": 80, "https": 443}
 
 
 def limit(session: Any) -> None:
-    """Limit a ``keystoneauth1.session.Session``; call it before the login."""
+    """Limit a ``keystoneauth1.session.Session`` by the timeout of each of its requests; call it before the login."""
     hooks = session.session.hooks["response"]
-    if _check_redirect in hooks:
+    if _check_response in hooks:
         # The openstack client runs several commands with one session.
         return
-    # requests calls it for each response; keystoneauth follows redirects after it.
-    hooks.append(_check_redirect)
+    # requests calls it before it reads the body; keystoneauth follows redirects after it.
+    hooks.append(_check_response)
     # Other plugins, such as a fixed token, do not log in.
     if isinstance(session.auth, BaseIdentityPlugin):
         setattr(session.auth, "get_access", _not_nested(session.auth.get_access))  # noqa: B010 - to mypy a method
@@ -56,19 +64,47 @@ def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
     return get_access_once
 
 
-def _check_redirect(response: requests.Response, **_options: Any) -> None:
-    """Refuse a redirect to another origin: the headers and the body of the request, with secrets, would go there.
+def _check_response(response: requests.Response, **options: Any) -> None:
+    """Refuse a redirect to another origin, and read the body, unless the caller reads it.
 
-    :raises requests.RequestException: it is one
+    :raises requests.RequestException: the headers and the body of the request, with secrets, would go elsewhere
+    :raises requests.ReadTimeout: the response does not end in time
+    :raises requests.ConnectionError: the response is too long
     """
+    try:
+        _check_redirect(response)
+        timeout = options.get("timeout")
+        # A transport of another library may have no body to read.
+        if timeout and not options.get("stream") and response.raw is not None:
+            # As response.content does; it has no other name.
+            response._content = _body(response, WHOLE * (max(timeout) if isinstance(timeout, tuple) else timeout))  # noqa: SLF001
+    except BaseException:
+        response.close()
+        raise
+
+
+def _check_redirect(response: requests.Response) -> None:
     location = response.headers.get("Location")
     if response.status_code in _REDIRECTS and location is not None and not _is_same_origin(response.url, location):
-        response.close()
         raise requests.RequestException(
             f"the response is a redirect to {quote(location)}: to another scheme, host or port. It is not followed, as "
             "the token or the password would go there. If that is the right URL, configure it",
             request=response.request,
         )
+
+
+def _body(response: requests.Response, seconds: float) -> bytes:
+    until = time.monotonic() + seconds
+    pieces: list[bytes] = []
+    length = 0
+    for piece in response.iter_content(_PIECE):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MOST_BYTES:
+            raise requests.ConnectionError(f"the response is longer than {MOST_BYTES} bytes")
+        if time.monotonic() > until:
+            raise requests.ReadTimeout(f"the response has not ended in {seconds:g} seconds")
+    return b"".join(pieces)
 
 
 def _is_same_origin(url: str, location: str) -> bool:

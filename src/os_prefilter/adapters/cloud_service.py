@@ -109,7 +109,7 @@ class CloudService:
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
 
     def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
-        """Do as :meth:`get`, and return None for status 404."""
+        """Send a GET as :meth:`get`; return None for status 404."""
         try:
             return self.get(path, microversion)
         except CloudError as error:

@@ -1,4 +1,4 @@
-"""What can go wrong with Ironic.
+"""The errors of talking to Ironic.
 
 ::
 

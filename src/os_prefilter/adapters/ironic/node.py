@@ -156,7 +156,7 @@ class IronicNode:
         :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
         :param timeout: seconds
         :param instance: the UUID of the instance that must be on the node; None if any may be
-        :param settings: BIOS settings that the node must have at the end, beside those that the steps change
+        :param settings: BIOS settings that the node must have at the end, beside the ones that the steps change
         :raises IronicTooOld: its API is older than 1.87; nothing was changed
         """
         self._task(SERVICE, steps, timeout=timeout, instance=instance, settings=settings or {}).run()

@@ -58,7 +58,7 @@ class SettingKind:
     recorded: tuple[str, ...]
     """The keys of ``driver_internal_info`` that hold the steps while they run."""
     advice: str
-    """What to do with a node in another state."""
+    """The advice for a node in another state."""
 
 
 DEPLOY = SettingKind(
@@ -96,7 +96,7 @@ class Task:
     instance: str | None = None
     """The UUID of the instance that the node should belong to."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """BIOS settings that the node should have at the end, beside those that the steps change."""
+    """BIOS settings that the node should have at the end, beside the ones that the steps change."""
     lock_timeout: float = LOCK_TIMEOUT
 
     @property

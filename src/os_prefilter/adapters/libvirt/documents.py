@@ -63,13 +63,13 @@ class Capabilities:
     where: str
     """The source, for messages."""
     architecture: str
-    """Of the host, by libvirt's name."""
+    """The host's, by libvirt's name."""
     smt: bool
-    """Whether its cores run more than one thread."""
+    """True if its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
     """Guest architecture, by libvirt's name -> domain type -> machine types; empty if they are not listed."""
     physical_address_bits: int | None = None
-    """Of its processors; None if not listed, as for processors other than x86's."""
+    """The width of its processors' addresses; None if not listed, as for processors other than x86's."""
 
     def domain_type(self, architecture: str, virt_type: str) -> str:
         """Return the domain type of guests of an architecture: other architectures than the host's are emulated."""
@@ -253,7 +253,7 @@ class LibvirtDocument:
         return name
 
     def machines(self, element: Element) -> Machines:
-        """Return the machine types in an element, with those that only aliases name."""
+        """Return the machine types in an element, also the ones that only aliases name."""
         named = [(self.word(each.text), self.word(each.get("canonical"))) for each in element.iterfind("machine")]
         exact = {canonical: canonical for _, canonical in named if canonical}
         return {**exact, **{name: canonical or name for name, canonical in named if name}}

@@ -1,4 +1,4 @@
-"""What a Placement has: the facts that open gates, the traits that it knows, and what commands ask a live cloud."""
+"""Facts of Placement: for gates, the traits that it knows, and reports for commands on a live cloud."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -173,7 +173,7 @@ class KnownTraits:
 
 
 class LiveReported:
-    """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
+    """Reports of the hosts of a live cloud: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
 
     Each raises :class:`os_prefilter.common.errors.PlacementError` if Placement fails or does not answer.
 
@@ -190,11 +190,11 @@ class LiveReported:
 
     @property
     def has_nested_providers(self) -> bool:
-        """Whether any provider is nested or shares its resources."""
+        """True if any provider is nested or shares its resources."""
         return NestedProviders(self._client)()
 
     def every_compute_has(self, trait: str) -> bool:
-        """Whether there are compute nodes, and each has ``trait``."""
+        """Return whether there are compute nodes, and each has ``trait``."""
         return OwnerCoverage(self._client, trait)()
 
     def known_traits(self) -> TraitNames:

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.adapters.libvirt.documents import (
-    DomainCapabilities,
     capabilities_from,
     domain_capabilities_from,
-    facts_of,
+    facts_from_xml,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, RequestRejected
@@ -44,7 +43,7 @@ from tests.support.libvirt_xml import capabilities
 from tests.support.queries import traits_in, traits_required
 
 _Entry = TypeVar("_Entry")
-_HOSTS = tuple(capabilities_from(name, capabilities(name)) for name in ("x86_64", "aarch64"))
+_HOSTS = tuple(capabilities(name) for name in ("x86_64", "aarch64"))
 _PIPELINE = pipeline_of(
     "image_metadata", "hpet", "owner", "deploy_config", "image_type", "accelerators", "packed_virtqueue"
 )
@@ -58,10 +57,16 @@ def _of_json(parse: Callable[[object, Path], Any]) -> Callable[[Path], Any]:
     return lambda path: parse(read_json(path), path)
 
 
-def _check_domain_capabilities(answer: DomainCapabilities) -> None:
+def _read_domain_capabilities(where: str, data: bytes) -> bytes:
+    domain_capabilities_from(where, data)
+    return data
+
+
+def _check_domain_capabilities(data: bytes) -> None:
     for host in _HOSTS:
         try:
-            facts = facts_of(host, [answer], settings=LibvirtSettings(virt_type="kvm"), libvirt_version=(9, 0, 0))
+            settings = LibvirtSettings(virt_type="kvm")
+            facts = facts_from_xml(host, [("domcaps.xml", data)], settings=settings, libvirt_version=(9, 0, 0))
         except DocumentError as error:
             check_message(str(error))
         else:
@@ -245,7 +250,7 @@ _NODE = (
 
 DOCUMENTS = (
     Document("capabilities", _of_bytes(capabilities_from), lambda offered: check_message(offered.architecture)),
-    Document("domain_capabilities", _of_bytes(domain_capabilities_from), _check_domain_capabilities),
+    Document("domain_capabilities", _of_bytes(_read_domain_capabilities), _check_domain_capabilities),
     Document("fleet", load_fleet, _check_anonymous, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
     Document("rules", _rules, _check_rules, _rules_written, _RULES, ".yaml"),
     Document("templates", _templates, _check_templates, None, _TEMPLATES, ".yaml"),

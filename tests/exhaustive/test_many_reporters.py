@@ -15,7 +15,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter_tools.fleet.model import provider_uuid
@@ -54,7 +54,7 @@ class Reporter:
 
     def __init__(self, client: Client, host: str, owner: str) -> None:
         self._owner = owner
-        self._traits = HostTraits(client, host)
+        self._traits = ProviderTraits(client, host)
         self.gave_up = 0
 
     def report(self, state: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.desired_traits import Goal
@@ -92,7 +92,7 @@ class Reporter:
     def __init__(self, client: PlacementClient) -> None:
         self.number = 0
         self.succeeded: list[bool] = []
-        self.traits = HostTraits(client, HOST, sleep=lambda _seconds: None)
+        self.traits = ProviderTraits(client, HOST, sleep=lambda _seconds: None)
         self.watch = Watch(Host(), self._report, 1.0)
 
     @property

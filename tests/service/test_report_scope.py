@@ -11,7 +11,7 @@ import pytest
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
@@ -213,7 +213,7 @@ def _report(client: PlacementClient, host: str, options: dict[str, list[str]] | 
     scope, facts = (EVERY_TRAIT if options is None else scope_of(options)), _ROOM[host]
     traits = scope.restrict(capability_traits(replace(facts, emulated_architectures=_emulated(options))))
     traits = with_marker(select_managed(traits, Mode.BESIDE, facts), facts, scope.marker)
-    HostTraits(client, host).sync(Goal(traits, known=scope.known))
+    ProviderTraits(client, host).sync(Goal(traits, known=scope.known))
 
 
 def _candidates(client: PlacementClient, options: dict[str, list[str]]) -> list[set[str]]:

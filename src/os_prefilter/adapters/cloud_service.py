@@ -109,7 +109,7 @@ class CloudService:
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
 
     def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
-        """Do as :meth:`get`, and return None for status 404."""
+        """Send a GET as :meth:`get`; return None for status 404."""
         try:
             return self.get(path, microversion)
         except CloudError as error:
@@ -133,8 +133,10 @@ class CloudService:
             if not isinstance(rows, list):
                 raise unexpected(f"{self._name}, GET {base}", rows)
             yield from rows
-            following = _next_page(page, name)
-            if not following or not rows:
+            # Glance has the URL of the next page, and Nova a list of links.
+            links = [each for each in page.get(f"{name}_links") or () if isinstance(each, dict)]
+            following = next((each.get("href") for each in links if each.get("rel") == "next"), page.get("next"))
+            if not isinstance(following, str) or not following or not rows:
                 return
             # Only the marker: a front end may have another path than the service believes.
             marker = dict(parse_qsl(urlsplit(following).query)).get("marker", "")
@@ -148,15 +150,6 @@ def unexpected(what: str, found: object) -> CloudError:
     return CloudError(
         what, f"the response is not that of the service but {quote(found)}", "Check what answers at its endpoint."
     )
-
-
-def _next_page(page: Mapping[str, Any], name: str) -> str:
-    """Return the URL of the next page, in Glance's or Nova's form; empty for the last page."""
-    following = page.get("next")
-    for link in page.get(f"{name}_links") or ():
-        if isinstance(link, dict) and link.get("rel") == "next":
-            following = link.get("href")
-    return following if isinstance(following, str) else ""
 
 
 def _as_cloud_error(what: str, response: Any, session: Any) -> CloudError:

@@ -175,6 +175,9 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         _check_spelling(GROUP_FIELDS, each, path, f"requested_resources: group {quote(each['requester_id'])}: ")
     destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
+    networks = data.get("requested_networks")
+    # Nova's objects have their items below a name of its own.
+    networks = networks.get("objects") if isinstance(networks, dict) else networks
     return RequestSpec(
         flavor=_flavor(data["flavor"]),
         image=None if data.get("image") is None else _image(data["image"]),
@@ -186,9 +189,8 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             for each in pci_requests
             if each.get("alias_name") and isinstance(each.get("request_id"), str)
         ),
-        requested_destination=None
-        if destination is None
-        else Destination(
+        requested_destination=destination
+        and Destination(
             aggregates=destination.get("aggregates") or None,
             forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
             in_tree=destination.get("in_tree"),
@@ -196,9 +198,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
         scheduler_hints={name: _hint(value) for name, value in (data.get("scheduler_hints") or {}).items()},
-        requested_networks=[
-            NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in _objects(data.get("requested_networks"))
-        ],
+        requested_networks=[NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in networks or ()],
         request_level_params=RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
@@ -267,11 +267,6 @@ def _group(data: Mapping[str, Any]) -> RequestGroup:
         forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
         in_tree=data.get("in_tree"),
     )
-
-
-def _objects(value: Any) -> Iterable[Any]:
-    """Return the items of a list, which Nova's objects have below a name of its own."""
-    return (value.get("objects") if isinstance(value, dict) else value) or ()
 
 
 def _hint(value: Any) -> list[str]:

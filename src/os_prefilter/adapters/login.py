@@ -50,24 +50,15 @@ def advice_on(status: int, session: Any, roles: str) -> str:
         )
     if status != _FORBIDDEN:
         return ""
-    scope = _other_scope(session)
-    if scope:
-        return f"The token is for {scope}; the service wants one for a project: log in with project_name instead."
-    return roles
-
-
-def _other_scope(session: Any) -> str:
-    """Return the scope of a session's token; empty for a project, or where it is not known."""
     auth = getattr(session, "auth", None)
-    if not isinstance(auth, BaseIdentityPlugin):
-        return ""
     try:
-        access = auth.get_access(session)
+        access = auth.get_access(session) if isinstance(auth, BaseIdentityPlugin) else None
     except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError):
         # The token has expired since, and there is no other.
-        return ""
-    if access.project_scoped:
-        return ""
+        access = None
+    if access is None or access.project_scoped:
+        return roles
+    scope = "the system" if getattr(access, "system_scoped", False) else "no scope"
     if access.domain_scoped:
-        return f"the domain {quote(access.domain_name)}"
-    return "the system" if getattr(access, "system_scoped", False) else "no scope"
+        scope = f"the domain {quote(access.domain_name)}"
+    return f"The token is for {scope}; the service wants one for a project: log in with project_name instead."

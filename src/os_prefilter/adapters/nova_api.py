@@ -1,4 +1,4 @@
-"""What nova-api must know of our flavor extra specs, so that it refuses a wrong value at once.
+"""Validators of our flavor extra specs for nova-api, so that it refuses a wrong value at once.
 
 It loads this module by the entry point group ``nova.api.extra_spec_validators``.
 """

@@ -72,7 +72,7 @@ class LibvirtSettings:
     spice_enabled: bool = False
     """[spice] enabled: whether guests get a SPICE console."""
     built_by_nova: bool = False
-    """Whether a nova-compute runs with it and builds the guests; like the release, not in the file."""
+    """True if a nova-compute runs with it and builds the guests; like the release, not in the file."""
     nova_release: int | None = None
     """The release of that Nova; None if it is not known."""
 

@@ -25,7 +25,7 @@ MOST_BYTES = 512 * 1024 * 1024
 """The longest response: the longest of a Placement with 100,000 hosts is below a fifth of it."""
 
 _PIECE = 4096
-# Those that keystoneauth follows.
+# The ones that keystoneauth follows.
 _REDIRECTS = frozenset((301, 302, 303, 305, 307, 308))
 _PORTS = {"http": 80, "https": 443}
 

@@ -235,16 +235,16 @@ class PlacementReport:
         """Read nova.conf; an error leaves what was read before."""
         from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
         from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
-        from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
+        from os_prefilter.adapters.placement.trait_sync import ProviderTraits  # noqa: PLC0415
 
         conf = load_conf(self._asked.nova_conf)
         new_client = partial(client_from, conf, str(self._asked.nova_conf))
         client, options = new_client(), prefilter_options(conf)
         self._scope = EVERY_TRAIT if self._asked.remove else self._asked.scope()
         self._new_client, self._client, self._options = new_client, client, options
-        self._traits_of = HostTraits
+        self._traits_of = ProviderTraits
         self._name = ""
-        self._provider: HostTraits | None = None
+        self._provider: ProviderTraits | None = None
 
     def report(self, facts: HostFacts) -> list[Change]:
         """Reconcile the traits in Placement with the facts; return the changes."""

@@ -128,8 +128,8 @@ def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: 
             r"getCapabilities() of qemu:///system: internal\x1b[2J",
         ),
         ({"getCapabilities": FakeError("")}, "getCapabilities() of qemu:///system: no explanation. Check"),
-        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: not XML"),
-        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: not XML"),
+        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: not XML of libvirt"),
+        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: not XML of libvirt"),
         (
             {"getDomainCapabilities": lambda *_: domain_capabilities("aarch64", "xen").decode()},
             "'aarch64', None, 'qemu') of qemu:///system: these are domain capabilities of type 'xen'",

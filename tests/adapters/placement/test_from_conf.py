@@ -98,8 +98,6 @@ WRONG = [
     (f"[placement]\n{STATIC}timeout = soon\n", "[placement] timeout: could not convert"),
     (f"[placement]\n{STATIC}timeout = -1\n", "[placement] timeout: it is not a number of seconds above 0"),
     (f"[placement]\n{STATIC}insecure = perhaps\n", "[placement] insecure: "),
-    (f"[placement]\n{STATIC}valid_interfaces = inner\n", "[placement] valid_interfaces: its values are internal"),
-    (f"[placement]\n{STATIC}cafile = /nonexistent/ca\n", "[placement] cafile: there is no file /nonexistent/ca"),
     (f"[placement]\n{KEYSTONE}password = s3cr3t$s3cr3t\n", "password: a $"),
     ("[placement]\npassword s3cr3t\n", "cannot be read as a nova.conf"),
 ]

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.adapters.placement import trait_sync
-from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, HostTraits
+from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, ProviderTraits
 from os_prefilter.common.errors import (
     ConfigurationError,
     GenerationConflict,
@@ -17,7 +16,6 @@ from os_prefilter.common.errors import (
     UnknownTraits,
 )
 from os_prefilter.hosts.desired_traits import Change, Goal
-from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -61,8 +59,8 @@ def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     return placement
 
 
-def host(seen: Observed, name: str = UUID) -> HostTraits:
-    return HostTraits(seen.client, name, sleep=no_wait)
+def host(seen: Observed, name: str = UUID) -> ProviderTraits:
+    return ProviderTraits(seen.client, name, sleep=no_wait)
 
 
 class TestWrittenTraits:
@@ -200,35 +198,6 @@ def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer 
     return hook
 
 
-def test_report_of_another_section_is_named_once_and_an_earlier_one_is_not(
-    aware: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    earlier, own, other = (f"{REPORTED}_{digits}" for digits in ("00000000", "11111111", "22222222"))
-    aware.know((earlier, own, other))
-    ours, theirs = Goal({HPET: True, XEN: False, own: True}), Goal({HPET: False, XEN: True, other: True})
-    put_traits(aware, lambda traits: traits.add(earlier))
-    keeper, second = host(Observed(aware)), host(Observed(aware))
-
-    def warnings() -> list[str]:
-        return [each.getMessage() for each in caplog.records if each.name == trait_sync.LOG.logger.name]
-
-    keeper.sync(ours)
-    put_traits(aware, lambda traits: traits.discard(own))
-    keeper.sync(ours)
-    # Its own configuration has changed, and changes back.
-    keeper.sync(theirs)
-    keeper.sync(ours)
-    assert warnings() == []
-    for _ in range(3):
-        second.sync(theirs)
-        keeper.sync(ours)
-    assert len(warnings()) == 2
-    (warning,) = (each for each in warnings() if f"The marker here is {own}" in each)
-    assert f"'{HOST}'" in warning
-    assert f"Its marker is {other}, and only it has: {XEN}." in warning
-    assert f"and only this one has: {HPET}." in warning
-
-
 class TestConcurrentWriters:
     def test_generation_conflict_is_retried_from_a_fresh_read(self, aware: EmbeddedPlacement) -> None:
         """What the other writer wrote in between survives, and is not written from an old read."""
@@ -261,7 +230,7 @@ class TestConcurrentWriters:
         waits: list[float] = []
         seen = Observed(aware, lambda method, url: (409, {"errors": []}) if (method, url) == ("PUT", TRAITS) else None)
         with pytest.raises(GenerationConflict, match=r"another writer changed it in each of 10 attempts.*Try again"):
-            HostTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
+            ProviderTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
         assert seen.methods.count("PUT") == ATTEMPTS == len(waits) + 1
         assert all(0 <= wait <= min(0.05 * 2**index, 2.0) for index, wait in enumerate(waits))
         assert len(set(waits)) > 1
@@ -345,11 +314,12 @@ class TestConcurrentWriters:
 
     @pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "an hour later"])
     def test_recreated_provider_with_the_old_uuid_and_generation_is_reported(
-        self, aware: EmbeddedPlacement, seen_gone: bool
+        self, aware: EmbeddedPlacement, seen_gone: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Generations count from 0 again, and may come to the one that is remembered."""
         now = [0.0]
-        keeper = HostTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        monkeypatch.setattr("os_prefilter.adapters.placement.trait_sync.time.monotonic", lambda: now[0])
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait)
         keeper.sync(GOAL)
         request = aware.client.request
 

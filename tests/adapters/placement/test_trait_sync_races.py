@@ -14,7 +14,7 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed
@@ -107,7 +107,7 @@ class NovaCompute(threading.Thread):
         assert self.error is None
 
 
-def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -> None:
+def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
@@ -128,7 +128,8 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
                 nova.wait_for_a_write()
 
         ours_to = History(placement, "ours", written, be_overtaken)
-        keeper = HostTraits(PlacementClient(ours_to), UUID, attempts=10_000, sleep=lambda _seconds: None)
+        monkeypatch.setattr("os_prefilter.adapters.placement.trait_sync.ATTEMPTS", 1_000)
+        keeper = ProviderTraits(PlacementClient(ours_to), UUID, sleep=lambda _seconds: None)
         nova.start()
         try:
             for number in range(ROUNDS):
@@ -179,12 +180,12 @@ def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(number:
 
         observed = Observed(placement, kill)
         with pytest.raises(Killed) if number <= REQUESTS else nullcontext():
-            HostTraits(observed.client, HOST).sync(goal)
+            ProviderTraits(observed.client, HOST).sync(goal)
         assert len(observed.sent) == min(number, REQUESTS)
         root, gpu = traits_of(placement), traits_of(placement, "gpu")
         assert root == (ROOT_NEW if number > REQUESTS else ROOT_OLD)
         assert gpu == (GPU_NEW if number >= REQUESTS else GPU_OLD)
-        changes = HostTraits(placement.client, HOST).sync(goal)
+        changes = ProviderTraits(placement.client, HOST).sync(goal)
         assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
         assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
         assert traits_of(placement, "kvm-2") == {"CUSTOM_OLD"}

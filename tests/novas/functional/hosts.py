@@ -18,7 +18,7 @@ from os_resource_classes import VGPU
 
 import os_prefilter
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -141,7 +141,7 @@ def report(placement: PlacementClient) -> None:
 def report_host(placement: PlacementClient, facts: HostFacts) -> None:
     """Write to Placement what a host can do."""
     goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=EVERY_TRAIT.known)
-    HostTraits(placement, facts.host).sync(goal)
+    ProviderTraits(placement, facts.host).sync(goal)
 
 
 def _gpu(host: str) -> str:

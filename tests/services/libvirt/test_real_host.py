@@ -20,7 +20,7 @@ from os_prefilter import RequestSpec, allocation_candidates_query, capability_tr
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
@@ -63,7 +63,7 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
     fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
     with EmbeddedPlacement(load_fleet(fleet)) as embedded:
         goal = Goal(select_managed(capability_traits(facts), Mode.ALONE, facts), Options(), EVERY_TRAIT.known)
-        changes = HostTraits(embedded.client, facts.host).sync(goal)
+        changes = ProviderTraits(embedded.client, facts.host).sync(goal)
         assert {change.trait for change in changes if change.provider == facts.host} == {
             *(trait for trait, has in capability_traits(facts).items() if has),
             "OWNER_NOVA",

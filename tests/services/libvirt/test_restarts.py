@@ -8,7 +8,7 @@ import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import libvirt_settings
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
@@ -33,7 +33,7 @@ def libvirtd() -> Iterator[Own]:
 
 
 def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
-    keeper = HostTraits(placement.client, HOST)
+    keeper = ProviderTraits(placement.client, HOST)
 
     def report(facts: HostFacts) -> str:
         traits = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)

@@ -13,7 +13,7 @@ from keystoneauth1.token_endpoint import Token
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
@@ -59,7 +59,7 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
     client.ensure_traits(["CUSTOM_OF_AN_OPERATOR"])
     body = {"traits": ["COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR"], "resource_provider_generation": 0}
     client.request("PUT", f"/resource_providers/{UUID}/traits", body)
-    keeper, numbers = HostTraits(client, HOST, sleep=lambda _seconds: None), iter(range(1_000_000))
+    keeper, numbers = ProviderTraits(client, HOST, sleep=lambda _seconds: None), iter(range(1_000_000))
     goals: list[Goal] = []
 
     def report(_facts: HostFacts) -> str:

@@ -22,7 +22,7 @@ from os_prefilter import capability_traits
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
-from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from os_prefilter.service.report_scope import EVERY_TRAIT
@@ -274,7 +274,7 @@ class Cloud:
         ours = f"/resource_providers?name={host}&required=COMPUTE_NODE"
         until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
         facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
-        HostTraits(client, host).sync(Goal(select_managed(capability_traits(facts), Mode.BESIDE, facts)))
+        ProviderTraits(client, host).sync(Goal(select_managed(capability_traits(facts), Mode.BESIDE, facts)))
 
     def _delete_queues(self) -> None:
         """Leave nothing in RabbitMQ but what it deletes itself.

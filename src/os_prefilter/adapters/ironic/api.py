@@ -45,21 +45,16 @@ def convert_errors(what: str, node: str) -> Iterator[None]:
     except exceptions.NotFoundException as error:
         raise UnknownNode(node) from error
     except (exceptions.HttpException, auth_exceptions.HttpError) as error:
-        raise _http_error(what, node, error) from error
+        # Of the SDK, or of keystoneauth.
+        status = int(getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0)
+        if status == HTTPStatus.CONFLICT:
+            raise NodeNotReady(node, _text(error), "Try again when what holds it has ended.") from error
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise IronicRefused(what, status, _text(error)) from error
+        raise IronicUnavailable(what, f"status {status}, {_text(error)}") from error
     except (exceptions.SDKException, auth_exceptions.ClientException, OSError, ValueError) as error:
         # OSError: the file of the certificate authority cannot be read, for one; ValueError: the answer is no JSON.
         raise IronicUnavailable(what, _text(error)) from error
-
-
-def _http_error(what: str, node: str, error: Any) -> IronicError:
-    """Return the error for an HTTP status of the SDK, or of keystoneauth."""
-    status = int(getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0)
-    text = _text(error)
-    if status == HTTPStatus.CONFLICT:
-        return NodeNotReady(node, text, "Try again when what holds it has ended.")
-    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return IronicRefused(what, status, text)
-    return IronicUnavailable(what, f"status {status}, {text}")
 
 
 def _text(error: Exception) -> str:
@@ -82,9 +77,6 @@ def read(baremetal: Any, name: str) -> Node:
     """
     if not _NAME.fullmatch(name) or set(name) == {"."}:
         raise UnknownNode(name)
-    if not hasattr(baremetal, "get_node"):
-        # The SDK's stand-in for a service that it did not find.
-        raise IronicUnavailable("GET /v1/nodes/ID", "the cloud does not say where its Ironic is")
     with convert_errors("GET /v1/nodes/ID", name):
         node: Node = baremetal.get_node(name)
     return node
@@ -127,7 +119,7 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
 
 
 def is_locked(node: Node) -> bool:
-    """Whether a conductor holds the lock of a node, as far as the user may see that."""
+    """Return whether a conductor holds the lock of a node, as far as the user may see that."""
     return bool(visible(node.reservation))
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with Ironic.
+"""The errors of talking to Ironic.
 
 ::
 
@@ -41,7 +41,6 @@ class IronicTooOld(IronicError):
     """The API of this Ironic does not have what is needed; nothing was changed."""
 
     def __init__(self, what: str, microversion: str) -> None:
-        self.microversion = microversion
         super().__init__(
             f"Ironic cannot {what}: that needs its API {microversion} or later, and this one does "
             "not offer that. Upgrade Ironic, or do not pin its API, or the client's, to an older version."
@@ -59,22 +58,25 @@ class UnknownNode(IronicError):
         )
 
 
-class NodeNotReady(IronicError):
+class _NodeError(IronicError):
+    problem = ""
+
+    def __init__(self, node: str, reason: str, advice: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"{self.problem.format(quote(node, 200))}: {reason}. {advice}")
+
+
+class NodeNotReady(_NodeError):
     """A node is not in a state in which it can be changed; nothing was changed."""
 
-    def __init__(self, node: str, reason: str, advice: str) -> None:
-        self.node = node
-        self.reason = reason
-        super().__init__(f"The node {quote(node, 200)} was not changed: {reason}. {advice}")
+    problem = "The node {} was not changed"
 
 
-class StepsFailed(IronicError):
+class StepsFailed(_NodeError):
     """The steps of a node ended, and what they should do is not done, or not all of it."""
 
-    def __init__(self, node: str, reason: str, advice: str) -> None:
-        self.node = node
-        self.reason = reason
-        super().__init__(f"The steps on the node {quote(node, 200)} failed: {reason}. {advice}")
+    problem = "The steps on the node {} failed"
 
 
 class OutcomeUnknown(IronicError):

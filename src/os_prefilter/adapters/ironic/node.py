@@ -14,7 +14,7 @@ from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.cloud_service import proxy_of
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
-from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
+from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, SettingKind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import Change, check_traits
@@ -117,7 +117,7 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses; nothing was changed
         """
-        self._task(DEPLOY, steps, timeout, instance).run()
+        self._task(DEPLOY, steps, timeout=timeout, instance=instance).run()
 
     def check_instance(self, instance: str) -> None:
         """Check which instance is on the node.
@@ -126,7 +126,7 @@ class IronicNode:
         :raises NodeNotReady: another one is, or none
         :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
-        self._task(SERVICE, (), 0, instance).check_instance()
+        self._task(SERVICE, instance=instance).check_instance()
 
     def check_ready(self, instance: str | None = None) -> None:
         """Check that steps can be run on the node now, as :meth:`service` does before it begins.
@@ -136,7 +136,7 @@ class IronicNode:
         :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
         :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
-        self._task(SERVICE, (), self._lock_timeout, instance).check_ready()
+        self._task(SERVICE, timeout=self._lock_timeout, instance=instance).check_ready()
 
     def service(
         self,
@@ -156,21 +156,13 @@ class IronicNode:
         :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
         :param timeout: seconds
         :param instance: the UUID of the instance that must be on the node; None if any may be
-        :param settings: BIOS settings that the node must have at the end, beside those that the steps change
+        :param settings: BIOS settings that the node must have at the end, beside the ones that the steps change
         :raises IronicTooOld: its API is older than 1.87; nothing was changed
         """
-        self._task(SERVICE, steps, timeout, instance, settings).run()
+        self._task(SERVICE, steps, timeout=timeout, instance=instance, settings=settings or {}).run()
 
-    def _task(
-        self,
-        kind: Kind,
-        steps: Sequence[Step],
-        timeout: float,
-        instance: str | None,
-        settings: Mapping[str, str] | None = None,
-    ) -> Task:
-        settings, lock_timeout = dict(settings or {}), self._lock_timeout
-        return Task(self._baremetal, self._read(), kind, tuple(steps), timeout, instance, settings, lock_timeout)
+    def _task(self, kind: SettingKind, steps: Sequence[Step] = (), **options: Any) -> Task:
+        return Task(self._baremetal, self._read(), kind, tuple(steps), lock_timeout=self._lock_timeout, **options)
 
     def _read(self) -> Node:
         node = read(self._baremetal, self._name)

@@ -44,7 +44,7 @@ _END = "active"
 
 
 @dataclass(frozen=True)
-class Kind:
+class SettingKind:
     """A way to run steps."""
 
     what: str
@@ -58,10 +58,10 @@ class Kind:
     recorded: tuple[str, ...]
     """The keys of ``driver_internal_info`` that hold the steps while they run."""
     advice: str
-    """What to do with a node in another state."""
+    """The advice for a node in another state."""
 
 
-DEPLOY = Kind(
+DEPLOY = SettingKind(
     what="the deployment",
     verb="active",
     microversion="1.69",
@@ -71,7 +71,7 @@ DEPLOY = Kind(
     recorded=("user_deploy_steps", "deploy_steps"),
     advice="Choose another node, or wait for what is under way.",
 )
-SERVICE = Kind(
+SERVICE = SettingKind(
     what="the service",
     verb="service",
     microversion="1.87",
@@ -89,14 +89,14 @@ class Task:
 
     baremetal: Any
     node: Node
-    kind: Kind
+    kind: SettingKind
     steps: Sequence[Step] = ()
     timeout: float = LOCK_TIMEOUT
     """Seconds until they should have ended."""
     instance: str | None = None
     """The UUID of the instance that the node should belong to."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """BIOS settings that the node should have at the end, beside those that the steps change."""
+    """BIOS settings that the node should have at the end, beside the ones that the steps change."""
     lock_timeout: float = LOCK_TIMEOUT
 
     @property

@@ -32,7 +32,7 @@ MOST_TRAITS = 50
 
 @dataclass(frozen=True)
 class TraitPlan:
-    """What the traits on a node become."""
+    """The change of the traits on a node."""
 
     present: frozenset[str]
     noted: frozenset[str]

@@ -5,13 +5,12 @@ pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, n
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
 
-from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
@@ -64,13 +63,13 @@ class Capabilities:
     where: str
     """The source, for messages."""
     architecture: str
-    """Of the host, by libvirt's name."""
+    """The host's, by libvirt's name."""
     smt: bool
-    """Whether its cores run more than one thread."""
+    """True if its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
     """Guest architecture, by libvirt's name -> domain type -> machine types; empty if they are not listed."""
     physical_address_bits: int | None = None
-    """Of its processors; None if not listed, as for processors other than x86's."""
+    """The width of its processors' addresses; None if not listed, as for processors other than x86's."""
 
     def domain_type(self, architecture: str, virt_type: str) -> str:
         """Return the domain type of guests of an architecture: other architectures than the host's are emulated."""
@@ -81,7 +80,7 @@ class Capabilities:
         return self.guests.get(architecture, {}).get(self.domain_type(architecture, virt_type), {})
 
     def uses(self, architecture: str) -> bool:
-        """Whether domain capabilities of an architecture count: those of x86_64 also stand for i686.
+        """Return whether domain capabilities of an architecture count: those of x86_64 also stand for i686.
 
         i686 has firmware of its own; the union of both would promise x86_64 guests what they do not have.
         """
@@ -107,7 +106,7 @@ def nova_architecture(architecture: str) -> str:
 
 
 def is_architecture(name: str) -> bool:
-    """Whether libvirt knows an architecture of that name."""
+    """Return whether libvirt knows an architecture of that name."""
     return name in _ARCHITECTURES
 
 
@@ -116,7 +115,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = Document(where, data, "capabilities")
+    document = LibvirtDocument(where, data, "capabilities")
     guests: dict[str, dict[str, Machines]] = {}
     for arch in document.root.iterfind("guest/arch"):
         domains = guests.setdefault(document.word(arch.get("name")), {})
@@ -135,7 +134,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         where=where,
         architecture=document.architecture("host/cpu/arch"),
         # Not <cpu><topology>, which libvirt only guesses (nova/virt/libvirt/host.py).
-        smt=any(map(_has_several, siblings)),
+        smt=any("," in each or "-" in each for each in siblings),
         physical_address_bits=int(bits) if bits else None,
         guests=MappingProxyType(guests),
     )
@@ -146,7 +145,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = Document(where, data, "domainCapabilities")
+    document = LibvirtDocument(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
     tpm = document.find_supported("devices/tpm")
     # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
@@ -171,13 +170,13 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     )
 
 
-def _usb_redirection(document: "Document") -> bool | None:
+def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
     listed = {document.lists("devices/redirdev", "bus", "usb"), document.lists("devices/graphics", "type", "spice")}
     return False if False in listed else None if None in listed else True
 
 
-def _mem_encryption(document: "Document") -> Iterator[str]:
+def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
     sev = document.find_supported("features/sev")
     if sev is not None:
@@ -191,39 +190,33 @@ def _mem_encryption(document: "Document") -> Iterator[str]:
         yield "intel-tdx"
 
 
-def _has_several(siblings: str) -> bool:
-    """Whether the processors that share a core are more than one."""
-    first, _, last = siblings.partition("-")
-    return "," in siblings or first != (last or first)
-
-
-class Document:
+class LibvirtDocument:
     """A parsed document, and its source for messages.
 
-    :param expected: the root elements that it may have
+    :param expected: the root element that it must have
     """
 
-    def __init__(self, where: str, data: bytes, *expected: str) -> None:
+    def __init__(self, where: str, data: bytes, expected: str) -> None:
         self._where = where
-        command = _COMMANDS.get(expected[0])
-        again = f"Save the output of '{command}' again." if command else "Install libvirt's package again."
+        command = _COMMANDS[expected]
+        again = f"Save the output of '{command}' again."
         if len(data) > MAX_BYTES:
             raise self.error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
         try:
-            self.root = _parse(data)
-        except ParseError as error:
-            raise self.error(f"not XML, or incomplete: {escape_line(str(error))}. {again}") from error
-        except DefusedXmlException as error:
-            raise self.error(f"has a document type or entities, which libvirt's XML never has. {again}") from error
-        except (ValueError, LookupError) as error:
-            # An unknown encoding, or nesting.
-            raise self.error(f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
+            events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
+            self.root: Element = next(events)[1]
+            depth = 1
+            for event, _ in events:
+                depth += 1 if event == "start" else -1
+                if depth > MAX_DEPTH:
+                    raise ValueError(f"elements are nested deeper than {MAX_DEPTH}")
+        except (ParseError, ValueError, LookupError) as error:
+            # Also an unknown encoding, and a document type (DefusedXmlException), which libvirt's XML never has.
+            raise self.error(f"not XML of libvirt, or incomplete: {escape_line(str(error))}. {again}") from error
         tag = self.root.tag
-        if tag in expected:
-            return
-        if command and tag in _COMMANDS:
-            raise self.error(f"this is the output of '{_COMMANDS[tag]}'; expected that of '{command}'.")
-        raise self.error(f"its root element is {quote(tag)}, not {' or '.join(expected)}. {again}")
+        if tag != expected:
+            found = f"the output of '{_COMMANDS[tag]}'" if tag in _COMMANDS else f"an element {quote(tag)}"
+            raise self.error(f"this is {found}; expected the output of '{command}'. {again}")
 
     def error(self, problem: str) -> DocumentError:
         """Return the error about a problem in the document."""
@@ -260,7 +253,7 @@ class Document:
         return name
 
     def machines(self, element: Element) -> Machines:
-        """Return the machine types in an element, with those that only aliases name."""
+        """Return the machine types in an element, also the ones that only aliases name."""
         named = [(self.word(each.text), self.word(each.get("canonical"))) for each in element.iterfind("machine")]
         exact = {canonical: canonical for _, canonical in named if canonical}
         return {**exact, **{name: canonical or name for name, canonical in named if name}}
@@ -281,71 +274,32 @@ class Document:
         return frozenset(self.word(value.text) for value in values) - {""}
 
 
-def _parse(data: bytes) -> Element:
-    events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
-    root: Element = next(events)[1]
-    depth = 1
-    for event, _ in events:
-        depth += 1 if event == "start" else -1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"elements are nested deeper than {MAX_DEPTH}")
-    return root
-
-
 def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a host
     capabilities: bytes,
     domain_capabilities: Iterable[tuple[str, bytes]],
     *,
     settings: LibvirtSettings,
-    libvirt_version: Version | None,
+    libvirt_version: Version,
     qemu_version: Version | None = None,
     host: str = "this host",
     where: str = "the capabilities",
+    smm: bool | None = None,
 ) -> LibvirtFacts:
     """Return the facts in the documents of one host.
 
-    :param domain_capabilities: (source, XML) of each document; none for lxc and parallels
+    :param domain_capabilities: (source, XML) of each document; they do not count for lxc and parallels
     :param qemu_version: None: the newest machine type of the host's own architecture says which it is at least
     :param where: source of the capabilities, for messages
+    :param smm: whether KVM has System Management Mode, which no document contains
     :raises DocumentError: if a document is invalid, or the documents do not fit together
     """
-    return facts_of(
-        capabilities_from(where, capabilities),
-        [domain_capabilities_from(name, data) for name, data in domain_capabilities],
-        settings=settings,
-        libvirt_version=libvirt_version,
-        qemu_version=qemu_version,
-        host=host,
-    )
-
-
-def facts_of(  # noqa: PLR0913 - see facts_from_xml
-    host_capabilities: Capabilities,
-    domains: Sequence[DomainCapabilities],
-    *,
-    settings: LibvirtSettings,
-    libvirt_version: Version | None,
-    qemu_version: Version | None = None,
-    host: str = "this host",
-    smm: bool | None = None,
-) -> LibvirtFacts:
-    """Return the facts in the parsed documents of one host; see :func:`facts_from_xml`.
-
-    :param smm: whether KVM has System Management Mode, which no document contains
-    """
+    host_capabilities = capabilities_from(where, capabilities)
+    domains = [domain_capabilities_from(name, data) for name, data in domain_capabilities]
     virt_type = virt_type_of(host_capabilities, settings, domains)
-    if libvirt_version is None:
-        raise DocumentError(
-            host_capabilities.where, "libvirt's version is not in its XML. Give --libvirt-version X.Y.Z."
-        )
     guests: dict[str, GuestFacts] = {}
     if virt_type in ("kvm", "qemu"):
         guests = dict(_guests(host_capabilities, domains, virt_type, settings))
         qemu_version = qemu_version or _oldest_qemu(host_capabilities, domains)
-    elif domains:
-        raise DocumentError(
-            domains[0].where, f"a {virt_type} host has no domain capabilities of use. Leave the file out."
-        )
     return LibvirtFacts(
         host=host,
         architecture=nova_architecture(host_capabilities.architecture),
@@ -413,12 +367,20 @@ def _guests(
     host_capabilities: Capabilities, domains: Iterable[DomainCapabilities], virt_type: str, settings: LibvirtSettings
 ) -> Iterator[tuple[str, GuestFacts]]:
     """Yield the facts of guests of each architecture that has domain capabilities."""
+    own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
-        if host_capabilities.uses(each.architecture):
-            _check_domain_type(host_capabilities, each, virt_type)
-            by_architecture.setdefault(each.architecture, []).append(each)
-    own = host_capabilities.architecture
+        if not host_capabilities.uses(each.architecture):
+            continue
+        wanted = host_capabilities.domain_type(each.architecture, virt_type)
+        if each.domain_type != wanted:
+            raise DocumentError(
+                each.where,
+                f"these are domain capabilities of type {quote(each.domain_type)}; this {own} host with virt_type "
+                f"{virt_type} needs type {wanted}. Save the output of 'virsh domcapabilities --arch "
+                f"{each.architecture} --virttype {wanted}'.",
+            )
+        by_architecture.setdefault(each.architecture, []).append(each)
     if own not in by_architecture:
         raise DocumentError(
             host_capabilities.where,
@@ -428,16 +390,24 @@ def _guests(
     for architecture, of_it in by_architecture.items():
         name = nova_architecture(architecture)
         machines = host_capabilities.machines(architecture, virt_type)
-        merged = _merge([each.guest for each in of_it])
-        yield (
-            name,
-            replace(
-                merged,
-                default_machine=_default_machine(settings, name, machines) or of_it[0].machine,
-                machines=merged.machines.union(machines),
-                machines_are_complete=bool(machines),
-            ),
+        found = [each.guest for each in of_it]
+        versions = [each.tpm_versions for each in found]
+        redirection = {each.usb_redirection for each in found}
+        # What any machine type has, as Nova's driver adds it up; machine_types.py has what one never has.
+        guest = GuestFacts(
+            default_machine=_default_machine(settings, name, machines) or of_it[0].machine,
+            machines=frozenset(machines).union(*(each.machines for each in found)),
+            machines_are_complete=bool(machines),
+            buses=frozenset().union(*(each.buses for each in found)),
+            video_models=frozenset().union(*(each.video_models for each in found)),
+            tpm_models=frozenset().union(*(each.tpm_models for each in found)),
+            tpm_versions=None if None in versions else frozenset().union(*(each or () for each in versions)),
+            usb_redirection=True if True in redirection else None if None in redirection else False,
+            uefi=any(each.uefi for each in found),
+            secure_boot=any(each.secure_boot for each in found),
+            mem_encryption=frozenset().union(*(each.mem_encryption for each in found)),
         )
+        yield name, guest
 
 
 def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -> str:
@@ -452,39 +422,6 @@ def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -
             quote(configured),
         )
     return configured or _DEFAULT_MACHINES.get(name, "")
-
-
-def _check_domain_type(host_capabilities: Capabilities, domain: DomainCapabilities, virt_type: str) -> None:
-    wanted = host_capabilities.domain_type(domain.architecture, virt_type)
-    if domain.domain_type != wanted:
-        raise DocumentError(
-            domain.where,
-            f"these are domain capabilities of type {quote(domain.domain_type)}; this {host_capabilities.architecture} "
-            f"host with virt_type {virt_type} needs type {wanted}. Save the output of 'virsh domcapabilities "
-            f"--arch {domain.architecture} --virttype {wanted}'.",
-        )
-
-
-def _merge(guests: Sequence[GuestFacts]) -> GuestFacts:
-    """Return what any machine type has, as Nova's driver adds it up; machine_types.py has what one never has."""
-    versions = [each.tpm_versions for each in guests]
-    return GuestFacts(
-        machines=frozenset().union(*(each.machines for each in guests)),
-        buses=frozenset().union(*(each.buses for each in guests)),
-        video_models=frozenset().union(*(each.video_models for each in guests)),
-        tpm_models=frozenset().union(*(each.tpm_models for each in guests)),
-        tpm_versions=None if None in versions else frozenset().union(*(each or () for each in versions)),
-        usb_redirection=_any_of(each.usb_redirection for each in guests),
-        uefi=any(each.uefi for each in guests),
-        secure_boot=any(each.secure_boot for each in guests),
-        mem_encryption=frozenset().union(*(each.mem_encryption for each in guests)),
-    )
-
-
-def _any_of(found: Iterable[bool | None]) -> bool | None:
-    """Return True if one is; None if that is not known of all others."""
-    values = set(found)
-    return True if True in values else None if None in values else False
 
 
 def _oldest_qemu(host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]) -> Version:

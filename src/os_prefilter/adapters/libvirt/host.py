@@ -19,11 +19,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from os_prefilter.adapters.libvirt.documents import (
-    Capabilities,
-    DomainCapabilities,
     capabilities_from,
     domain_capabilities_from,
-    facts_of,
+    facts_from_xml,
     is_architecture,
     nova_architecture,
     virt_type_of,
@@ -37,6 +35,7 @@ from os_prefilter.vocabulary.machine_types import MACHINES
 TIMEOUT = 120.0
 """Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""
 
+_CAPABILITIES = "getCapabilities()"
 KVM_DEVICE = "/dev/kvm"
 # linux/kvm.h
 _KVM_CHECK_EXTENSION = 0xAE03
@@ -74,7 +73,14 @@ class LibvirtHost:
         self.uri = uri or default_uri(settings)
         self._settings = settings
         self._timeout = timeout
-        self._libvirt = _libvirt()
+        try:
+            self._libvirt: Any = import_module("libvirt")
+        except ImportError as error:
+            raise ConfigurationError(
+                f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
+            ) from error
+        # By default libvirt prints each error to stderr as well.
+        self._libvirt.registerErrorHandler(lambda _context, _error: None, None)
         self._last: Future[Any] | None = None
 
     def identity(self) -> str:
@@ -98,19 +104,18 @@ class LibvirtHost:
         :raises ProbeFailed: if a call of libvirt fails, or its response cannot be used
         """
         with self._session() as call:
-            host = call("getHostname")
             libvirt_version = self._version("getLibVersion", call)
             hypervisor_version = self._version("getVersion", call)
+            capabilities = call("getCapabilities").encode()
             try:
-                capabilities = capabilities_from("getCapabilities()", call("getCapabilities").encode())
-                virt_type = virt_type_of(capabilities, self._settings)
-                return facts_of(
+                return facts_from_xml(
                     capabilities,
-                    list(_domain_capabilities(call, capabilities, virt_type)),
+                    list(_domain_capabilities(call, capabilities, self._settings)),
                     settings=self._settings,
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
-                    host=host,
+                    host=call("getHostname"),
+                    where=_CAPABILITIES,
                     smm=_kvm_has_smm(self.uri),
                 )
             except DocumentError as error:
@@ -171,27 +176,28 @@ class LibvirtHost:
 _Call = Callable[..., Any]
 
 
-def _domain_capabilities(call: _Call, capabilities: Capabilities, virt_type: str) -> Iterator[DomainCapabilities]:
+def _domain_capabilities(call: _Call, document: bytes, settings: LibvirtSettings) -> Iterator[tuple[str, bytes]]:
     """Yield the domain capabilities of each guest architecture, those of its default machine type first."""
+    capabilities = capabilities_from(_CAPABILITIES, document)
+    virt_type = virt_type_of(capabilities, settings)
     if virt_type not in ("kvm", "qemu"):
         return
-
-    def query(machine: str | None) -> DomainCapabilities:
-        arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
-        return domain_capabilities_from(_describe(*arguments), call(*arguments).encode())
-
     for architecture, domain_types in capabilities.guests.items():
         domain_type = capabilities.domain_type(architecture, virt_type)
         # An architecture without a known name has no trait either.
         known = is_architecture(architecture) and capabilities.uses(architecture)
         if not known or domain_type not in domain_types:
             continue
-        default = query(None)
-        yield default
-        for machine, exact in sorted(domain_types[domain_type].items()):
-            # Each call can take seconds; the default machine type is known by now.
-            if nova_architecture(architecture) in MACHINES.get(machine, ()) and exact != default.machine:
-                yield query(machine)
+        default = ""
+        for machine, exact in ((None, ""), *sorted(domain_types[domain_type].items())):
+            # Each call can take seconds; the default machine type is known after the first.
+            if machine and (nova_architecture(architecture) not in MACHINES.get(machine, ()) or exact == default):
+                continue
+            arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
+            where, found = _describe(*arguments), call(*arguments).encode()
+            if machine is None:
+                default = domain_capabilities_from(where, found).machine
+            yield where, found
 
 
 def _kvm_has_smm(uri: str) -> bool | None:
@@ -217,15 +223,3 @@ def _kvm_has_smm(uri: str) -> bool | None:
 
 def _describe(name: str, *arguments: object) -> str:
     return f"{name}({', '.join(map(repr, arguments))})"
-
-
-def _libvirt() -> Any:
-    try:
-        libvirt = import_module("libvirt")
-    except ImportError as error:
-        raise ConfigurationError(
-            f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
-        ) from error
-    # By default libvirt prints each error to stderr as well.
-    libvirt.registerErrorHandler(lambda _context, _error: None, None)
-    return libvirt

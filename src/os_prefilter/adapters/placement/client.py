@@ -30,15 +30,12 @@ from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"
 TIMEOUT = 60.0
-# uWSGI refuses requests above 4,096 bytes; the endpoint's own path and the headers need room too.
-MAX_QUERY = 2_500
 
 # Names that are read one by one: the list of 50,000 providers is 39 MB.
 _FEW = 5
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
-_MICROVERSION = re.compile(r"1\.\d{1,3}", re.ASCII)
 _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
@@ -124,17 +121,12 @@ class PlacementClient:
         """Take the resources of a candidate for a consumer that has none yet; return whether they were still there.
 
         :param consumer: the UUID of the server
-        :raises ValueError: it is no UUID
         """
-        try:
-            uuid = UUID(consumer)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(f"the consumer of a claim is the UUID of the server, not {quote(consumer)}") from error
         body = {**candidate, "project_id": project_id, "user_id": user_id}
         # As of a consumer that does not exist, and of an instance, as Nova's.
         body |= {"consumer_generation": None, "consumer_type": "INSTANCE"}
         try:
-            self.request("PUT", f"/allocations/{uuid}", body)
+            self.request("PUT", f"/allocations/{quote_url(consumer, safe='')}", body)
         except PlacementRefused as error:
             # No other candidate helps a server that has resources already.
             if error.status == _CONFLICT and "consumer generation conflict" not in error.detail:
@@ -159,11 +151,7 @@ class PlacementClient:
         """Return the list that the response to a GET has under a name: ``traits``, or ``resource_providers``."""
         document = self.request("GET", url)
         with check_response(f"GET {url.partition('?')[0]}"):
-            found: list[Any] = document[name]
-            is_one = is_trait_name if name == "traits" else _is_provider
-            if not isinstance(found, list) or not all(map(is_one, found)):
-                raise TypeError(f"{name} is no list of what it should be")
-            return found
+            return _list_in(document, name)
 
     def newest_microversion(self) -> str:
         """Return the newest microversion that this Placement has, such as ``1.39``."""
@@ -171,10 +159,8 @@ class PlacementClient:
         document = PlacementClient(self._adapter, microversion="1.0", timeout=self._timeout).request("GET", "/")
         with check_response("GET /"):
             version, *_ = document["versions"]
-            newest = str(version["max_version"])
-            if not _MICROVERSION.fullmatch(newest):
-                raise ValueError(f"{quote(newest)} is not a microversion")
-            return newest
+            _, minor = str(version["max_version"]).split(".")
+            return f"1.{int(minor)}"
 
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
@@ -196,15 +182,13 @@ class PlacementClient:
         :return: the traits that were created, sorted
         :raises UnknownTraits: a standard trait is missing; only a newer os-traits beside Placement brings it
         """
-        missing = set(names)
-        for chunk in _chunks(sorted(missing)):
-            missing.difference_update(self.get_list(f"/traits?name=in:{chunk}", "traits"))
-        standard = {name for name in missing if not name.startswith(CUSTOM_PREFIX)}
-        if standard:
+        names = frozenset(names)
+        missing = sorted(names - self.traits()) if names else []
+        if standard := [name for name in missing if not name.startswith(CUSTOM_PREFIX)]:
             raise UnknownTraits(standard)
-        for name in sorted(missing):
+        for name in missing:
             self.create_trait(name)
-        return tuple(sorted(missing))
+        return tuple(missing)
 
     def create_trait(self, name: str) -> None:
         """Create a ``CUSTOM_`` trait; one that exists already stays."""
@@ -240,11 +224,7 @@ class PlacementClient:
         """
         document = self._request_provider("GET", uuid, "traits")
         with check_response("GET /resource_providers/.../traits"):
-            names = document["traits"]
-            # Strictly: a trait that is not read here is gone after the next write.
-            if not isinstance(names, list) or not all(map(is_trait_name, names)):
-                raise TypeError(f"{quote(names)} is not a list of traits")
-            return _generation(document["resource_provider_generation"]), frozenset(names)
+            return _generation(document["resource_provider_generation"]), frozenset(_list_in(document, "traits"))
 
     def set_provider_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
         """Replace all traits of a resource provider at once; return its new generation.
@@ -288,18 +268,29 @@ class PlacementClient:
                 timeout=self._timeout,
                 **extra,
             )
-        except (exceptions.ClientException, OSError) as error:
-            # OSError: the file of the certificate authority cannot be read, for one.
+        except (exceptions.ClientException, OSError, ValueError) as error:
+            # OSError: the file of the certificate authority cannot be read, for one; ValueError: no URL.
             reason = escape_line(" ".join(str(error).split()).rstrip("."))
             raise PlacementUnavailable(what, reason or type(error).__name__) from error
         status = response.status_code
-        if status >= 500:  # noqa: PLR2004
-            raise PlacementUnavailable(what, f"status {status}, {quote(_detail(response))}")
         if status >= 300:  # noqa: PLR2004
+            detail = _detail(response)
+            if status >= 500:  # noqa: PLR2004
+                raise PlacementUnavailable(what, f"status {status}, {quote(detail)}")
+            if status == _BAD_REQUEST and (match := _NO_SUCH_TRAIT.search(detail)):
+                raise UnknownTraits(re.findall(r"\w+", match[1]))
             roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
             advice = advice_on(status, getattr(self._adapter, "session", None), roles)
-            raise _refusal(what, status, _detail(response), advice)
-        return _object(what, response) if response.content else None
+            raise PlacementRefused(what, status, detail, advice)
+        if not response.content:
+            return None
+        try:
+            document = response.json()
+        except (ValueError, RecursionError):
+            document = response.text
+        if not isinstance(document, dict):
+            raise PlacementUnavailable(what, f"the response is not a JSON object but {quote(document)}")
+        return document
 
     def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
         try:
@@ -344,13 +335,6 @@ def _by_host(
     return {root: tuple(some) for root, some in by_root.items()}
 
 
-def _refusal(what: str, status: int, detail: str, advice: str) -> UnknownTraits | PlacementRefused:
-    match = _NO_SUCH_TRAIT.search(detail) if status == _BAD_REQUEST else None
-    if match:
-        return UnknownTraits(name.strip() for name in match[1].split(",") if name.strip())
-    return PlacementRefused(what, status, detail, advice)
-
-
 def _detail(response: Any) -> str:
     """Return the reason in an error response: the details of its JSON errors, or the start of its text, on one line."""
     try:
@@ -361,14 +345,13 @@ def _detail(response: Any) -> str:
     return " ".join(text.split()) or "no explanation"
 
 
-def _object(what: str, response: Any) -> Any:
-    try:
-        document = response.json()
-    except (ValueError, RecursionError) as error:
-        raise PlacementUnavailable(what, f"the response is not JSON but {quote(response.text)}") from error
-    if not isinstance(document, dict):
-        raise PlacementUnavailable(what, f"the response is not a JSON object but {quote(document)}")
-    return document
+def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a list of traits or of providers; strictly, as a trait that is not read is gone after the next write."""
+    found: list[Any] = document[name]
+    is_one = is_trait_name if name == "traits" else _is_provider
+    if not isinstance(found, list) or not all(map(is_one, found)):
+        raise TypeError(f"{name} is no list of what it should be")
+    return found
 
 
 def _is_provider(row: object) -> bool:
@@ -387,15 +370,3 @@ def _generation(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"{quote(value)} is not a generation")
     return value
-
-
-def _chunks(names: Iterable[str]) -> Iterator[str]:
-    """Join names with commas into pieces that fit into a URL."""
-    piece = ""
-    for name in names:
-        if piece and len(piece) + len(name) >= MAX_QUERY:
-            yield piece
-            piece = ""
-        piece += f",{name}" if piece else name
-    if piece:
-        yield piece

@@ -1,4 +1,4 @@
-"""What a Placement has: the facts that open gates, the traits that it knows, and what commands ask a live cloud."""
+"""Facts of Placement: for gates, the traits that it knows, and reports for commands on a live cloud."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -54,9 +54,7 @@ def placement_facts(
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
     """Return the names of the compute nodes that have none of ``traits``, in one request."""
     query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in sorted(traits))))})
-    found = client.get_list(f"/resource_providers?{query}", "resource_providers")
-    with check_response("GET /resource_providers"):
-        return [str(each["name"]) for each in found]
+    return [each.name for each in client.providers(query)]
 
 
 class ReportCoverage:
@@ -148,40 +146,34 @@ class KnownTraits:
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
-        found = TraitNames(self._client.traits())
+        found = set(self._client.traits())
         with check_response("GET /traits"):
             # Each Placement has it. Where it is missing, the list is not the whole one.
             if os_traits.COMPUTE_NODE not in found:
                 raise ValueError(f"the trait {os_traits.COMPUTE_NODE} is not in it")
-        found = self._with_needed(found)
-        if found != self._latest:
-            self._latest = found
-        return self._latest
-
-    def _with_needed(self, found: TraitNames) -> TraitNames:
         missing = sorted(self._needed - found)[:_AT_ONCE]
-        problem = ""
         try:
             for trait in missing:
                 self._client.create_trait(trait)
+                found.add(trait)
+            self._is_told = False
         except PlacementError as error:
-            problem = str(error)
-        if problem:
             # Requirements for what is missing are left out, with a note.
             if not self._is_told:
-                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", problem)
+                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
             self._is_told = True
-            return TraitNames(self._client.traits())
-        self._is_told = False
-        if missing:
+        if created := [trait for trait in missing if trait in found]:
             LOG.info(
-                "Created in Placement, as request filters may require them: %s.", join_first_names(missing, _SHOWN)
+                "Created in Placement, as request filters may require them: %s.", join_first_names(created, _SHOWN)
             )
-        return TraitNames(found.union(missing))
+        names = TraitNames(found)
+        if names != self._latest:
+            self._latest = names
+        return self._latest
 
 
 class LiveReported:
-    """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
+    """Reports of the hosts of a live cloud: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
 
     Each raises :class:`os_prefilter.common.errors.PlacementError` if Placement fails or does not answer.
 
@@ -198,11 +190,11 @@ class LiveReported:
 
     @property
     def has_nested_providers(self) -> bool:
-        """Whether any provider is nested or shares its resources."""
+        """True if any provider is nested or shares its resources."""
         return NestedProviders(self._client)()
 
     def every_compute_has(self, trait: str) -> bool:
-        """Whether there are compute nodes, and each has ``trait``."""
+        """Return whether there are compute nodes, and each has ``trait``."""
         return OwnerCoverage(self._client, trait)()
 
     def known_traits(self) -> TraitNames:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import urlencode
 
 import os_traits
 
-from os_prefilter.adapters.placement.client import PlacementClient, check_response
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.service.host_traits import HostTraits
@@ -70,10 +69,7 @@ class HostTraitsReader:
 
 def _roots(client: PlacementClient, *traits: str) -> list[str]:
     """Return the UUIDs of the root providers that have these traits, and lack those with an exclamation mark."""
-    query = urlencode({"required": ",".join(traits)})
-    found: list[Any] = client.get_list(f"/resource_providers?{query}", "resource_providers")
-    with check_response("GET /resource_providers"):
-        return [each["uuid"] for each in found if each["parent_provider_uuid"] is None]
+    return [each.uuid for each in client.providers(urlencode({"required": ",".join(traits)})) if not each.parent]
 
 
 def _set_of(hosts: Iterable[str], numbers: dict[str, int]) -> int:

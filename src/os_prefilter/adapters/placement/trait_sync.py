@@ -6,9 +6,8 @@ killed, or overtaken by another, leaves the old set or the new one.
 
 import time
 from collections.abc import Callable, Sequence
+from random import uniform
 from typing import NamedTuple
-
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
 from os_prefilter.common.errors import (
@@ -18,8 +17,7 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import join_first_names, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts.desired_traits import (
@@ -31,10 +29,7 @@ from os_prefilter.hosts.desired_traits import (
     is_recognized,
     with_traits,
 )
-from os_prefilter.vocabulary.model import is_reported_marker
 from os_prefilter.vocabulary.options import Options
-
-LOG = get_logger(__name__)
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""
@@ -48,7 +43,6 @@ A provider that was deleted and created again with its UUID counts its generatio
 # Seconds. The waits are random, up to a bound that doubles each time.
 _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
-_SHOWN = 10
 
 
 class _Verdict(NamedTuple):
@@ -62,48 +56,26 @@ class _Verdict(NamedTuple):
     wanted: frozenset[str]
 
 
-class _OutdatedError(Exception):
-    """Something that was read has changed since, and a fresh read may help; ``error`` is raised if it does not."""
-
-    def __init__(self, error: PlacementError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class HostTraits:
+class ProviderTraits:
     """The traits of the resource providers of one host.
 
     Verdicts are cached: a report that finds nothing changed, here or there, costs one request.
 
     :param provider: the name or the UUID of the root provider. A name is the host's: a provider that is renamed is left
         alone, and the one that has this name now is looked up
-    :param attempts: how often a report is tried when others write at the same time
     :param sleep: waits a number of seconds between two attempts
-    :param clock: a monotonic clock, in seconds
     """
 
-    def __init__(
-        self,
-        client: PlacementClient,
-        provider: str,
-        *,
-        attempts: int = ATTEMPTS,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: PlacementClient, provider: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._client = client
         self._name = provider
-        self._uuid = provider.lower() if is_hyphenated_uuid(provider) else None
-        self._attempts = attempts
+        self._uuid = provider.lower() if is_hyphenated_uuid(provider) else ""
         self._sleep = sleep
-        self._clock = clock
-        self._recheck_due = clock() + RECHECK_INTERVAL
+        self._recheck_due = time.monotonic() + RECHECK_INTERVAL
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
-        self._known: frozenset[str] | None = None
-        # The marker that the root had after the last report, and those that came in its place.
-        self._marker: frozenset[str] = frozenset()
-        self._foreign: set[str] = set()
+        # The CUSTOM_ traits that Placement has.
+        self._known: frozenset[str] = frozenset()
 
     def sync(self, goal: Goal, *, dry_run: bool = False) -> list[Change]:
         """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
@@ -115,80 +87,85 @@ class HostTraits:
         :raises PlacementError: Placement does not answer, or refuses
         """
         check_traits((*goal.traits, *goal.known))
-        if self._clock() >= self._recheck_due:
+        if time.monotonic() >= self._recheck_due:
             self._verdicts.clear()
-            self._recheck_due = self._clock() + RECHECK_INTERVAL
+            self._recheck_due = time.monotonic() + RECHECK_INTERVAL
         changes: list[Change] = []
-        retrying = Retrying(
-            retry=retry_if_exception_type(_OutdatedError),
-            stop=stop_after_attempt(self._attempts),
-            wait=wait_random_exponential(multiplier=_FIRST_BOUND, max=_LAST_BOUND),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        try:
-            retrying(self._attempt, goal, changes, dry_run=dry_run)
-        except _OutdatedError as outdated:
-            if isinstance(outdated.error, GenerationConflict):
-                raise GenerationConflict(self._name, self._attempts) from outdated.error
-            raise outdated.error from outdated.error.__cause__
-        return changes
-
-    def _attempt(self, goal: Goal, changes: list[Change], *, dry_run: bool) -> None:
-        tree = self._tree()
-        try:
-            writes = self._writes(tree, goal)
-            for trait in self._missing(goal, writes):
-                if not dry_run:
-                    self._client.create_trait(trait)
-                    self._known = (self._known or frozenset()) | {trait}
-                changes.append(Change("", trait, "create"))
-            # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
-            for write in reversed(writes):
-                if not dry_run:
-                    self._write(write)
-                changes += changes_between(write.provider.name, write.present, write.wanted)
-        except (GenerationConflict, UnknownProvider) as error:
-            raise _OutdatedError(error) from error
-        except UnknownTraits as error:
-            # A CUSTOM_ trait was deleted after it was seen; a standard one does not come by waiting.
-            if not any(trait.startswith(CUSTOM_PREFIX) for trait in error.traits):
-                raise
-            self._known = None
-            raise _OutdatedError(error) from error
+        outdated: PlacementError
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                # Random: writers that met once would meet again after equal waits.
+                self._sleep(uniform(0, min(_FIRST_BOUND * 2.0 ** (attempt - 1), _LAST_BOUND)))  # noqa: S311 - no secret
+            tree = self._tree()
+            try:
+                self._reconcile(tree, goal, changes, dry_run=dry_run)
+            except (GenerationConflict, UnknownProvider) as error:
+                outdated = error
+            except UnknownTraits as error:
+                # A CUSTOM_ trait was deleted after it was seen; a standard one does not come by waiting.
+                if not any(trait.startswith(CUSTOM_PREFIX) for trait in error.traits):
+                    raise
+                self._known = frozenset()
+                outdated = error
+            else:
+                return changes
+        if isinstance(outdated, GenerationConflict):
+            raise GenerationConflict(self._name, ATTEMPTS) from outdated
+        raise outdated
 
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
-        providers = self._client.providers(f"in_tree={self._uuid}") if self._uuid else ()
-        found = list(filter(self._is_host, providers))
-        if not found:
+        tree = self._read_tree() if self._uuid else []
+        if not tree:
             # One that was deleted may come back with its UUID, and other traits.
             self._verdicts.clear()
-        if not found and not is_hyphenated_uuid(self._name):
-            # Not looked up yet, deleted, or renamed: another provider may have the name by now.
-            self._uuid = None
-            self._uuid = self._client.provider_named(self._name).uuid
-            providers = self._client.providers(f"in_tree={self._uuid}")
-            found = list(filter(self._is_host, providers))
-        if not found:
+            if not is_hyphenated_uuid(self._name):
+                # Not looked up yet, deleted, or renamed: another provider may have the name by now.
+                self._uuid = self._client.provider_named(self._name).uuid
+                tree = self._read_tree()
+        if not tree:
             raise UnknownProvider(self._name)
-        if found[0].parent:
+        if tree[0].parent:
             raise ConfigurationError(
                 f"The resource provider {quote(self._name, 200)} is not that of a host: it is below another one. Name "
                 "the root provider of the host."
             )
-        for parent in found:
-            # Each once, whatever the response says of parents.
-            found += [each for each in providers if each.parent == parent.uuid and each not in found]
-        return found
+        return tree
 
-    def _is_host(self, provider: ResourceProvider) -> bool:
-        return provider.uuid == self._uuid and (provider.name == self._name or is_hyphenated_uuid(self._name))
+    def _read_tree(self) -> list[ResourceProvider]:
+        """Return the tree of the provider with the host's UUID; empty if it is gone, or has another name now."""
+        providers = self._client.providers(f"in_tree={self._uuid}")
+        any_name = is_hyphenated_uuid(self._name)
+        tree = [each for each in providers if each.uuid == self._uuid and (any_name or each.name == self._name)]
+        for parent in tree:
+            # Each once, whatever the response says of parents.
+            tree += [each for each in providers if each.parent == parent.uuid and each not in tree]
+        return tree
+
+    def _reconcile(self, tree: Sequence[ResourceProvider], goal: Goal, changes: list[Change], *, dry_run: bool) -> None:
+        writes = self._writes(tree, goal)
+        added = frozenset(trait for write in writes for trait in write.wanted - write.present)
+        needed = goal.known | {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
+        if not needed <= self._known:
+            self._known = self._client.custom_traits()
+        for trait in sorted(needed - self._known):
+            if not dry_run:
+                self._client.create_trait(trait)
+                self._known |= {trait}
+            changes.append(Change("", trait, "create"))
+        # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
+        for write in reversed(writes):
+            provider = write.provider
+            if not dry_run:
+                generation = self._client.set_provider_traits(provider.uuid, provider.generation, write.wanted)
+                written = provider._replace(generation=generation)
+                self._verdicts[provider.uuid] = write._replace(provider=written, present=write.wanted)
+            changes += changes_between(provider.name, write.present, write.wanted)
 
     def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> list[_Verdict]:
         """Return the verdicts of the providers whose traits are not what they should be."""
-        present = {provider.uuid for provider in tree}
-        self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in present}
+        uuids = {provider.uuid for provider in tree}
+        self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in uuids}
         owned = set[str]()
         writes = []
         for provider in tree:
@@ -199,9 +176,8 @@ class HostTraits:
                 verdict = self._judge(provider, goal)
                 if verdict.wanted != verdict.present:
                     writes.append(verdict)
-                    self._check_marker(verdict)
                 else:
-                    self._done(verdict)
+                    self._verdicts[provider.uuid] = verdict
             if verdict.owned:
                 owned.add(provider.uuid)
         return writes
@@ -221,48 +197,3 @@ class HostTraits:
             return True
         # Read after the traits: if it changes in between, the write is refused.
         return is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
-
-    def _missing(self, goal: Goal, writes: Sequence[_Verdict]) -> list[str]:
-        """Return the ``CUSTOM_`` traits that must be created before the writes, sorted."""
-        added = frozenset(trait for write in writes for trait in write.wanted - write.present)
-        needed = goal.known | {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
-        if needed and (self._known is None or not needed <= self._known):
-            self._known = self._client.custom_traits()
-        return sorted(needed - (self._known or frozenset()))
-
-    def _write(self, verdict: _Verdict) -> None:
-        provider = verdict.provider
-        generation = self._client.set_provider_traits(provider.uuid, provider.generation, verdict.wanted)
-        written = provider._replace(generation=generation)
-        self._done(verdict._replace(provider=written, present=verdict.wanted))
-
-    def _done(self, verdict: _Verdict) -> None:
-        self._verdicts[verdict.provider.uuid] = verdict
-        if not verdict.provider.parent:
-            self._marker = _markers(verdict.wanted)
-
-    def _check_marker(self, verdict: _Verdict) -> None:
-        """Warn once of another report that replaces this one: each would undo the other's for ever."""
-        marker, foreign = _markers(verdict.wanted), _markers(verdict.present) - _markers(verdict.wanted)
-        # What was there before the first report, or by another goal, is an earlier report of this host.
-        if verdict.provider.parent or not marker or marker != self._marker or foreign <= self._foreign:
-            return
-        self._foreign |= foreign
-        theirs, ours = (
-            join_first_names(sorted(each - marker - foreign), _SHOWN) or "nothing"
-            for each in (verdict.present - verdict.wanted, verdict.wanted - verdict.present)
-        )
-        LOG.warning(
-            "Another report, by another section [prefilter], replaces this one on the resource provider %s, and is "
-            "replaced by it, for ever. Its marker is %s, and only it has: %s. The marker here is %s, and only this one "
-            "has: %s. Leave one of them on the host, or give both the section [prefilter] of the schedulers.",
-            quote(verdict.provider.name, 200),
-            ", ".join(sorted(foreign)),
-            theirs,
-            ", ".join(sorted(marker)),
-            ours,
-        )
-
-
-def _markers(traits: frozenset[str]) -> frozenset[str]:
-    return frozenset(filter(is_reported_marker, traits))

@@ -87,7 +87,7 @@ class PublishOffer(Listing):
         else:
             written = "written" if parsed_args.apply else "planned; nothing was written without --apply"
             self.tell(f"{pluralize(len(rows), 'change')} {written}.")
-        return ("Namespace", "Property", "MetadefChange", "Before", "After"), rows
+        return ("Namespace", "Property", "Change", "Before", "After"), rows
 
 
 def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:

@@ -212,7 +212,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")
 
     def _has_these_files(self, process: Process) -> bool:
-        """Return True if a process reads any file or directory of this configuration: a host may have several deployments."""
+        """Return True if a process reads a file or directory of this configuration; a host may have several."""
         named = [process.folder / path for path in _named_in(process.arguments)]
         # Without arguments, it reads these.
         named = named or [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]

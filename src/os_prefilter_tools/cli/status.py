@@ -68,6 +68,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._conf = conf
         self._service: Service | None = None
         self._placement: PlacementClient | None = None
+        self._known: frozenset[str] = frozenset()
 
     def _run(self, check: Callable[["Checks"], Result]) -> Result:
         """Run a check; an error of ours is its failure."""
@@ -107,23 +108,24 @@ class Checks(upgradecheck.UpgradeCommands):
         client = client_from(self._conf, self._where())
         try:
             newest = client.newest_microversion()
+            if int(newest.partition(".")[2]) < int(MICROVERSION.partition(".")[2]):
+                text = f"Placement has microversions up to {newest}, and {MICROVERSION} is needed. Upgrade Placement."
+                return Result(Code.FAILURE, text)
+            # Only here Placement looks at the token.
+            self._known = client.traits()
         except PlacementError as error:
             if isinstance(error.__cause__, Unauthorized) or getattr(error, "status", 0) == _UNAUTHORIZED:
                 advice = "The login was refused: correct the user and the password in the section [placement]."
                 return Result(Code.FAILURE, f"{error} {advice}")
             raise
-        if int(newest.partition(".")[2]) < int(MICROVERSION.partition(".")[2]):
-            text = f"Placement has microversions up to {newest}, and {MICROVERSION} is needed. Upgrade Placement."
-            return Result(Code.FAILURE, text)
         self._placement = client
         return Result(Code.SUCCESS, f"Microversions up to {newest}.")
 
     def _traits(self) -> Result:
         if not self._service or not self._placement:
             return _NOT_CHECKED
-        known = self._placement.traits()
         options = self._service.options
-        missing = [(each, self._named_by(each, options) - known) for each in self._service.filters]
+        missing = [(each, self._named_by(each, options) - self._known) for each in self._service.filters]
         custom = {trait for _, traits in missing for trait in traits if trait.startswith(CUSTOM_PREFIX)}
         standard = {trait for _, traits in missing for trait in traits} - custom
         said = []

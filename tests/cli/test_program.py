@@ -43,30 +43,18 @@ def test_help_fits_the_terminal_and_names_each_command(
     assert main(argv) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    names = {line[2:25].strip() for line in lines[lines.index("Commands:") + 1 :]} - {""}
+    names = {line[2:23].strip() for line in lines[lines.index("Commands:") + 1 :]} - {""}
     assert names == dict(Program("0").command_manager).keys()
 
 
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        ("--os-cloud none explain --property x=y", "The cloud 'none' cannot be used: "),
-        ("--os-cloud=none explain --property x=y", "The cloud 'none' cannot be used: "),
-        ("--os-cloud none", "The option --os-cloud belongs after a command, as in 'os-prefilter explain --os-cloud"),
-        ("--os-cloud none --os-cloud other explain", "The option --os-cloud belongs after a command"),
-        ("--os-cloud none vocabulary list", "unrecognized arguments: --os-cloud none"),
-        ("--hosts f candidates", "The option --hosts belongs after a command"),
-    ],
-)
-def test_option_before_the_command_is_understood_or_named(
-    argv: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("argv", ["--os-cloud none", "--os-cloud=none explain --property x=y"])
+def test_option_before_the_command_is_an_error_that_says_where_it_belongs(
+    argv: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The openstack client takes --os-cloud there."""
-    monkeypatch.chdir(tmp_path)
     assert main(argv.split()) == 1
-    err = capsys.readouterr().err
-    assert says in err
-    assert "is not an os-prefilter command" not in err
+    says = "The option --os-cloud belongs after a command, as in 'os-prefilter explain --os-cloud ...'; "
+    assert capsys.readouterr().err == f"{says}'os-prefilter --help' lists the commands.\n"
 
 
 _INTERRUPTED = """

@@ -140,11 +140,9 @@ def test_hosts_that_reported_by_another_section_are_not_called_hosts_without_a_r
     found = check(_enabled(server, "hpet,image_metadata,owner"))
     assert found["Coverage"] == (
         WARNING,
-        f"hpet may exclude 1 compute node ({HOST}) that reported by another section [prefilter], or by an earlier "
-        f"release. image_metadata may exclude 1 compute node ({HOST}) that reported by another section [prefilter], or "
-        "by an earlier release. Give the schedulers and the compute nodes the same section [prefilter]. Run "
-        "'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] wait_for_answers "
-        "makes a filter wait for them.",
+        f"Reported by another section [prefilter], or by an earlier release: 1 compute node ({HOST}). Give the "
+        "schedulers and the compute nodes the same section. Run 'os-prefilter capabilities report' on each; "
+        "'os-prefilter readiness' shows more. [prefilter] wait_for_answers makes a filter wait for them.",
     )
 
 
@@ -221,14 +219,14 @@ def test_unusable_placement_fails_and_the_other_checks_still_run(section: str, m
 def test_silent_or_refused_login_names_the_section_and_shows_no_password(
     check: Check, conf: Path, capsys: Capture
 ) -> None:
-    # keystoneauth1 logs the URL of a Keystone that does not answer.
+    # keystoneauth1 would log the URL of a Keystone that does not answer.
     login = "username = nova\npassword = hunter2\nproject_name = p\nuser_domain_id = d\nproject_domain_id = d\n"
     silent = "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\n"
     conf.write_text(f"{LINES}[placement]\n{silent}{login}")
     assert main(["--config-file", str(conf), "upgrade", "check"]) == FAILURE
     out, err = capsys.readouterr()
-    assert "http://***@127.0.0.1:9/v3" in err
-    assert "hunter2" not in out + err
+    assert err == ""
+    assert "hunter2" not in out
     with others() as keystone:
         answer = keystone.answer
 
@@ -325,10 +323,8 @@ def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("oslo_config.cfg._search_dirs", lambda *_: None)
     assert main(["upgrade", "check"]) == FAILURE
-    out = capsys.readouterr().out
-    assert "There is no nova.conf in /etc/nova. Give --config-file FILE." in out
-    # One failure, not one for each check that needs a configuration.
-    assert (out.count("Result: Failure"), out.count("Not checked: correct the failures above first.")) == (1, 4)
+    error = "The configuration cannot be read: /etc/nova: there is no nova.conf. Correct it, or give --config-file.\n"
+    assert capsys.readouterr() == ("", error)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import pluralize, quote
+from os_prefilter.common.quoting import pluralize
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.decisions import Decision, DecisionFile
 from os_prefilter_tools.operators.explain import line_of
-
-_MOST = 1000
 
 
 class Decisions(Listing):
@@ -21,7 +19,7 @@ class Decisions(Listing):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("paths", metavar="PATH", nargs="+", help="a log of the service; - for the standard input")
-        parser.add_argument("--server", metavar="UUID", help="the decisions about this server")
+        parser.add_argument("--server", metavar="UUID", type=UUID, help="the decisions about this server")
         parser.add_argument(
             "--request-id",
             metavar="ID",
@@ -29,27 +27,21 @@ class Decisions(Listing):
         )
         parser.add_argument("--rejected", action="store_true", help="only requests that were rejected or failed")
         parser.add_argument(
-            "--limit", metavar="N", type=int, default=_MOST, help="show the latest N decisions; default: %(default)s"
+            "--limit", metavar="N", type=int, default=1000, help="show the latest N decisions; default: %(default)s"
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        server = _uuid(parsed_args.server)
-        if parsed_args.limit < 1:
-            raise DocumentError("--limit", f"{parsed_args.limit} is not a number of decisions. Give 1 or more.")
         self._read = self._matching = self._damaged = 0
-        wanted = self._wanted(parsed_args, server)
         # A history may be larger than the memory.
-        latest = [each for *_, each in sorted(nlargest(parsed_args.limit, wanted))]
+        latest = [each for *_, each in sorted(nlargest(parsed_args.limit, self._wanted(parsed_args)))]
         if not self._read:
             advice = "the log is empty; check that [prefilter] decision_history is true."
             if self._damaged:
                 advice = "each line of a decision is damaged. Check the format of the log and what cuts its lines."
             raise DocumentError("no decision", advice)
-        if not latest:
-            self.tell(f"None of {pluralize(self._read, 'decision')} is as given.", warning=True)
-        elif len(latest) < self._matching:
-            text = f"The latest {len(latest)} of {self._matching} decisions are shown; a higher --limit shows more."
-            self.tell(text, warning=True)
+        text = f"Decisions: {self._read} in the log, {self._matching} as given, the latest {len(latest)} shown"
+        is_cut = len(latest) < self._matching
+        self.tell(f"{text}; a higher --limit shows more." if is_cut else f"{text}.", warning=is_cut)
         if parsed_args.formatter in ("json", "yaml"):
             return Decision._fields, latest
         if parsed_args.request_id is not None:
@@ -57,7 +49,7 @@ class Decisions(Listing):
             return columns, [line for each in latest for line in _lines(each)]
         return ("Time", "Request", "Server", "Result", "Hosts"), list(map(_line, latest))
 
-    def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, Decision]]:
+    def _wanted(self, arguments: argparse.Namespace) -> Iterator[tuple[str, int, Decision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
         # A file may be named twice.
         for path in {each if each == "-" else os.path.realpath(each): each for each in arguments.paths}.values():
@@ -65,7 +57,7 @@ class Decisions(Listing):
             for each in file:
                 self._read += 1
                 if (
-                    (server is None or each.server == server)
+                    (arguments.server is None or each.server == str(arguments.server))
                     and (arguments.request_id is None or each.request == arguments.request_id)
                     and (not arguments.rejected or each.result != "passed")
                 ):
@@ -76,14 +68,6 @@ class Decisions(Listing):
                 self._damaged += number
                 problem = f"left out {pluralize(number, 'damaged decision')}, the first one here."
                 self.tell(str(DocumentError(file.path, problem, first)), warning=True)
-
-
-def _uuid(text: str | None) -> str | None:
-    try:
-        return text and str(UUID(text))
-    except ValueError as error:
-        advice = "Give the ID that 'openstack server list' shows."
-        raise DocumentError("--server", f"{quote(text)} is not a UUID. {advice}") from error
 
 
 def _line(each: Decision) -> tuple[object, ...]:

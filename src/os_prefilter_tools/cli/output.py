@@ -4,7 +4,6 @@ import argparse
 import os
 import stat
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from os_prefilter.common.errors import DocumentError
@@ -53,27 +52,23 @@ def write_output(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Write a document into a file, or to the standard output if there is no path.
 
-    :param private: whether only the owner may read and write the file
+    :param private: True if only the owner may read and write the file; else a file keeps its permissions
     :raises DocumentError: if it cannot be written, or the file has appeared meanwhile.
     """
     if path is None:
         stdout.write(text)
         return
     check_output(path, force=force, mark=mark)
-    replace_file(path, text, _mode(path, private=private))
-
-
-def _mode(path: str, *, private: bool) -> int:
-    """Return the permissions of the file: its present ones, or the user's defaults for a new one."""
     if private:
-        return 0o600
-    try:
-        return stat.S_IMODE(Path(path).lstat().st_mode)
-    except FileNotFoundError:
-        # The only way to read it.
+        mode = 0o600
+    elif status := status_to_replace(path):
+        mode = stat.S_IMODE(status.st_mode)
+    else:
+        # The only way to read the user's default.
         mask = os.umask(0)
         os.umask(mask)
-        return 0o666 & ~mask
+        mode = 0o666 & ~mask
+    replace_file(path, text, mode)
 
 
 @contextmanager

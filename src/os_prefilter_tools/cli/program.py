@@ -1,6 +1,5 @@
 """What the programs have in common: how they write to the standard output, and log lines without passwords."""
 
-import errno
 import io
 import logging
 import os
@@ -11,7 +10,6 @@ from os_prefilter.common.quoting import mask_passwords
 
 ERROR = 1
 BROKEN_PIPE = 141
-_CANNOT_WRITE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 class PasswordMaskingFormatter(logging.Formatter):
@@ -28,15 +26,13 @@ class PasswordMaskingFormatter(logging.Formatter):
 
 def prepare_output() -> None:
     """Let any text be written to the standard output, and errors of writing show in :func:`flush` alone."""
+    if sys.stdout is None:
+        # A script closed it.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names may have letters that the terminal does not have. Argparse ignores errors of writing, and where Python
         # does not buffer (PYTHONUNBUFFERED) there would be no second one.
         sys.stdout.reconfigure(errors="backslashreplace", write_through=False)
-
-
-def is_of_writing(error: object) -> bool:
-    """Whether an error is that of writing to a file that was open, such as the standard output."""
-    return isinstance(error, OSError) and error.errno in _CANNOT_WRITE and error.filename is None
 
 
 def flush(code: int, error_code: int = ERROR, text: str = "", failed: OSError | None = None) -> int:
@@ -50,7 +46,7 @@ def flush(code: int, error_code: int = ERROR, text: str = "", failed: OSError | 
         if text:
             sys.stdout.write(text)
         # autopage closes it where the reader of a help has gone.
-        if sys.stdout is not None and not sys.stdout.closed:
+        if not sys.stdout.closed:
             sys.stdout.flush()
     except OSError as error:
         # The interpreter would try again when it ends, and print a traceback.

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timezone
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
@@ -42,8 +41,8 @@ from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.adapters.processes import Process, processes_of
-from os_prefilter_tools.cli.program import PasswordMaskingFormatter, flush, prepare_output
-from os_prefilter_tools.operators.readiness import CLOSED, readiness, reported_otherwise
+from os_prefilter_tools.cli.program import flush, prepare_output
+from os_prefilter_tools.operators.readiness import compute_nodes, readiness, reported_otherwise
 
 GRACE = 5.0
 """Seconds after the start of a process in which a change of a file counts as read: it imports Nova first."""
@@ -59,17 +58,7 @@ _UNAUTHORIZED = 401
 _UNEXPECTED = 255
 
 
-def _failing(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
-    """Make an error of a check its failure."""
-
-    @wraps(check)
-    def run(self: "Checks") -> Result:
-        try:
-            return check(self)
-        except PrefilterError as error:
-            return Result(Code.FAILURE, str(error))
-
-    return run
+_NOT_CHECKED = Result(Code.WARNING, "Not checked: correct the failures above first.")
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -81,16 +70,19 @@ class Checks(upgradecheck.UpgradeCommands):
         self._placement: PlacementClient | None = None
         self._known: frozenset[str] = frozenset()
 
+    def _run(self, check: Callable[["Checks"], Result]) -> Result:
+        """Run a check; an error of ours is its failure."""
+        try:
+            return check(self)
+        except PrefilterError as error:
+            return Result(Code.FAILURE, str(error))
+
     def _get_details(self, upgrade_check_result: Result) -> str | None:
         """Wrap the text as oslo.upgradecheck does, but not within the name of a command or an option."""
         lines = textwrap.wrap(upgrade_check_result.details or "", 60, subsequent_indent="  ", break_on_hyphens=False)
         return "\n".join(lines) or None
 
-    @_failing
     def _configuration(self) -> Result:
-        if not self._files():
-            where = escape_line(", ".join(self._conf.config_dir)) or "/etc/nova"
-            return Result(Code.FAILURE, f"There is no nova.conf in {where}. Give --config-file FILE.")
         with _logged_warnings() as warnings:
             self._service = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
         names = [each.name for each in self._service.filters]
@@ -99,10 +91,7 @@ class Checks(upgradecheck.UpgradeCommands):
         enabled = f"Request filters enabled: {', '.join(names)}."
         return Result(Code.WARNING, " ".join(warnings)) if warnings else Result(Code.SUCCESS, enabled)
 
-    @_failing
     def _entry_point(self) -> Result:
-        if not self._files():
-            return _not_checked()
         found = available_filters(self._conf, self._where())
         option = "[filter_scheduler] available_filters"
         if _OURS not in found:
@@ -115,16 +104,14 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.FAILURE, text)
         return Result(Code.SUCCESS)
 
-    @_failing
     def _placement_api(self) -> Result:
-        if not self._files():
-            return _not_checked()
         client = client_from(self._conf, self._where())
         try:
             newest = client.newest_microversion()
-            if _minor(newest) < _minor(MICROVERSION):
+            if int(newest.partition(".")[2]) < int(MICROVERSION.partition(".")[2]):
                 text = f"Placement has microversions up to {newest}, and {MICROVERSION} is needed. Upgrade Placement."
                 return Result(Code.FAILURE, text)
+            # Only here Placement looks at the token.
             self._known = client.traits()
         except PlacementError as error:
             if isinstance(error.__cause__, Unauthorized) or getattr(error, "status", 0) == _UNAUTHORIZED:
@@ -134,10 +121,9 @@ class Checks(upgradecheck.UpgradeCommands):
         self._placement = client
         return Result(Code.SUCCESS, f"Microversions up to {newest}.")
 
-    @_failing
     def _traits(self) -> Result:
         if not self._service or not self._placement:
-            return _not_checked()
+            return _NOT_CHECKED
         options = self._service.options
         missing = [(each, self._named_by(each, options) - self._known) for each in self._service.filters]
         custom = {trait for _, traits in missing for trait in traits if trait.startswith(CUSTOM_PREFIX)}
@@ -161,37 +147,38 @@ class Checks(upgradecheck.UpgradeCommands):
         fails = any(not self._waits(each, options) and traits & others for each, traits in missing)
         return Result(Code.FAILURE if fails else Code.WARNING, " ".join(said)) if said else Result(Code.SUCCESS)
 
-    @_failing
     def _coverage(self) -> Result:
         if not self._service or not self._placement:
-            return _not_checked()
-        options = self._service.options
+            return _NOT_CHECKED
+        filters, options = self._service.filters, self._service.options
         fleet = read_fleet(self._placement, inventories=False)
-        closed = [each for each in readiness(fleet, self._service.filters, options) if each.state == CLOSED]
-        if closed and not any(line.unreported for line in closed):
+        if not compute_nodes(fleet):
             text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
             return Result(Code.WARNING, text)
-        said = []
-        elsewhere = set(reported_otherwise(fleet, report_scope(self._service.filters, options)))
-        for each in self._service.filters:
+        lines = readiness(fleet, filters, options)
+        elsewhere = frozenset(reported_otherwise(fleet, report_scope(filters, options)))
+        said, others = [], set()
+        for each in filters:
             if each.name == "owner" and (never := closed_owner_gate(self._conf)):
                 said.append(never)
                 continue
-            names = {name for line in closed if line.filter == each.name for name in line.unreported}
-            # The trait of its owner is in no report's scope.
-            others = set() if each.declaration.gate else elsewhere
-            parts = (
-                (names - others, "without a report"),
-                (names & others, "that reported by another section [prefilter], or by an earlier release"),
+            silent = {name for line in lines if line.filter == each.name for name in line.unreported}
+            if not each.declaration.gate:
+                # The trait of its owner is in no report's scope.
+                others |= silent & elsewhere
+                silent -= elsewhere
+            if silent:
+                how = "waits for" if self._waits(each, options) else "may exclude"
+                said.append(f"{each.name} {how} {Unreported.of(silent)} without a report.")
+        if others:
+            said.append(
+                f"Reported by another section [prefilter], or by an earlier release: {Unreported.of(others)}. "
+                "Give the schedulers and the compute nodes the same section."
             )
-            nodes = " and ".join(f"{Unreported.of(some)} {how}" for some, how in parts if some)
-            if nodes:
-                said.append(f"{each.name} {'waits for' if self._waits(each, options) else 'may exclude'} {nodes}.")
         if not said:
             return Result(Code.SUCCESS, "Every compute node has reported what the enabled filters require.")
-        same = "Give the schedulers and the compute nodes the same section [prefilter]. " if elsewhere else ""
         advice = (
-            f"{same}Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
+            "Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
             "wait_for_answers makes a filter wait for them."
         )
         return Result(Code.WARNING, " ".join((*said, advice)))
@@ -214,7 +201,9 @@ class Checks(upgradecheck.UpgradeCommands):
             others = f" with these files, {len(every)} with others" if every else ""
             return Result(Code.SUCCESS, f"No nova-scheduler runs on this host{others}.")
         package = Path(os_prefilter.__file__).parent.rglob("*.py")
-        changed, path = max((_changed(path), path) for path in (*self._files(), *package))
+        # When it was written or put in its place: a package or a copy may keep the time of the content.
+        states = ((path.stat(), path) for path in (*self._files(), *package))
+        changed, path = max((max(state.st_mtime, state.st_ctime), path) for state, path in states)
         old = sorted(pid for pid, when in started.items() if when + GRACE < changed)
         if not old:
             number = pluralize(len(started), "nova-scheduler")
@@ -225,7 +214,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")
 
     def _has_these_files(self, process: Process) -> bool:
-        """Whether a process reads any file or directory of this configuration: a host may have several deployments."""
+        """Return True if a process reads a file or directory of this configuration; a host may have several."""
         named = [process.folder / path for path in _named_in(process.arguments)]
         # Without arguments, it reads these.
         named = named or [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
@@ -239,7 +228,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return [*map(Path, self._conf.config_file), *in_folders, *map(Path, filter(None, templates))]
 
     def _where(self) -> str:
-        return ", ".join((*self._conf.config_file, *self._conf.config_dir)) or "nova.conf"
+        return ", ".join((*self._conf.config_file, *self._conf.config_dir))
 
     def _named_by(self, each: LoadedFilter, options: Options) -> frozenset[str]:
         """Return the traits of a filter that must exist; nova-scheduler creates the ``CUSTOM_`` traits of rules."""
@@ -247,19 +236,19 @@ class Checks(upgradecheck.UpgradeCommands):
         return traits_named_by(each, options).union(t for t in of_rules if not t.startswith(CUSTOM_PREFIX))
 
     def _waits(self, each: LoadedFilter, options: Options) -> bool:
-        """Whether the filter requires nothing of hosts that have not reported."""
+        """Return True if the filter requires nothing of hosts that have not reported."""
         if each.declaration.gate:
             return bool(self._conf[GROUP].owner_gate != "always")
         return not each.nova_style and not {EVERY, each.name}.isdisjoint(options.wait_for_answers)
 
     _upgrade_checks = (
-        ("Configuration", _configuration),
-        ("Entry point", _entry_point),
-        ("Placement API", _placement_api),
-        ("Traits in Placement", _traits),
-        ("Coverage", _coverage),
-        ("Versions", _versions),
-        ("Workers", _workers),
+        ("Configuration", (_run, {"check": _configuration})),
+        ("Entry point", (_run, {"check": _entry_point})),
+        ("Placement API", (_run, {"check": _placement_api})),
+        ("Traits in Placement", (_run, {"check": _traits})),
+        ("Coverage", (_run, {"check": _coverage})),
+        ("Versions", (_run, {"check": _versions})),
+        ("Workers", (_run, {"check": _workers})),
     )
 
 
@@ -275,19 +264,19 @@ def main(argv: Sequence[str]) -> int:
         for path in named:
             check_readable(path)
         conf(list(argv), project="nova", default_config_files=files, default_config_dirs=folders)
-        for folder in conf.config_dir:
-            # To oslo.config a file is an empty directory.
-            if not Path(folder).is_dir():
-                raise DocumentError(folder, "this is not a directory.")
+        if not (conf.config_file or conf.config_dir):
+            raise DocumentError("/etc/nova", "there is no nova.conf.")
     except (cfg.Error, OSError, ValueError, PrefilterError) as error:
         # Without its cause, which has the line, in which a password may be.
         where = f"{escape_line(', '.join(named))}: " if isinstance(error, UnicodeError) else ""
         advice = "Correct it, or give --config-file."
         print(f"The configuration cannot be read: {where}{reason_of(error)} {advice}", file=sys.stderr)  # noqa: T201
         return int(Code.FAILURE)
+    # What client libraries log is in the failure of a check, without the passwords.
+    logging.getLogger().addHandler(logging.NullHandler())
     upgradecheck.CONF = conf
     # oslo.upgradecheck would print a traceback where the reader of its output has gone.
-    with _masked_log(), redirect_stdout(StringIO()) as text:
+    with redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))
     return flush(code, _UNEXPECTED, text.getvalue())
 
@@ -304,28 +293,6 @@ def _named_in(argv: Sequence[str]) -> list[str]:
         return []
 
 
-@contextmanager
-def _masked_log() -> Iterator[None]:
-    """Print warnings of client libraries, without the passwords in URLs."""
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(PasswordMaskingFormatter(logging.Formatter()))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-
-
-def _not_checked() -> Result:
-    return Result(Code.WARNING, "Not checked: correct the failures above first.")
-
-
-def _minor(microversion: str) -> int:
-    return int(microversion.partition(".")[2])
-
-
 def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:
     """Return those of the missing traits, and the filters that name them."""
     filters = [each.name for each, of_one in missing if of_one & traits]
@@ -339,19 +306,7 @@ def _logged_warnings() -> Iterator[list[str]]:
     handler, logger = logging.Handler(logging.WARNING), logging.getLogger("os_prefilter")
     handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
-    # The table shows them.
-    before, logger.propagate = logger.propagate, False
     try:
         yield texts
     finally:
-        logger.propagate = before
         logger.removeHandler(handler)
-
-
-def _changed(path: Path) -> float:
-    """Return when a file was written or put in its place: a package or a copy may keep the time of the content."""
-    try:
-        status = path.stat()
-    except OSError:
-        return 0.0
-    return max(status.st_mtime, status.st_ctime)

@@ -1,13 +1,15 @@
 """Listings: tables that fit the terminal, and cliff's other formats."""
 
 import argparse
+import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any, TextIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
+import yaml
 from cliff.columns import FormattableColumn
 from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.table import TableFormatter
@@ -24,9 +26,14 @@ _MOST_SHOWN = 10
 NO_HOST = 2
 """Exit code of a command that succeeds but finds no host."""
 
+if TYPE_CHECKING:
+    _Column = FormattableColumn[Any]
+else:
+    # cliff 4.9 made it generic.
+    _Column = FormattableColumn
 
-# Generic only since cliff 4.9.
-class Cell(FormattableColumn):  # type: ignore[type-arg]
+
+class Cell(_Column):
     """A cell that JSON and YAML show as a list or an object, and other formats as text.
 
     :param text: for a table
@@ -41,6 +48,9 @@ class Cell(FormattableColumn):  # type: ignore[type-arg]
     def human_readable(self) -> str:
         return self.text
 
+    def machine_readable(self) -> Any:
+        return self._value
+
 
 class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
@@ -54,7 +64,7 @@ class Listing(CloudCommand, Lister):
         if parsed_args.formatter == "table":
             self.formatter = Table()
         elif self.about is not None and parsed_args.formatter in ("json", "yaml"):
-            self.formatter = _Document(self.about, self.formatter)
+            self.formatter = _Document(self.about)
         elif parsed_args.formatter in ("csv", "value"):
             data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
         return int(super().produce_output(parsed_args, column_names, data) or 0)
@@ -79,77 +89,78 @@ def escape_formula(text: str) -> str:
 
 
 class _Document(JSONFormatter):
-    """One object with the rows under ``lines``, as JSON or YAML."""
+    """One object with the rows under ``lines``."""
 
-    def __init__(self, about: Mapping[str, Any], formatter: Any) -> None:
+    def __init__(self, about: Mapping[str, Any]) -> None:
         super().__init__()
         self._about = about
-        self._formatter = formatter
 
     def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+        """Print the object as JSON or YAML."""
         rows = (
             [each.machine_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
         )
         document = {**self._about, "lines": [dict(zip(column_names, row, strict=True)) for row in rows]}
-        self._formatter.emit_one(list(document), list(document.values()), stdout, parsed_args)
+        if parsed_args.formatter == "json":
+            stdout.write(f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n")
+        else:
+            stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 class Table(TableFormatter):
-    """cliff's table without broken words: if they do not fit, each row becomes a list of names and values.
-
-    Written here, as prettytable imports the widths of all Unicode versions first.
-    """
+    """cliff's table without broken words: if they do not fit, each row becomes a list of names and values."""
 
     def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
         rows = [
             [each.human_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
         ]
-        if not rows and not parsed_args.print_empty:
-            stdout.write("\n")
-            return
-        columns = list(zip(column_names, *rows, strict=True))
-        fits = parsed_args.fit_width or sys.stdout.isatty()
-        width = max(parsed_args.max_width, 0) or (fits and terminal_width()) or sys.maxsize
+        width = _display_width(parsed_args)
         # A border and a space on either side of each column, and the last border.
-        most = width - 3 * len(columns) - 1
-        full = [_width(line for cell in column for line in str(cell).split("\n")) for column in columns]
-        # The least: a heading is not folded.
-        widths = [_width((column[0], *" ".join(map(str, column[1:])).split())) for column in columns]
-        if sum(widths) > most:
-            _emit_vertically(column_names, rows, stdout, width)
-            return
-        for _ in range(min(most, sum(full)) - sum(widths)):
-            needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
-            widths[needy] += 1
-        cells = [list(map(_fold, row, widths)) for row in (column_names, *rows)]
-        # A letter of two columns counts as one in a fold.
-        widths = [_width(line for lines in column for line in lines) for column in zip(*cells, strict=True)]
-        are_numbers = [isinstance(column[-1], int) for column in columns]
-        border = "+".join(("", *("-" * (width + 2) for width in widths), "\n"))
-        stdout.write(border)
-        for number, row in enumerate(cells):
-            lines = zip_longest(*row, fillvalue="")
-            stdout.writelines("|".join(("", *map(_pad, line, widths, are_numbers), "\n")) for line in lines)
-            if not number:
-                stdout.write(border)
-        stdout.write(border)
+        most = width - 3 * len(column_names) - 1
+        columns = list(zip(column_names, *rows, strict=True))
+        full = [max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns]
+        if width and sum(full) > most:
+            # A heading is not folded.
+            words = [[column[0], *chain.from_iterable(str(cell).split() for cell in column[1:])] for column in columns]
+            least = [max(map(_width, each)) for each in words]
+            if sum(least) > most:
+                _emit_vertically(column_names, rows, stdout, width)
+                return
+            widths = _share_out(least, full, most)
+            rows = [[_fold(*each) for each in zip(row, widths, strict=True)] for row in rows]
+        unfitted = argparse.Namespace(**{**vars(parsed_args), "max_width": 0, "fit_width": False})
+        super().emit_list(column_names, rows, stdout, unfitted)
 
 
-def _width(texts: Iterable[str]) -> int:
-    """Return how many columns of a terminal the widest of some lines takes."""
-    return max(sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each)) for text in texts)
+def _display_width(arguments: argparse.Namespace) -> int:
+    """Return the maximum width of a table; 0 for any."""
+    if arguments.max_width > 0:
+        return int(arguments.max_width)
+    return (terminal_width() or 0) if arguments.fit_width or sys.stdout.isatty() else 0
 
 
-def _fold(cell: Any, width: int) -> list[str]:
-    """Return the lines of a text wrapped between words."""
-    wrapper = textwrap.TextWrapper(max(width, 1), break_long_words=False, break_on_hyphens=False)
-    return [line for paragraph in str(cell).split("\n") for line in wrapper.wrap(paragraph) or [""]]
+def _width(text: str) -> int:
+    return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
 
 
-def _pad(line: str, width: int, is_number: bool) -> str:  # noqa: FBT001
-    space = " " * (width - _width([line]))
-    return f" {space}{line} " if is_number else f" {line}{space} "
+def _share_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
+    """Return the widths of columns, each from ``least`` to ``full``, with the sum ``most``."""
+    widths = list(least)
+    for _ in range(most - sum(least)):
+        needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
+        widths[needy] += 1
+    return widths
+
+
+def _fold(cell: Any, width: int) -> Any:
+    """Return a text wrapped between words; other values, which are aligned differently, stay."""
+    if not isinstance(cell, str):
+        return cell
+    lines = (
+        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in cell.split("\n")
+    )
+    return "\n".join(chain.from_iterable(lines))
 
 
 def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout: TextIO, width: int) -> None:
@@ -158,7 +169,7 @@ def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout
     for number, row in enumerate(rows):
         stdout.write("\n" * bool(number))
         for name, cell in zip(names, row, strict=True):
-            value = ("\n" + " " * indent).join(_fold(str(cell).rstrip(), width - indent))
+            value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
             stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 

@@ -429,7 +429,9 @@ def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
     document, err = audited(capsys, *argv[:3], "--html", str(page), code=2)
     assert "owner" in document["filters"]
     assert ", ".join(document["filters"]) in page.read_text()
-    assert err.partition("\n")[2].startswith(f"Filters: {', '.join(document['filters'])} (all of the library; --config-file FILE names ")
+    assert err.partition("\n")[2].startswith(
+        f"Filters: {', '.join(document['filters'])} (all of the library; --config-file FILE names "
+    )
     config.write_text("[prefilter]\n")
     assert main(["audit", "--servers", *argv]) == 1
     assert "enabled_filters names no filter" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.conf import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
-from os_prefilter_tools.operators.names import WITHOUT_ROWS
+from os_prefilter_tools.operators.property_names import WITHOUT_ROWS
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"

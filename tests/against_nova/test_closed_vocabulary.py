@@ -7,7 +7,7 @@ from nova.objects.image_meta import ImageMetaProps
 
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import PREFIX
-from os_prefilter_tools.operators.names import WITHOUT_ROWS, reason_without_row
+from os_prefilter_tools.operators.property_names import WITHOUT_ROWS, reason_without_row
 
 _LISTED = tuple(chain.from_iterable((*each.image_properties, *each.extra_specs) for each in WITHOUT_ROWS))
 

@@ -34,21 +34,20 @@ from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter_tools.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter_tools.cli.snapshot import summary
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.audit import (
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter_tools.operators.audit.image_audit import (
     BECOMES_UNSCHEDULABLE,
     CHANGED,
     MOST_UNKNOWN,
     Audit,
-    Change,
-    Line,
-    Verdict,
-    audit,
+    FilterChange,
+    ImageLine,
+    ImageVerdict,
+    audit_images,
 )
-from os_prefilter_tools.operators.audit.destinations import Destinations
-from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
 from os_prefilter_tools.operators.audit.image_list import read_images
-from os_prefilter_tools.operators.audit.server_audit import STRANDED, audit_servers
-from os_prefilter_tools.operators.audit.server_audit import Verdict as ServerVerdict
+from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
 from os_prefilter_tools.operators.examples import example_requests
 
 _MOST_NAMES = 3
@@ -78,7 +77,7 @@ class AuditImages(Listing):
             fleet = fleet_from(parsed_args, traits_only=True, progress=partial(progress, "hosts by trait"))
             change = _change(parsed_args, fleet)
             images = images_from(parsed_args, left_out)
-            found = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
+            found = audit_images(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
         if not found.images:
             advice = "What 'openstack image list' prints has no properties."
             raise _nothing_to_audit("image", parsed_args.images, left_out, f"an image: %s {advice}")
@@ -91,7 +90,7 @@ class AuditImages(Listing):
             write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
         judged = "Traits alone were read: whether a host has a resource class is not judged."
         self._tell_summary(fleet, judged, _summary(found), left_out)
-        verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
+        verdicts = _ONLY.get(parsed_args.only, frozenset(ImageVerdict))
         lines = (line for line in found.lines if line.verdict in verdicts)
         waiting = ("Waiting",) * found.is_waiting
         columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
@@ -216,7 +215,7 @@ def _flavors(arguments: argparse.Namespace) -> list[Flavor]:
     return flavors
 
 
-def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
+def _change(arguments: argparse.Namespace, fleet: Fleet) -> FilterChange:
     """Return the services before and after the filters are enabled."""
 
     def service(names: list[str]) -> Service:
@@ -228,10 +227,10 @@ def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
     else:
         enable = _filters_of(service([]))
     after = [*before, *(name for name in enable if name not in before)]
-    return Change(service(before) if before else Service(), service(after))
+    return FilterChange(service(before) if before else Service(), service(after))
 
 
-def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
+def _judged_with(change: FilterChange, arguments: argparse.Namespace) -> str:
     """Return the line that names the filters, and where they come from."""
     named = [escape_line(arguments.config_file)] if arguments.config_file else []
     named += [option_name(each) for each in ("before", "enable") if getattr(arguments, each)]
@@ -247,7 +246,7 @@ def _names(given: Sequence[str]) -> list[str]:
     return [name for names in given for name in names.split(",")]
 
 
-def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
+def _row(line: ImageLine, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     names, flavor = "; ".join(line.names), line.flavor
     if is_csv:
         names, flavor = cell(names), cell(flavor)
@@ -279,7 +278,7 @@ def _document(result: Audit, left_out: LeftOut) -> dict[str, Any]:
         "images": result.images,
         "flavors": result.flavors,
         "hosts": result.hosts,
-        "verdicts": {str(verdict): result.count(verdict) for verdict in Verdict},
+        "verdicts": {str(verdict): result.count(verdict) for verdict in ImageVerdict},
         "not_met": [{**cause._asdict(), "images": images} for cause, images in result.unserved],
         "unused_hosts": list(result.unused),
         "newly_unused_hosts": list(result.newly_unused),
@@ -296,8 +295,8 @@ def _summary(result: Audit) -> Iterator[str]:
     if result.lines:
         yield (
             f"Become unschedulable: {result.count(*BECOMES_UNSCHEDULABLE)}. "
-            f"Lose hosts: {result.count(Verdict.LOSES)}. "
-            f"Were unschedulable before: {result.count(Verdict.ALREADY, Verdict.ALREADY_REJECTED)}."
+            f"Lose hosts: {result.count(ImageVerdict.LOSES)}. "
+            f"Were unschedulable before: {result.count(ImageVerdict.ALREADY, ImageVerdict.ALREADY_REJECTED)}."
         )
         yield from first_of(
             "No host meets",

@@ -8,7 +8,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.operators.names import WITHOUT_ROWS
+from os_prefilter_tools.operators.property_names import WITHOUT_ROWS
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
 VOCABULARY_COLUMNS = (

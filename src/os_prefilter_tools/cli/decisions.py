@@ -10,7 +10,7 @@ from uuid import UUID
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, quote
 from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.operators.decisions import Decision, DecisionFile
+from os_prefilter_tools.operators.decisions import DecisionFile, LoggedDecision
 from os_prefilter_tools.operators.explain import line_of
 
 _MOST = 1000
@@ -51,13 +51,13 @@ class Decisions(Listing):
             text = f"The latest {len(latest)} of {self._matching} decisions are shown; a higher --limit shows more."
             self.tell(text, warning=True)
         if parsed_args.formatter in ("json", "yaml"):
-            return Decision._fields, latest
+            return LoggedDecision._fields, latest
         if parsed_args.request_id is not None:
             columns = ("Time", "Server", "Trait", "Rule", "On", "By", "Because of")
             return columns, [line for each in latest for line in _lines(each)]
         return ("Time", "Request", "Server", "Result", "Hosts"), list(map(_line, latest))
 
-    def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, Decision]]:
+    def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, LoggedDecision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
         # A file may be named twice.
         for path in {each if each == "-" else os.path.realpath(each): each for each in arguments.paths}.values():
@@ -86,7 +86,7 @@ def _uuid(text: str | None) -> str | None:
         raise DocumentError("--server", f"{quote(text)} is not a UUID. {advice}") from error
 
 
-def _line(each: Decision) -> tuple[object, ...]:
+def _line(each: LoggedDecision) -> tuple[object, ...]:
     if each.reason is not None:
         result = f"{each.result}: {each.reason}"
     else:
@@ -95,7 +95,7 @@ def _line(each: Decision) -> tuple[object, ...]:
     return each.time, each.request or "", each.server or "", result, "" if each.hosts is None else each.hosts
 
 
-def _lines(each: Decision) -> Iterator[tuple[str, ...]]:
+def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     """Yield the requirements of a decision as ``explain`` shows them, and before them why it was rejected."""
     where = (each.time, each.server or "")
     if each.reason is not None:

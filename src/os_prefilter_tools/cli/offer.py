@@ -15,8 +15,8 @@ from os_prefilter_tools.cli.snapshot import summary
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, as_text, file_name, namespaces
-from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, offer
-from os_prefilter_tools.operators.offer.offer import Offer as Found
+from os_prefilter_tools.operators.offer.offered_values import DEFAULT_ZONE, find_offer
+from os_prefilter_tools.operators.offer.offered_values import Offer as Found
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Offer(CloudCommand):
         else:
             check_output(parsed_args.output, force=parsed_args.force)
         fleet = fleet_from(parsed_args)
-        found = offer(fleet, service_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
+        found = find_offer(fleet, service_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
@@ -75,7 +75,7 @@ class OfferPublish(Listing):
         from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs  # noqa: PLC0415
 
         fleet = fleet_from(parsed_args)
-        found = offer(fleet, service_from(parsed_args, fleet))
+        found = find_offer(fleet, service_from(parsed_args, fleet))
         self.exit_code = _tell_about(self, fleet, found)
         changes: list[Change] = []
         if found.hosts:

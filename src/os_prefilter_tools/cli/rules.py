@@ -12,8 +12,8 @@ from os_prefilter_tools.cli.arguments import fleet_from, service_from
 from os_prefilter_tools.cli.audit import cell, images_from
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter_tools.cli.output import progress_on
-from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.rule_effects import Effect, OnImage, rule_effects
 
 _ERROR = 1

@@ -45,7 +45,7 @@ _OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(_NAME) + rb" \[")
 _LONGEST_LINE = 8 * MAX_BYTES
 
 
-class Decision(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision as it was recorded. Its text is printable, whatever the file has."""
 
     time: str
@@ -93,7 +93,7 @@ class DecisionFile:
         self.damaged: list[int] = []
         """After the file was read: the lines with a decision that cannot be read, such as half of one."""
 
-    def __iter__(self) -> Iterator[Decision]:
+    def __iter__(self) -> Iterator[LoggedDecision]:
         """Read the decisions; there may be millions of them.
 
         :raises DocumentError: if the file cannot be read, or it has lines but no decision
@@ -145,7 +145,7 @@ def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _decision_in(line: bytes, form: _Form) -> Decision | None:
+def _decision_in(line: bytes, form: _Form) -> LoggedDecision | None:
     """Return the decision in a line of a log; None if the line is not the history's.
 
     :raises ValueError: if it is the history's, and not one whole decision
@@ -175,7 +175,7 @@ def _decision_in(line: bytes, form: _Form) -> Decision | None:
         if not all(_has(each, kinds) for each in found[name]):
             raise ValueError("not a requirement")
         own[name] = [{key: _printable(each[key]) for key in kinds} for each in found[name]]
-    return Decision(**own)
+    return LoggedDecision(**own)
 
 
 def _has(found: Any, kinds: Kinds) -> bool:

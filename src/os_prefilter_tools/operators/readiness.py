@@ -21,7 +21,7 @@ CLOSED = "closed"
 """The state of what some compute node says nothing about, or where there is no compute node."""
 
 
-class Line(NamedTuple):
+class ReadinessLine(NamedTuple):
     """What one filter waits for at one row."""
 
     filter: str
@@ -53,7 +53,7 @@ def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> t
 
 def readiness(
     fleet: Fleet, filters: Iterable[LoadedFilter], options: Options, scope: ReportScope | None = None
-) -> list[Line]:
+) -> list[ReadinessLine]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
@@ -69,7 +69,7 @@ def readiness(
         for gate in _gates(each, options):
             unreported = unreported_in(nodes, scope.markers(gate.reported_by))
             state = OPEN if nodes and not unreported else CLOSED
-            lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
+            lines.append(ReadinessLine(each.name, gate.row, gate.kind, state, unreported))
     return lines
 
 

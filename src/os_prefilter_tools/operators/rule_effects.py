@@ -32,10 +32,10 @@ from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.audit import (
+from os_prefilter_tools.operators.audit.image_audit import (
     ANY_FLAVOR,
+    ImageVerdict,
     Requested,
-    Verdict,
     name_of,
     requested_by,
     verdict_of,
@@ -70,7 +70,7 @@ class Effect(NamedTuple):
     rule: Rule
     request: str
     """What the request says beside the image, in words; empty for nothing."""
-    verdict: Verdict | None
+    verdict: ImageVerdict | None
     """None if it applies to no image."""
     images: tuple[OnImage, ...] = ()
 
@@ -142,13 +142,13 @@ class _Judge:
 
 
 def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
-    found: dict[tuple[Verdict, str], list[OnImage]] = {}
+    found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
         had, has = (0 if side.rejected else index.find_serving(side.query) for side in (each.before, each.after))
         verdict = verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)
-    urgency = tuple(Verdict)
+    urgency = tuple(ImageVerdict)
     order = sorted(found, key=lambda key: urgency.index(key[0]))
     effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
     return effects or [Effect(rule, "", None)]

@@ -35,7 +35,7 @@ _DISABLED = Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,))
 _MOST_SEARCHED = 20
 
 
-class Requirement(NamedTuple):
+class ServerRequirement(NamedTuple):
     """One requirement, and its source."""
 
     text: str
@@ -45,7 +45,7 @@ class Requirement(NamedTuple):
     because: str
 
 
-class Found(NamedTuple):
+class FoundDestinations(NamedTuple):
     """The hosts that may take a server."""
 
     now: frozenset[str]
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     """As :attr:`now`, without what its host shares with others."""
     without: frozenset[str]
     """As :attr:`now`, without the hosts that are drained."""
-    conflict: tuple[Requirement, ...] = ()
+    conflict: tuple[ServerRequirement, ...] = ()
     """If there is none now: a smallest set of requirements that no other host meets together, as far as it is known."""
     if_empty: int = 0
     """If there is none now: how many other hosts would be one if all were empty."""
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Kind:
+class ServerKind:
     """Requests with the same demand on a host."""
 
     demand: Demand
@@ -73,14 +73,14 @@ class Kind:
 class Judged(NamedTuple):
     """What is known of one server's request."""
 
-    kind: Kind
+    kind: ServerKind
     sources: Sources
     """Of this request: another one may demand the same because of something else."""
     notes: frozenset[str]
     """Unknown values, and requirements that are deferred."""
 
 
-class Unknown(NamedTuple):
+class NotInFleet(NamedTuple):
     """A server's availability zone or host that the fleet does not have."""
 
     what: str
@@ -97,8 +97,8 @@ class Destinations:
         self.fleet = fleet
         self._service = service
         self._assumed: frozenset[str] = frozenset()
-        self._demands: dict[tuple[Condition, ...], Kind] = {}
-        self._conflicts: dict[tuple[Kind, int], tuple[Condition, ...]] = {}
+        self._demands: dict[tuple[Condition, ...], ServerKind] = {}
+        self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
         zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
@@ -107,7 +107,7 @@ class Destinations:
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def of(self, server: Server, without: Iterable[str] = ()) -> Found:
+    def of(self, server: Server, without: Iterable[str] = ()) -> FoundDestinations:
         """Return the hosts that may take a server.
 
         :param without: names of hosts that are drained
@@ -118,7 +118,7 @@ class Destinations:
         try:
             judged = self.judge(server)
         except RequestRejected as error:
-            return Found(frozenset(), frozenset(), frozenset(), rejected=str(error))
+            return FoundDestinations(frozenset(), frozenset(), frozenset(), rejected=str(error))
         kind, own = judged.kind, self.number_of(server)
         now = kind.hosts & ~_bit(own)
 
@@ -127,7 +127,7 @@ class Destinations:
 
         conflict = () if now else self.conflict(judged, own)
         if_empty = 0 if now else self.count_if_empty(kind, own)
-        return Found(names(now), names(self.if_died(kind, own)), names(now & ~drained), conflict, if_empty)
+        return FoundDestinations(names(now), names(self.if_died(kind, own)), names(now & ~drained), conflict, if_empty)
 
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.
@@ -145,14 +145,14 @@ class Destinations:
         """Return the number of a server's own host; None if it has none, or one that the fleet does not have."""
         return self.index.names.get(server.host)
 
-    def unknown_of(self, server: Server) -> list[Unknown]:
+    def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""
         found = []
         if server.host and self.number_of(server) is None:
-            found.append(Unknown("host", server.host))
+            found.append(NotInFleet("host", server.host))
         zone = server.request.availability_zone
         if zone and zone not in self._zones:
-            found.append(Unknown("availability zone", zone))
+            found.append(NotInFleet("availability zone", zone))
         return found
 
     # -- sets of hosts -------------------------------------------------------------------------------------------------
@@ -183,16 +183,16 @@ class Destinations:
         key = demand.conditions()
         if key not in self._demands:
             self._assume({name for group in demand.groups.values() for name in group.resources})
-            self._demands[key] = Kind(demand, self.index.find_candidates(demand))
+            self._demands[key] = ServerKind(demand, self.index.find_candidates(demand))
         notes = frozenset(str(note) for note in sources.decision.notes if note.warn or note.waits)
         return Judged(self._demands[key], sources, notes)
 
-    def if_died(self, kind: Kind, own: int | None) -> int:
+    def if_died(self, kind: ServerKind, own: int | None) -> int:
         """Return the hosts that may take a server if its host is gone, with all that the host shares."""
         hosts = kind.hosts & ~_bit(own)
         return hosts if own is None else self.index.without_shared_of(own, hosts, kind.demand)
 
-    def count_if_empty(self, kind: Kind, own: int | None) -> int:
+    def count_if_empty(self, kind: ServerKind, own: int | None) -> int:
         """Return how many other hosts could take a server if all were empty."""
         return (self._if_empty.find_candidates(kind.demand) & ~_bit(own)).bit_count()
 
@@ -226,7 +226,7 @@ class Destinations:
 
     # -- reasons -------------------------------------------------------------------------------------------------------
 
-    def conflict(self, judged: Judged, own: int | None, excluded: int = 0) -> tuple[Requirement, ...]:
+    def conflict(self, judged: Judged, own: int | None, excluded: int = 0) -> tuple[ServerRequirement, ...]:
         """Return a smallest set of requirements that no host meets together, apart from some.
 
         Empty if it is not known: if it takes a search on each host, only the first of them are searched.
@@ -256,11 +256,11 @@ class Destinations:
             conflict = tuple(item for item in possible if item in best)
         return conflict
 
-    def _describe(self, item: Condition, sources: Sources) -> Requirement:
+    def _describe(self, item: Condition, sources: Sources) -> ServerRequirement:
         if item == _DISABLED:
             by, because = sources.of(item)
             is_ours = by != BY_REQUEST
-            return Requirement(f"!{item.names[0]}", by, because if is_ours else "no disabled compute service")
+            return ServerRequirement(f"!{item.names[0]}", by, because if is_ours else "no disabled compute service")
         by, because = sources.of(item)
         text = str(item)
         if item.kind == AGGREGATE:
@@ -268,7 +268,7 @@ class Destinations:
             text = f"{'' if item.wanted else '!'}aggregate {'|'.join(names)}"
         elif item.kind == POLICY:
             text = f"group_policy={text}"
-        return Requirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)
+        return ServerRequirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)
 
 
 def _bit(number: int | None) -> int:

@@ -44,7 +44,7 @@ _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
 
 
-class Kind(NamedTuple):
+class EntryKind(NamedTuple):
     """What a list has."""
 
     one: str
@@ -52,7 +52,7 @@ class Kind(NamedTuple):
     """Also the key of the list in a response of the service."""
 
 
-def read_entries(path: str | Path, kind: Kind, broken: Broken) -> Iterator[tuple[str, object]]:
+def read_entries(path: str | Path, kind: EntryKind, broken: Broken) -> Iterator[tuple[str, object]]:
     """Yield each entry in a file with its place; report one that is not JSON to ``broken``, and skip it.
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list.
@@ -74,7 +74,7 @@ def read_entries(path: str | Path, kind: Kind, broken: Broken) -> Iterator[tuple
         yield f"{kind.many}[{number}]", entry
 
 
-def _is_entry(line: bytes, kind: Kind) -> bool:
+def _is_entry(line: bytes, kind: EntryKind) -> bool:
     """Whether a line is one entry: then the file has JSON lines."""
     if len(line) > _LARGEST_LINE or not line.lstrip().startswith(b"{"):
         return False
@@ -85,7 +85,9 @@ def _is_entry(line: bytes, kind: Kind) -> bool:
     return isinstance(document, dict) and kind.many not in document
 
 
-def _from_lines(number: int, first: bytes, file: BinaryIO, kind: Kind, broken: Broken) -> Iterator[tuple[str, object]]:
+def _from_lines(
+    number: int, first: bytes, file: BinaryIO, kind: EntryKind, broken: Broken
+) -> Iterator[tuple[str, object]]:
     line = first
     while line:
         where = f"line {number}"
@@ -103,7 +105,7 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, kind: Kind, broken: B
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)
 
 
-def _entries_of(text: str, path: str | Path, kind: Kind, broken: Broken) -> list[object]:
+def _entries_of(text: str, path: str | Path, kind: EntryKind, broken: Broken) -> list[object]:
     try:
         document = strict(text)
     except JSONDecodeError as error:

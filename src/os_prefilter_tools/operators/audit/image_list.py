@@ -11,9 +11,9 @@ from os_prefilter.adapters.from_json import image_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.spec import Image
-from os_prefilter_tools.operators.audit.entry_list import Broken, Kind, read_entries
+from os_prefilter_tools.operators.audit.entry_list import Broken, EntryKind, read_entries
 
-_KIND = Kind("image", "images")
+_KIND = EntryKind("image", "images")
 
 
 def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:

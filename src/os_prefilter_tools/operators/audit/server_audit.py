@@ -9,17 +9,17 @@ from typing import NamedTuple
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.audit import LONGEST_NAME, Progress, count_each
-from os_prefilter_tools.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
+from os_prefilter_tools.operators.audit.destinations import Destinations, NotInFleet, ServerKind, ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
-from os_prefilter_tools.operators.audit.together import Together
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, Progress, count_each
+from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
 _SHARED = "each other host would use what this one shares"
 
 
-class Verdict(str, Enum):
+class ServerVerdict(str, Enum):
     """What a server can expect, most urgent first."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
@@ -36,8 +36,8 @@ class Verdict(str, Enum):
     OK = "ok"
 
 
-URGENT = tuple(Verdict)
-STRANDED = frozenset(URGENT) - {Verdict.UNKNOWN, Verdict.OK}
+URGENT = tuple(ServerVerdict)
+STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
 """Of servers that have no destination, or not each of them at the same time."""
 
 
@@ -49,7 +49,7 @@ class Name(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class ServerLine:
     """Servers of one project on one host with the same destinations, for the same reason."""
 
     host: str
@@ -59,8 +59,8 @@ class Line:
     """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.capability_index`)."""
     if_died: int
     without: int
-    verdict: Verdict
-    conflict: tuple[Requirement, ...] = ()
+    verdict: ServerVerdict
+    conflict: tuple[ServerRequirement, ...] = ()
     if_empty: int = 0
     """How many other hosts could take them if all were empty; counted only if there is none now."""
     reason: str = ""
@@ -97,7 +97,7 @@ class HostSum(NamedTuple):
 class ServerAudit:
     """All servers against one fleet."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ServerLine, ...]
     """Those without a destination first."""
     servers: int
     hosts: int
@@ -108,7 +108,7 @@ class ServerAudit:
     """Project, its servers, and how many have no destination; those with most of them first."""
     if_drained: HostSum | None
     """The servers of all drained hosts together."""
-    unknown: tuple[tuple[Unknown, int], ...]
+    unknown: tuple[tuple[NotInFleet, int], ...]
     """What servers name that the fleet does not have, and how many do."""
     notes: tuple[tuple[str, int], ...]
     """Unknown values and deferred requirements, and how many servers have them."""
@@ -119,7 +119,7 @@ class ServerAudit:
     repeated: LeftOut
     """Servers that were there before, with the same entry: each counts once."""
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
         return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
 
@@ -127,7 +127,7 @@ class ServerAudit:
 class _Placed(NamedTuple):
     """A server, and where it could be."""
 
-    kind: Kind | None
+    kind: ServerKind | None
     """None if the filters reject its request."""
     own: int | None
     if_died: int
@@ -149,8 +149,8 @@ def audit_servers(
     :raises PrefilterError: if a filter fails; a request that it rejects is a result
     """
     drained = destinations.hosts_named(without)
-    lines: dict[tuple[object, ...], Line] = {}
-    unknown, notes, not_judged = Counter[Unknown](), Counter[str](), Counter[str]()
+    lines: dict[tuple[object, ...], ServerLine] = {}
+    unknown, notes, not_judged = Counter[NotInFleet](), Counter[str](), Counter[str]()
     by_host: dict[int, list[_Placed]] = {}
     count = 0
     repeated, seen = LeftOut(), dict[str, tuple[str, int]]()
@@ -179,10 +179,10 @@ def audit_servers(
             by_host.setdefault(placed.own, []).append(placed)
         count_each(notes, placed.notes)
         count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
-    together = Together(destinations.index)
+    together = JointPlacement(destinations.index)
     # In an order that is not that of the servers: the searches share their steps.
     if_drained = _if_drained(by_host, drained, ", ".join(without), together)
     sums = []
@@ -210,33 +210,33 @@ def audit_servers(
     )
 
 
-def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Line, _Placed]:
+def _line(server: Server, destinations: Destinations, drained: int) -> tuple[ServerLine, _Placed]:
     host, project = _printable(server.host), _printable(server.project)
     own = destinations.number_of(server)
     try:
         judged = destinations.judge(server)
     except RequestRejected as error:
-        line = Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error))
+        line = ServerLine(host, project, 0, 0, 0, ServerVerdict.REJECTED, reason=str(error))
         return line, _Placed(None, own, 0, frozenset())
     kind = judged.kind
     now = kind.hosts if own is None else kind.hosts & ~(1 << own)
     if_died = destinations.if_died(kind, own)
     without = now & ~drained
-    line = Line(host, project, now, if_died, without, Verdict.OK)
+    line = ServerLine(host, project, now, if_died, without, ServerVerdict.OK)
     if not now:
         line.if_empty = destinations.count_if_empty(kind, own)
-        line.verdict = Verdict.NONE if line.if_empty else Verdict.NONE_IF_EMPTY
+        line.verdict = ServerVerdict.NONE if line.if_empty else ServerVerdict.NONE_IF_EMPTY
         line.conflict = destinations.conflict(judged, own)
         line.reason = destinations.describe_alone(own)
     elif not if_died:
-        line.verdict = Verdict.NONE_IF_DIED
+        line.verdict = ServerVerdict.NONE_IF_DIED
         line.reason = _SHARED
     elif not without:
-        line.verdict = Verdict.NONE_WITHOUT
+        line.verdict = ServerVerdict.NONE_WITHOUT
         line.conflict = destinations.conflict(judged, own, drained)
         line.reason = destinations.describe_alone(own, drained)
     elif unknown := server.unknown or _of_no_host(server, own):
-        line.verdict = Verdict.UNKNOWN
+        line.verdict = ServerVerdict.UNKNOWN
         line.reason = escape_line(unknown)
     return line, _Placed(kind, own, if_died, judged.notes)
 
@@ -251,19 +251,19 @@ def _of_no_host(server: Server, own: int | None) -> str:
     return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
 
 
-def _judge_together(line: Line, if_drained: HostSum | None, of_host: HostSum | None) -> None:
+def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None) -> None:
     """Say so where each server of a line has a destination, and not all servers of its host at the same time."""
-    if line.verdict not in (Verdict.OK, Verdict.UNKNOWN):
+    if line.verdict not in (ServerVerdict.OK, ServerVerdict.UNKNOWN):
         return
     if if_drained and if_drained.is_short:
-        line.verdict = Verdict.NOT_ALL_WITHOUT
+        line.verdict = ServerVerdict.NOT_ALL_WITHOUT
         line.reason = f"{if_drained} of the drained hosts find a place at the same time"
     elif of_host and of_host.is_short:
-        line.verdict = Verdict.NOT_ALL_IF_DIED
+        line.verdict = ServerVerdict.NOT_ALL_IF_DIED
         line.reason = f"{of_host} of its host find a place at the same time"
 
 
-def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:
+def _sum_of(host: str, servers: Sequence[_Placed], together: JointPlacement, gone: int | None = None) -> HostSum:
     stranded = sum(not each.if_died for each in servers)
     movable = [(each.kind.demand, each.if_died) for each in servers if each.kind and each.if_died]
     if len(movable) <= 1:
@@ -272,7 +272,9 @@ def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int
     return HostSum(escape_line(host), len(servers), stranded, len(found.allocations), found.is_most)
 
 
-def _if_drained(by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: Together) -> HostSum | None:
+def _if_drained(
+    by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: JointPlacement
+) -> HostSum | None:
     """Return the sum of the servers of all drained hosts; None if none is drained."""
     if not drained:
         return None
@@ -281,7 +283,7 @@ def _if_drained(by_host: Mapping[int, list[_Placed]], drained: int, names: str, 
     return _sum_of(names, left, together)
 
 
-def _of_projects(lines: Iterable[Line]) -> tuple[tuple[str, int, int], ...]:
+def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:
     servers, stranded = Counter[str](), Counter[str]()
     for line in lines:
         servers[line.project] += len(line.servers)

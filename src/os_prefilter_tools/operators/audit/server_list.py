@@ -14,9 +14,9 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.entry_list import Broken, Kind, read_entries
+from os_prefilter_tools.operators.audit.entry_list import Broken, EntryKind, read_entries
 
-_KIND = Kind("server", "servers")
+_KIND = EntryKind("server", "servers")
 _TEXT = {"type": ["string", "null"], "expected": "text"}
 _SERVER = {
     "type": "object",

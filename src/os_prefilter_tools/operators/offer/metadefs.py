@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
 
 Namespace = dict[str, Any]
 """A namespace in Glance's JSON."""

@@ -100,7 +100,7 @@ class Offer:
     """The filters that wait for compute nodes to report; the values that they would check are not checked."""
 
 
-def offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
+def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
     """Return what the enabled compute nodes of a fleet offer, behind the filters of a service.
 
     :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well

@@ -38,7 +38,7 @@ ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 """For images alone, where every host counts as large enough."""
 
 
-class Change(NamedTuple):
+class FilterChange(NamedTuple):
     """The filters before and after a change."""
 
     before: Service
@@ -88,7 +88,7 @@ class ImageGroups:
     """Requirements deferred by filters that wait, and how many images have them."""
 
 
-class Verdict(str, Enum):
+class ImageVerdict(str, Enum):
     """The effect on an image of enabling the filters, most urgent first."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
@@ -102,9 +102,9 @@ class Verdict(str, Enum):
     OK = "ok"
 
 
-_URGENT = tuple(Verdict)
-BECOMES_UNSCHEDULABLE = frozenset((Verdict.UNSCHEDULABLE, Verdict.REJECTED))
-CHANGED = BECOMES_UNSCHEDULABLE | {Verdict.LOSES}
+_URGENT = tuple(ImageVerdict)
+BECOMES_UNSCHEDULABLE = frozenset((ImageVerdict.UNSCHEDULABLE, ImageVerdict.REJECTED))
+CHANGED = BECOMES_UNSCHEDULABLE | {ImageVerdict.LOSES}
 
 
 class Cause(NamedTuple):
@@ -132,7 +132,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ImageLine:
     """Images with the same requirements, with one flavor or alone."""
 
     names: tuple[str, ...]
@@ -149,7 +149,7 @@ class Line:
     A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
     its trait, so each counts as having it.
     """
-    verdict: Verdict
+    verdict: ImageVerdict
     """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
@@ -163,14 +163,14 @@ class HostGroup(NamedTuple):
 
     names: tuple[str, ...]
     numbers: tuple[int, ...]
-    """The bits of these hosts in the sets of hosts of a :class:`Line`, which has all of them or none."""
+    """The bits of these hosts in the sets of hosts of a :class:`ImageLine`, which has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
     """All images against one fleet."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ImageLine, ...]
     """Images that become rejected or unschedulable first, unaffected images last."""
     images: int
     flavors: int
@@ -194,15 +194,15 @@ class Audit:
         """Whether an image has other hosts once no filter waits."""
         return any(line.waiting != line.after for line in self.lines)
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: ImageVerdict) -> int:
         """Return how many images have one of the verdicts; with flavors, how many pairs of image and flavor."""
         return sum(line.images for line in self.lines if line.verdict in verdicts)
 
 
-def audit(
+def audit_images(
     images: Iterable[Image],
     fleet: Fleet,
-    change: Change,
+    change: FilterChange,
     *,
     flavors: Sequence[Flavor] = (),
     progress: Progress = lambda _what, _done, _of: None,
@@ -247,7 +247,7 @@ def audit(
     )
 
 
-def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
+def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> ImageLine:
     had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
     states = (
         (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
@@ -258,7 +258,7 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
     combined = 0
     if lost := had & ~left if not worse.rejected else 0:
         losses, combined = _losses(lost, group.before, worse, index)
-    return Line(
+    return ImageLine(
         names=tuple(group.names),
         images=group.images,
         flavor=group.flavor,
@@ -276,15 +276,15 @@ def _hosts(requested: Requested, index: CapabilityIndex) -> int:
     return 0 if requested.rejected else index.find_serving(requested.query)
 
 
-def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+def verdict_of(before: Requested, after: Requested, had: int, has: int) -> ImageVerdict:
     """Return the effect on images whose hosts were the set ``had``, and are the set ``has``."""
     if after.rejected and had:
-        return Verdict.REJECTED
+        return ImageVerdict.REJECTED
     if after.rejected and before.rejected:
-        return Verdict.ALREADY_REJECTED
+        return ImageVerdict.ALREADY_REJECTED
     if not has:
-        return Verdict.UNSCHEDULABLE if had else Verdict.ALREADY
-    return Verdict.LOSES if had & ~has else Verdict.OK
+        return ImageVerdict.UNSCHEDULABLE if had else ImageVerdict.ALREADY
+    return ImageVerdict.LOSES if had & ~has else ImageVerdict.OK
 
 
 def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
@@ -350,7 +350,7 @@ def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tupl
 def group_images(
     images: Iterable[Image],
     flavors: Sequence[Flavor],
-    change: Change,
+    change: FilterChange,
     enforcing: Service,
     progress: Callable[[int], None] = lambda _images: None,
 ) -> ImageGroups:

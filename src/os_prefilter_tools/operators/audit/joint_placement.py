@@ -60,7 +60,7 @@ _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
 """The first places all of those that always find a host."""
 
 
-class Together:
+class JointPlacement:
     """Places servers on the hosts of an index."""
 
     def __init__(self, index: RoomIndex) -> None:
@@ -148,7 +148,7 @@ class Together:
 class _Filling:
     """What servers take from hosts, one server after the other."""
 
-    def __init__(self, together: Together, gone: int | None) -> None:
+    def __init__(self, together: JointPlacement, gone: int | None) -> None:
         self.allocations: list[Allocation] = []
         self._together = together
         self._gone = gone

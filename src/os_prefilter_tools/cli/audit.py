@@ -125,8 +125,6 @@ class AuditImages(Listing):
             self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
         judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
         self._tell_summary(fleet, judged, server_summary(found), left_out)
-        for text in first_of("There more than once, and counted once", found.repeated.first, found.repeated.count):
-            self.tell(text, warning=True)
         escape = cell if arguments.formatter == "csv" else str
         return server_rows(found, only_stranded=arguments.only == "unschedulable", escape=escape)
 

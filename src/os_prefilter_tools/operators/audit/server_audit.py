@@ -1,22 +1,27 @@
 """All servers of a cloud against its hosts: which have no destination, now, if a host dies, or if hosts are drained."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.destinations import Destinations, NotInFleet, ServerKind, ServerRequirement
-from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter_tools.operators.audit.destinations import (
+    Destinations,
+    JudgedServer,
+    NotInFleet,
+    ServerKind,
+    ServerRequirement,
+)
+from os_prefilter_tools.operators.audit.entry_list import Broken
 from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, Progress, count_each
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
-_SHARED = "each other host would use what this one shares"
 
 
 class ServerVerdict(str, Enum):
@@ -55,11 +60,11 @@ class ServerLine:
     host: str
     """Empty for servers without a host."""
     project: str
-    now: int
+    now: int = 0
     """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.capability_index`)."""
-    if_died: int
-    without: int
-    verdict: ServerVerdict
+    if_died: int = 0
+    without: int = 0
+    verdict: ServerVerdict = ServerVerdict.OK
     conflict: tuple[ServerRequirement, ...] = ()
     if_empty: int = 0
     """How many other hosts could take them if all were empty; counted only if there is none now."""
@@ -116,22 +121,15 @@ class ServerAudit:
     """What requests have that is not judged, and how many do."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
-    repeated: LeftOut
-    """Servers that were there before, with the same entry: each counts once."""
 
     def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
         return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
 
 
-class _Placed(NamedTuple):
-    """A server, and where it could be."""
-
-    kind: ServerKind | None
-    """None if the filters reject its request."""
-    own: int | None
-    if_died: int
-    notes: frozenset[str]
+_Leaving: TypeAlias = tuple[ServerKind | None, int, int]
+"""A server of a host: its kind, None if the filters reject its request; its destinations if the host died, and without
+the drained hosts."""
 
 
 def audit_servers(
@@ -151,104 +149,101 @@ def audit_servers(
     drained = destinations.hosts_named(without)
     lines: dict[tuple[object, ...], ServerLine] = {}
     unknown, notes, not_judged = Counter[NotInFleet](), Counter[str](), Counter[str]()
-    by_host: dict[int, list[_Placed]] = {}
+    by_host: dict[int, list[_Leaving]] = {}
     count = 0
-    repeated, seen = LeftOut(), dict[str, tuple[str, int]]()
-    for server in servers:
-        # A hash in place of the server: a million of them need the memory of one.
-        entry = server.host, hash(repr(server))
-        first = seen.get(server.uuid)
-        if server.uuid and first:
-            # Counted again, it would need its place twice.
-            if first == entry:
-                repeated(f"server {quote(server.uuid)}")
-            else:
-                hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
-                left_out(
-                    f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
-                    "entry was judged. Select each server once."
-                )
-            continue
-        seen[server.uuid] = entry
+    for server in _each_once(servers, left_out):
         count += 1
-        line, placed = _line(server, destinations, drained)
+        line = ServerLine(_printable(server.host), _printable(server.project))
+        leaving: _Leaving = (None, 0, 0)
+        try:
+            judged = destinations.judge(server)
+        except RequestRejected as error:
+            line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
+        else:
+            _judge_alone(line, judged, server, destinations, drained)
+            leaving = (judged.kind, line.if_died, line.without)
+            count_each(notes, judged.notes)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
-        found = lines.setdefault(key, line)
-        found.servers.append(Name(_printable(server.uuid), _printable(server.name)))
-        if placed.own is not None:
-            by_host.setdefault(placed.own, []).append(placed)
-        count_each(notes, placed.notes)
+        lines.setdefault(key, line).servers.append(Name(_printable(server.uuid), _printable(server.name)))
+        own = destinations.number_of(server)
+        if own is not None:
+            by_host.setdefault(own, []).append(leaving)
         count_each(not_judged, map(escape_line, server.not_judged))
         count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
     together = JointPlacement(destinations.index)
+    if_drained = None
     # In an order that is not that of the servers: the searches share their steps.
-    if_drained = _if_drained(by_host, drained, ", ".join(without), together)
-    sums = []
+    if drained:
+        moving = [(kind, left) for own, some in by_host.items() if drained >> own & 1 for kind, _, left in some]
+        if_drained = _place(", ".join(without), moving, together)
+    sums = {}
     for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
-        sums.append(_sum_of(names[own], by_host[own], together, own))
+        dying = [(kind, left) for kind, left, _ in by_host[own]]
+        of_host = _place(names[own], dying, together, own)
+        sums[of_host.host] = of_host
         progress("hosts that die", number, len(by_host))
-    sum_of = {each.host: each for each in sums}
-    moving = {escape_line(name) for name in destinations.index.names_of(drained)}
+    drained_names = destinations.index.names_of(drained)
+    moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
-        _judge_together(line, if_drained if line.host in moving else None, sum_of.get(line.host))
+        _judge_together(line, if_drained if line.host in moving_from else None, sums.get(line.host))
     ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
         hosts=len(names),
-        drained=destinations.index.names_of(drained),
-        of_hosts=tuple(sorted(sums, key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
+        drained=drained_names,
+        of_hosts=tuple(sorted(sums.values(), key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
         of_projects=_of_projects(ordered),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
         names=names,
-        repeated=repeated,
     )
 
 
-def _line(server: Server, destinations: Destinations, drained: int) -> tuple[ServerLine, _Placed]:
-    host, project = _printable(server.host), _printable(server.project)
-    own = destinations.number_of(server)
-    try:
-        judged = destinations.judge(server)
-    except RequestRejected as error:
-        line = ServerLine(host, project, 0, 0, 0, ServerVerdict.REJECTED, reason=str(error))
-        return line, _Placed(None, own, 0, frozenset())
-    kind = judged.kind
-    now = kind.hosts if own is None else kind.hosts & ~(1 << own)
-    if_died = destinations.if_died(kind, own)
-    without = now & ~drained
-    line = ServerLine(host, project, now, if_died, without, ServerVerdict.OK)
-    if not now:
-        line.if_empty = destinations.count_if_empty(kind, own)
+def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
+    """Yield each server once: counted again, it would need its place twice."""
+    seen: dict[str, tuple[str, int]] = {}
+    for server in servers:
+        # A hash in place of the server: a million of them need the memory of one.
+        entry = server.host, hash(repr(server))
+        first = seen.setdefault(server.uuid, entry) if server.uuid else None
+        if first is None or first is entry:
+            yield server
+        elif first != entry:
+            hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
+            left_out(
+                f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
+                "entry was judged. Select each server once."
+            )
+
+
+def _judge_alone(
+    line: ServerLine, judged: JudgedServer, server: Server, destinations: Destinations, drained: int
+) -> None:
+    """Fill in the destinations of a server for itself, and the verdict with its reason."""
+    line.now, line.if_died, line.without = judged.now, judged.if_died, judged.now & ~drained
+    if not line.now:
+        line.if_empty = destinations.count_if_empty(judged)
         line.verdict = ServerVerdict.NONE if line.if_empty else ServerVerdict.NONE_IF_EMPTY
-        line.conflict = destinations.conflict(judged, own)
-        line.reason = destinations.describe_alone(own)
-    elif not if_died:
+        line.conflict = destinations.conflict(judged)
+        line.reason = "" if judged.others else "the fleet has no other host"
+    elif not line.if_died:
         line.verdict = ServerVerdict.NONE_IF_DIED
-        line.reason = _SHARED
-    elif not without:
+        line.reason = "each other host would use what this one shares"
+    elif not line.without:
         line.verdict = ServerVerdict.NONE_WITHOUT
-        line.conflict = destinations.conflict(judged, own, drained)
-        line.reason = destinations.describe_alone(own, drained)
-    elif unknown := server.unknown or _of_no_host(server, own):
-        line.verdict = ServerVerdict.UNKNOWN
-        line.reason = escape_line(unknown)
-    return line, _Placed(kind, own, if_died, judged.notes)
-
-
-def _of_no_host(server: Server, own: int | None) -> str:
-    """Return why a server with a host of another name than any in the fleet is not ok; empty for others.
-
-    Which of the destinations is its own host is not known, nor whether it is drained.
-    """
-    if not server.host or own is not None:
-        return ""
-    return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
+        line.conflict = destinations.conflict(judged, drained)
+        line.reason = "" if judged.others & ~drained else "every other host is drained"
+    elif server.unknown:
+        line.verdict, line.reason = ServerVerdict.UNKNOWN, escape_line(server.unknown)
+    elif server.host and destinations.number_of(server) is None:
+        # Which of the destinations is its own host is not known, nor whether it is drained.
+        host = quote(server.host[:LONGEST_NAME])
+        line.verdict, line.reason = ServerVerdict.UNKNOWN, f"the fleet has no host {host}, on which it is"
 
 
 def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None) -> None:
@@ -263,24 +258,16 @@ def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostS
         line.reason = f"{of_host} of its host find a place at the same time"
 
 
-def _sum_of(host: str, servers: Sequence[_Placed], together: JointPlacement, gone: int | None = None) -> HostSum:
-    stranded = sum(not each.if_died for each in servers)
-    movable = [(each.kind.demand, each.if_died) for each in servers if each.kind and each.if_died]
+def _place(
+    host: str, servers: Sequence[tuple[ServerKind | None, int]], together: JointPlacement, gone: int | None = None
+) -> HostSum:
+    """Place the servers of a host, each with the set of its destinations."""
+    movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
+    stranded = len(servers) - len(movable)
     if len(movable) <= 1:
         return HostSum(escape_line(host), len(servers), stranded, len(movable), is_most=True)
     found = together.place(movable, gone)
     return HostSum(escape_line(host), len(servers), stranded, len(found.allocations), found.is_most)
-
-
-def _if_drained(
-    by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: JointPlacement
-) -> HostSum | None:
-    """Return the sum of the servers of all drained hosts; None if none is drained."""
-    if not drained:
-        return None
-    moving = [each for own, those in by_host.items() if drained >> own & 1 for each in those]
-    left = [each._replace(if_died=each.kind.hosts & ~drained if each.kind else 0) for each in moving]
-    return _sum_of(names, left, together)
 
 
 def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:

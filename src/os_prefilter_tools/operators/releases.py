@@ -14,14 +14,15 @@ from os_prefilter.vocabulary.model import Row
 OLDEST = "2023.1"
 """The oldest release that is looked at: what it has may be older."""
 
-# Release -> the newest os-traits of its upper constraints.
-_OS_TRAITS = {
-    "2023.2": (3, 0, 0),
-    "2024.2": (3, 1, 0),
-    "2025.1": (3, 3, 0),
-    "2025.2": (3, 5, 0),
-    "2026.1": (3, 6, 0),
-    "2026.2": (3, 9, 0),
+# Version of os-traits -> the first release whose upper constraints have it.
+_RELEASE_WITH = {
+    "3.0.0": "2023.2",
+    "3.1.0": "2024.2",
+    "3.2.0": "2025.1",
+    "3.3.0": "2025.1",
+    "3.5.0": "2025.2",
+    "3.7.0": "2026.2",
+    "3.8.0": "2026.2",
 }
 
 ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -45,10 +46,7 @@ def release_of_trait(trait: str) -> str:
     """Return the first release whose Placement has a trait; empty for a ``CUSTOM_`` trait, which any may have."""
     if not trait or trait.startswith(CUSTOM_PREFIX):
         return ""
-    if trait not in ADDED_IN:
-        return OLDEST
-    added = tuple(map(int, ADDED_IN[trait].split(".")))
-    return next(release for release, version in _OS_TRAITS.items() if added <= version)
+    return _RELEASE_WITH[ADDED_IN[trait]] if trait in ADDED_IN else OLDEST
 
 
 def release_of_value(row: Row, value: str) -> str:

@@ -1,4 +1,4 @@
-"""What each of the operator's rules does to each image: the hosts without the rule, and with it.
+"""Effects of the operator's rules on each image: the hosts without the rule, and with it.
 
 A rule may also be about what is no part of an image: a flavor, a project, a hint. Each image is then judged in a
 request that says so, on hosts of any size.
@@ -53,7 +53,7 @@ _MOST_TRIED = 100
 
 
 class OnImage(NamedTuple):
-    """What a rule does to one image."""
+    """The effect of a rule on one image."""
 
     name: str
     before: int
@@ -65,7 +65,7 @@ class OnImage(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a rule does to the images to which it does the same."""
+    """One effect of a rule, and the images that share it."""
 
     rule: Rule
     request: str
@@ -76,7 +76,7 @@ class Effect(NamedTuple):
 
 
 def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, service: Service) -> list[Effect]:
-    """Return what each rule alone does to the images, in the order of the rules, the worst effect first.
+    """Return the effects of each rule alone on the images, in the order of the rules, the worst effect first.
 
     :param service: the filters beside the rules; its own rules are left out
     :raises PrefilterError: if a filter fails; a request that is rejected is a result
@@ -120,38 +120,26 @@ class _Judge:
                 if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
                     continue
                 for spec in _requests(image, clause, rule.unless):
-                    before = self._requested_before(number, spec)
+                    key = number, repr(replace(spec, image=None))
+                    if key not in self._before:
+                        self._before[key] = requested_by(spec, self._without, self.queries, set())
+                    before = self._before[key]
                     if alone.match(Request(spec), (*before.from_request, *before.added)):
                         after = requested_by(spec, with_rule, self.queries, set())
                         judged.append(_Judged(request, name_of(image), before, after))
                         break
         return judged
 
-    def _requested_before(self, number: int, spec: RequestSpec) -> Requested:
-        beside = (
-            spec.flavor.name,
-            spec.flavor.extra_specs,
-            spec.project_id,
-            spec.availability_zone,
-            spec.scheduler_hints,
-        )
-        key = number, repr(beside)
-        if key not in self._before:
-            self._before[key] = requested_by(spec, self._without, self.queries, set())
-        return self._before[key]
-
 
 def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
     found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
-        had, has = (0 if side.rejected else index.find_serving(side.query) for side in (each.before, each.after))
+        had, has = each.before.hosts_in(index), each.after.hosts_in(index)
         verdict = verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)
-    urgency = tuple(ImageVerdict)
-    order = sorted(found, key=lambda key: urgency.index(key[0]))
-    effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
-    return effects or [Effect(rule, "", None)]
+    effects = [Effect(rule, request, verdict, tuple(on_images)) for (verdict, request), on_images in found.items()]
+    return sorted(effects, key=lambda each: list(ImageVerdict).index(each.verdict)) or [Effect(rule, "", None)]
 
 
 def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterator[RequestSpec]:
@@ -171,11 +159,9 @@ def _values(condition: Condition) -> list[str]:
     if condition.values:
         return sorted(map(format_value, condition.values))
     if condition.place == EXTRA_SPEC:
-        for prefix, value in _VALUES_OF_NOVA.items():
-            if condition.name.startswith(prefix):
-                return [value]
+        of_nova = [value for prefix, value in _VALUES_OF_NOVA.items() if condition.name.startswith(prefix)]
         known = chain.from_iterable(row.values for row in table() if row.extra_spec == condition.name)
-        return list(known) or [*_ANY_VALUES]
+        return of_nova or list(known) or [*_ANY_VALUES]
     return [*_ANY_VALUES]
 
 

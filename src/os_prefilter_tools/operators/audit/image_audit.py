@@ -56,6 +56,10 @@ class Requested(NamedTuple):
     rejected: str = ""
     """Why the request is rejected, so that it has no query; empty if it is not."""
 
+    def hosts_in(self, index: CapabilityIndex) -> int:
+        """Return the set of hosts that could serve the request; none if it is rejected."""
+        return 0 if self.rejected else index.find_serving(self.query)
+
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the service adds."""
         return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
@@ -74,18 +78,6 @@ class ImageGroup:
     names: list[str] = field(default_factory=list)
     """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
     images: int = 0
-
-
-@dataclass(slots=True)
-class ImageGroups:
-    """All images in groups, in the order of their first images."""
-
-    groups: list[ImageGroup]
-    images: int
-    unknown: Counter[str]
-    """Unknown values, such as misspelt ones, and how many images have them, counted with the filters to enable."""
-    waits: Counter[str]
-    """Requirements deferred by filters that wait, and how many images have them."""
 
 
 class ImageVerdict(str, Enum):
@@ -214,26 +206,23 @@ def audit_images(
     """
     # Without a compute node no gate opens.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
-    found = group_images(images, flavors, change, enforcing, lambda count: progress("images", count, None))
+    groups, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
     conditions = {
-        item
-        for group in found.groups
-        for requested in (group.before, group.waiting, group.after)
-        for item in requested.query
+        item for group in groups for requested in (group.before, group.waiting, group.after) for item in requested.query
     }
     now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
-    deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
+    deferred = (item for group in groups for item in set(group.after.added).difference(group.waiting.added))
     if any(item.filter in gated for item in deferred):
         sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
-    for number, group in enumerate(found.groups, 1):
+    for number, group in enumerate(groups, 1):
         lines.append(_line(group, now, sets))
-        progress("kinds of images", number, len(found.groups))
+        progress("kinds of images", number, len(groups))
     used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     return Audit(
         lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
-        images=found.images,
+        images=count,
         flavors=len(flavors),
         host_groups=tuple(
             HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
@@ -241,14 +230,14 @@ def audit_images(
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
-        unserved=_find_unserved(found.groups, sets),
-        unknown=tuple(found.unknown.most_common()),
-        waits=tuple(found.waits.most_common()),
+        unserved=_find_unserved(groups, sets),
+        unknown=tuple(unknown.most_common()),
+        waits=tuple(waits.most_common()),
     )
 
 
 def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> ImageLine:
-    had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
+    had, has_now, has_later = group.before.hosts_in(now), group.waiting.hosts_in(now), group.after.hosts_in(later)
     states = (
         (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
         for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
@@ -270,10 +259,6 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Im
         combined=combined,
         reason=worse.rejected,
     )
-
-
-def _hosts(requested: Requested, index: CapabilityIndex) -> int:
-    return 0 if requested.rejected else index.find_serving(requested.query)
 
 
 def verdict_of(before: Requested, after: Requested, had: int, has: int) -> ImageVerdict:
@@ -344,22 +329,14 @@ def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tupl
     return tuple(found.most_common())
 
 
-# -- groups of images --------------------------------------------------------------------------------------------------
-
-
-def group_images(
-    images: Iterable[Image],
-    flavors: Sequence[Flavor],
-    change: FilterChange,
-    enforcing: Service,
-    progress: Callable[[int], None] = lambda _images: None,
-) -> ImageGroups:
+def _group_images(
+    images: Iterable[Image], flavors: Sequence[Flavor], change: FilterChange, enforcing: Service, progress: Progress
+) -> tuple[list[ImageGroup], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor, and group images with the same requirements.
 
-    :param flavors: if empty, each image alone.
     :param enforcing: the filters after the change, once none of them waits; run where one does.
-    :param progress: called with the number of images that are done.
-    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    :return: the groups in the order of their first images; the number of images; unknown values, and requirements
+        deferred by filters that wait, with the number of images that have them
     """
     groups: dict[tuple[str, Requested, Requested, Requested], ImageGroup] = {}
     unknown: Counter[str] = Counter()
@@ -386,8 +363,8 @@ def group_images(
                 kept += 1
         count_each(unknown, (str(note) for note in notes if note.warn))
         count_each(waits, (str(note) for note in notes if note.waits))
-        progress(count)
-    return ImageGroups(list(groups.values()), count, unknown, waits)
+        progress("images", count, None)
+    return list(groups.values()), count, unknown, waits
 
 
 def name_of(image: Image) -> str:

@@ -27,8 +27,6 @@ _TRIES = 4
 """Tries in each order; what one leaves out is placed first in the next."""
 _MOST_RETRIED = 5_000
 """The most servers in such further tries, of an audit."""
-_MOST_COUNTED = 20_000
-"""The most pairs of a server and a host for which the limit is counted, in some ten milliseconds."""
 
 
 class Placed(NamedTuple):
@@ -93,20 +91,22 @@ class JointPlacement:
         return Placed(best, len(best) == self._find_limit(possible))
 
     def _find_limit(self, servers: Sequence[_Server]) -> int:
-        """Return a number of servers that no placement exceeds: by what is free on each host, and on all together."""
-        destinations = union(each.hosts for each in servers)
-        if destinations.bit_count() * len(servers) > _MOST_COUNTED:
-            return len(servers)
-        needs = [_amounts_of(each.demand) for each in servers]
-        rooms: dict[str, Provider] = {}
-        on_hosts = 0
-        for number in numbers_in(destinations):
-            host = self.index.hosts[number]
-            providers = {each.uuid: each for each in (*host.own, *host.shared)}
-            rooms |= providers
-            fitting = [need for each, need in zip(servers, needs, strict=True) if each.hosts >> number & 1]
-            on_hosts += _count_smallest(fitting, providers.values())
-        return min(on_hosts, _count_smallest(needs, rooms.values()))
+        """Return a number of servers that no placement exceeds: so many of the smallest fit into all that is free.
+
+        Each resource class is counted for itself.
+        """
+        free, needs = Counter[str](), []
+        hosts = [self.index.hosts[number] for number in numbers_in(union(each.hosts for each in servers))]
+        for provider in {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}.values():
+            free.update({name: max(room_in(each), 0) for name, each in provider.resources.items()})
+        for server in servers:
+            need = Counter[str]()
+            for suffixes, group in server.demand.groups.items():
+                for name, amount in group.resources.items():
+                    need[name] += amount * len(suffixes.split(","))
+            needs.append(need)
+        sums = {name: list(accumulate(sorted(need[name] for need in needs))) for name in {*chain.from_iterable(needs)}}
+        return min((bisect_right(each, free[name]) for name, each in sums.items()), default=len(servers))
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
         """Yield the numbers of hosts, those with the least room first, whatever is taken."""
@@ -188,24 +188,6 @@ class _Filling:
             for group in demand.groups.values()
             for name, amount in group.resources.items()
         )
-
-
-def _amounts_of(demand: Demand) -> Counter[str]:
-    """Return how much a demand takes of each resource class, at least."""
-    amounts = Counter[str]()
-    for suffixes, group in demand.groups.items():
-        for name, amount in group.resources.items():
-            amounts[name] += amount * len(suffixes.split(","))
-    return amounts
-
-
-def _count_smallest(needs: Iterable[Counter[str]], providers: Iterable[Provider]) -> int:
-    """Return how many of the smallest needs fit into what is free, each resource class for itself."""
-    free = Counter[str]()
-    for provider in providers:
-        free.update({name: max(room_in(each), 0) for name, each in provider.resources.items()})
-    sums = {name: accumulate(sorted(need[name] for need in needs)) for name in frozenset(chain.from_iterable(needs))}
-    return min((bisect_right(list(each), free[name]) for name, each in sums.items()), default=len(needs))
 
 
 def _as_used(host: Host, taken: Allocation) -> Host:

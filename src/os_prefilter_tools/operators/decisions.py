@@ -18,7 +18,7 @@ _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
     "preferences": {"trait": str, "filter": str, "source": str},
     "aggregates": {"aggregates": list, "required": bool, "filter": str, "source": str},
 }
-"""What each item of these fields has."""
+"""Keys of each item of these fields."""
 
 # A quotation mark within a text of JSON is escaped, so that no text of a decision has it.
 _START = b'{"time": "'

@@ -37,7 +37,7 @@ class WithoutRow(NamedTuple):
     """Names as Nova's validators have them; ``*`` stands for any text."""
 
     def has_extra_spec(self, name: str) -> bool:
-        """Whether an extra spec is one of these."""
+        """Return whether an extra spec is one of these."""
         return any(fnmatchcase(name, pattern) for pattern in self.extra_specs)
 
 

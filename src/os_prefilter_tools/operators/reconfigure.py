@@ -48,7 +48,7 @@ class Plan:
 
     configurations: tuple[Configuration, ...]
     requirements: tuple[Requirement, ...]
-    """What the filters require of the node for the new flavor."""
+    """Requirements of the filters on the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
     """Ironic service steps; empty if nothing is left to do."""
     settings: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Since which release of OpenStack the traits and values of the vocabulary exist.
+"""Releases of OpenStack that added the traits and values of the vocabulary.
 
 Read from os-traits 2.10.0 to 3.9.0, the upper constraints of each release, and ``nova/objects/image_meta.py``,
 ``nova/objects/fields.py``, ``nova/network/model.py`` and ``nova/api/validation/extra_specs`` of Nova 27.0.0 to 34.
@@ -39,7 +39,7 @@ ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "vif_model": {"igb": "2025.1"},
     }
 )
-"""What Nova has had for less time than :data:`OLDEST`."""
+"""Properties and values that Nova got after :data:`OLDEST`."""
 
 
 def release_of_trait(trait: str) -> str:

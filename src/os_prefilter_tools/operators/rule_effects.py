@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from os_prefilter_tools.fleet import demand
 
 _ANY_VALUES = ("true", "any")
-"""Of an extra spec or a hint that only has to be present."""
+"""Values of an extra spec or a hint that only has to be present."""
 _VALUES_OF_NOVA = {"trait": "required", "resources": "1"}
 """Beginnings of extra specs that have values of their own."""
 _MOST_TRIED = 100
@@ -69,7 +69,7 @@ class Effect(NamedTuple):
 
     rule: Rule
     request: str
-    """What the request says beside the image, in words; empty for nothing."""
+    """Conditions of the request beside the image, in words; empty for none."""
     verdict: ImageVerdict | None
     """None if it applies to no image."""
     images: tuple[OnImage, ...] = ()
@@ -83,9 +83,33 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
     """
     # Without a compute node no gate opens.
     enforcing = service.without_waiting() if coverage_of(fleet).compute_nodes else service
-    judge = _Judge(images, enforcing)
-    judged = [(rule, judge.judge(rule)) for rule in rules]
-    conditions = {item for found in judge.queries.values() for item in found}
+    before: dict[tuple[int, str], Requested] = {}
+    queries: dict[str, tuple[demand.Condition, ...]] = {}
+    without = enforcing.with_rules(RuleSet())
+    images = tuple(images)
+
+    def judge(rule: Rule) -> Iterator[_Judged]:
+        """Yield the requests for images that the rule applies to, without it and with it."""
+        alone = RuleSet((rule,))
+        with_rule = enforcing.with_rules(alone)
+        for clause in rule.when:
+            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
+            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            for number, image in enumerate(images):
+                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                    continue
+                for spec in _requests(image, clause, rule.unless):
+                    # Each request once for all rules.
+                    key = number, repr(replace(spec, image=None))
+                    if key not in before:
+                        before[key] = requested_by(spec, without, queries, set())
+                    if alone.match(Request(spec), (*before[key].from_request, *before[key].added)):
+                        after = requested_by(spec, with_rule, queries, set())
+                        yield _Judged(request, name_of(image), before[key], after)
+                        break
+
+    judged = [(rule, list(judge(rule))) for rule in rules]
+    conditions = {item for found in queries.values() for item in found}
     index = CapabilityIndex(fleet, conditions, any_size=True)
     return [effect for rule, found in judged for effect in _effects(rule, found, index)]
 
@@ -97,40 +121,6 @@ class _Judged(NamedTuple):
     after: Requested
 
 
-class _Judge:
-    """Judges requests for images without a rule and with it; without, each request once for all rules."""
-
-    def __init__(self, images: Iterable[Image], service: Service) -> None:
-        self._images = tuple(images)
-        self._service = service
-        self._without = service.with_rules(RuleSet())
-        self._before: dict[tuple[int, str], Requested] = {}
-        self.queries: dict[str, tuple[demand.Condition, ...]] = {}
-        """The conditions of all requests by query."""
-
-    def judge(self, rule: Rule) -> list[_Judged]:
-        """Return the requests for images that the rule applies to."""
-        alone = RuleSet((rule,))
-        with_rule = self._service.with_rules(alone)
-        judged = []
-        for clause in rule.when:
-            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
-            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
-            for number, image in enumerate(self._images):
-                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
-                    continue
-                for spec in _requests(image, clause, rule.unless):
-                    key = number, repr(replace(spec, image=None))
-                    if key not in self._before:
-                        self._before[key] = requested_by(spec, self._without, self.queries, set())
-                    before = self._before[key]
-                    if alone.match(Request(spec), (*before.from_request, *before.added)):
-                        after = requested_by(spec, with_rule, self.queries, set())
-                        judged.append(_Judged(request, name_of(image), before, after))
-                        break
-        return judged
-
-
 def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
     found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
@@ -138,8 +128,9 @@ def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> l
         verdict = verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)
-    effects = [Effect(rule, request, verdict, tuple(on_images)) for (verdict, request), on_images in found.items()]
-    return sorted(effects, key=lambda each: list(ImageVerdict).index(each.verdict)) or [Effect(rule, "", None)]
+    order = sorted(found, key=lambda key: list(ImageVerdict).index(key[0]))
+    effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
+    return effects or [Effect(rule, "", None)]
 
 
 def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterator[RequestSpec]:

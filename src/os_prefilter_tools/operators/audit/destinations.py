@@ -1,4 +1,4 @@
-"""Which hosts may take a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
+"""Destinations of a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
 
 A destination is a host that Placement would return for the server's request with the filters applied, beside its own
 host and disabled ones. The server's own allocation stays where it is, as it does while Nova moves a server.
@@ -126,10 +126,10 @@ class Destinations:
         except RequestRejected as error:
             return FoundDestinations(frozenset(), frozenset(), frozenset(), rejected=str(error))
         sets = (judged.now, judged.if_died, judged.now & ~drained)
-        names = [frozenset(self.index.names_of(hosts)) for hosts in sets]
-        if judged.now:
-            return FoundDestinations(*names)
-        return FoundDestinations(*names, self.conflict(judged), self.count_if_empty(judged))
+        now, if_died, left = (frozenset(self.index.names_of(hosts)) for hosts in sets)
+        if now:
+            return FoundDestinations(now, if_died, left)
+        return FoundDestinations(now, if_died, left, self.conflict(judged), self.count_if_empty(judged))
 
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.

@@ -71,7 +71,7 @@ def read_entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[
 
 
 def _is_entry(line: bytes, key: str) -> bool:
-    """Whether a line is one entry: then the file has JSON lines."""
+    """Return whether a line is one entry: then the file has JSON lines."""
     if len(line) > _LARGEST_LINE or not line.lstrip().startswith(b"{"):
         return False
     try:

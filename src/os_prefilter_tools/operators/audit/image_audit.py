@@ -142,7 +142,7 @@ class ImageLine:
     its trait, so each counts as having it.
     """
     verdict: ImageVerdict
-    """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
+    """The verdict of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
     """How many lost hosts meet each requirement alone, but not all together."""
@@ -173,7 +173,7 @@ class Audit:
     unused: tuple[str, ...]
     """Hosts that no image can be scheduled to with the filters enabled."""
     newly_unused: tuple[str, ...]
-    """Those of :attr:`unused` that some image could be scheduled to before."""
+    """Hosts of :attr:`unused` that some image could be scheduled to before."""
     unserved: tuple[tuple[Cause, int], ...]
     """Requirements that no host meets, and how many images have them."""
     unknown: tuple[tuple[str, int], ...]
@@ -183,7 +183,7 @@ class Audit:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an image has other hosts once no filter waits."""
+        """True if an image has other hosts once no filter waits."""
         return any(line.waiting != line.after for line in self.lines)
 
     def count(self, *verdicts: ImageVerdict) -> int:

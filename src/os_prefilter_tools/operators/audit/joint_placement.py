@@ -34,7 +34,7 @@ class Placed(NamedTuple):
 
     allocations: Sequence[Allocation]
     is_most: bool
-    """Whether it is known that no more of them do."""
+    """True if it is known that no more of them do."""
 
 
 class _Server(NamedTuple):
@@ -143,7 +143,7 @@ class JointPlacement:
 
 
 class _Filling:
-    """What servers take from hosts, one server after the other."""
+    """Resources that servers take from hosts, one server after the other."""
 
     def __init__(self, together: JointPlacement, gone: int | None) -> None:
         self.allocations: list[Allocation] = []
@@ -177,7 +177,7 @@ class _Filling:
         return False
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
-        """Whether some provider has room for each resource: 25 times faster than the matcher where there is none."""
+        """Return whether some provider has room for each resource: 25 times faster than the matcher if none has."""
         providers = (*host.own, *host.shared)
         return all(
             any(

@@ -25,7 +25,7 @@ MOST_HOSTS = 20
 
 
 class ServerVerdict(str, Enum):
-    """What a server can expect, most urgent first."""
+    """The prospect of a server, most urgent first."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
     __str__ = str.__str__
@@ -43,7 +43,7 @@ class ServerVerdict(str, Enum):
 
 URGENT = tuple(ServerVerdict)
 STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
-"""Of servers that have no destination, or not each of them at the same time."""
+"""Verdicts of servers that have no destination, or not each of them at the same time."""
 
 
 class Name(NamedTuple):
@@ -86,11 +86,11 @@ class HostSum(NamedTuple):
     placed: int
     """How many of them find a destination at the same time, at least."""
     is_most: bool
-    """Whether it is known that no more of them do."""
+    """True if it is known that no more of them do."""
 
     @property
     def is_short(self) -> bool:
-        """Whether some find no destination together, each of which has one alone."""
+        """True if some have a destination each, and find none together."""
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ServerAudit:
     """All servers against one fleet."""
 
     lines: tuple[ServerLine, ...]
-    """Those without a destination first."""
+    """Servers without a destination first."""
     servers: int
     hosts: int
     drained: tuple[str, ...]
@@ -114,11 +114,11 @@ class ServerAudit:
     if_drained: HostSum | None
     """The servers of all drained hosts together."""
     unknown: tuple[tuple[NotInFleet, int], ...]
-    """What servers name that the fleet does not have, and how many do."""
+    """Names that the fleet does not have, and how many servers give them."""
     notes: tuple[tuple[str, int], ...]
     """Unknown values and deferred requirements, and how many servers have them."""
     not_judged: tuple[tuple[str, int], ...]
-    """What requests have that is not judged, and how many do."""
+    """Parts of requests that are not judged, and how many servers have them."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
 
@@ -263,11 +263,11 @@ def _place(
 ) -> HostSum:
     """Place the servers of a host, each with the set of its destinations."""
     movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
-    stranded = len(servers) - len(movable)
-    if len(movable) <= 1:
-        return HostSum(escape_line(host), len(servers), stranded, len(movable), is_most=True)
-    found = together.place(movable, gone)
-    return HostSum(escape_line(host), len(servers), stranded, len(found.allocations), found.is_most)
+    placed, is_most = len(movable), True
+    if len(movable) > 1:
+        found = together.place(movable, gone)
+        placed, is_most = len(found.allocations), found.is_most
+    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
 
 
 def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:

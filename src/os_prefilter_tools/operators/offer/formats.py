@@ -113,7 +113,7 @@ def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
     if rows:
         yield _Table("", columns, rows)
     rows = [
-        [*_names(each), [_part(value.value)], [_CellPart(note=value.reason)]]
+        [*_names(each), _cell(value.value), [_CellPart(note=value.reason)]]
         for each in offer.properties
         for value in each.values
         if value.status is Status.REQUIRES_NOTHING
@@ -123,9 +123,8 @@ def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
 
 
 def _names(each: Property) -> list[list[_CellPart]]:
-    field = [_part(each.image_field, " (a field of the image)")] if each.image_field else []
-    own = [_part(each.image_property)] if each.image_property else field
-    return [own, [_part(each.extra_spec)] if each.extra_spec else []]
+    own = _cell(each.image_property) or _cell(each.image_field, " (a field of the image)")
+    return [own, _cell(each.extra_spec)]
 
 
 def _values(each: Property, place: int | None, *, count: bool) -> list[_CellPart]:
@@ -135,11 +134,11 @@ def _values(each: Property, place: int | None, *, count: bool) -> list[_CellPart
         for value in each.values
         if value.status is Status.OFFERED
     ]
-    return [_part(value, f" ({number})" if count else "") for value, number in numbers if number]
+    return [part for value, number in numbers if number for part in _cell(value, f" ({number})" if count else "")]
 
 
-def _part(name: str, note: str = "") -> _CellPart:
-    return _CellPart(escape_line(name), note)
+def _cell(name: str, note: str = "") -> list[_CellPart]:
+    return [_CellPart(escape_line(name), note)] if name else []
 
 
 def _markdown(part: _CellPart) -> str:

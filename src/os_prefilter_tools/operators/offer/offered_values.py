@@ -45,7 +45,7 @@ _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
 
 
 class Status(str, Enum):
-    """Whether a value is offered."""
+    """Status of a value."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
     __str__ = str.__str__
@@ -81,7 +81,7 @@ class Property(NamedTuple):
     extra_spec: str
     values: tuple[Value, ...]
     any_text: bool = False
-    """Whether the value is free text, such as the name of a device profile; the one value then stands for all."""
+    """True if the value is free text, such as the name of a device profile; the one value then stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +200,10 @@ class _SmallestRequests:
         """Yield the ways to request values together with those without which they mean nothing, or are refused."""
         for name, value in wanted.items():
             row = self._rows[name]
-            needed = [(other, (one,)) for other, one in (row.beside[value].needs if value in row.beside else ())]
+            needed = {other: [one] for other, one in (row.beside[value].needs if value in row.beside else ())}
             if row.depends_on and row.values[value].traits:
-                needed.append((row.depends_on.row, tuple(sorted(enabling_values(row.depends_on)))))
-            for other, values in needed:
+                needed[row.depends_on.row] = sorted(enabling_values(row.depends_on))
+            for other, values in needed.items():
                 if other not in wanted:
                     for each in values:
                         yield from self._complete({**wanted, other: each})

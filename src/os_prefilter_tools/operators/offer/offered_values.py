@@ -202,7 +202,7 @@ class _SmallestRequests:
             row = self._rows[name]
             needed = {other: [one] for other, one in (row.beside[value].needs if value in row.beside else ())}
             if row.depends_on and row.values[value].traits:
-                needed[row.depends_on.row] = sorted(enabling_values(row.depends_on))
+                needed.setdefault(row.depends_on.row, sorted(enabling_values(row.depends_on)))
             for other, values in needed.items():
                 if other not in wanted:
                     for each in values:

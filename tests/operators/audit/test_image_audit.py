@@ -45,17 +45,13 @@ def only_line(result: Audit) -> ImageLine:
     return line
 
 
+_REJECT = {"unknown_values": "reject"}
 VERDICTS: list[tuple[Image, tuple[Flavor, ...], dict[str, Any], ImageVerdict]] = [
     (Image({"hw_vif_model": "e1000e"}), (), {}, ImageVerdict.LOSES),
     (Image({"hw_architecture": "aarch64", "hw_time_hpet": "yes"}), (), {}, ImageVerdict.UNSCHEDULABLE),
-    (Image({"hw_vif_model": "nosuch"}), (), {"unknown_values": "reject"}, ImageVerdict.REJECTED),
+    (Image({"hw_vif_model": "nosuch"}), (), _REJECT, ImageVerdict.REJECTED),
     (Image({"trait:CUSTOM_NOBODY": "required"}), (), {}, ImageVerdict.ALREADY),
-    (
-        Image({"trait:CUSTOM_NO": "required", "hw_vif_model": "x"}),
-        (),
-        {"unknown_values": "reject"},
-        ImageVerdict.ALREADY,
-    ),
+    (Image({"trait:CUSTOM_NO": "required", "hw_vif_model": "x"}), (), _REJECT, ImageVerdict.ALREADY),
     (Image({"os_secure_boot": "requird"}), (), {}, ImageVerdict.ALREADY_REJECTED),
     (Image({"trait:a,b": "required"}), (), {}, ImageVerdict.ALREADY_REJECTED),
     (Image({}), (Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),), {}, ImageVerdict.ALREADY),

@@ -22,7 +22,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.conf import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
-from os_prefilter_tools.operators.names import WITHOUT_ROWS
+from os_prefilter_tools.operators.property_names import properties_without_rows
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"
@@ -43,7 +43,7 @@ def without_rows() -> Iterator[str]:
     """Yield a table of the properties without a row, with the reason for each."""
     yield from table(
         ("Image property", "Flavor extra spec", "Why no row"),
-        ([*map(_quoted, (each.image_properties, each.extra_specs)), each.reason] for each in WITHOUT_ROWS),
+        ([*map(_quoted, (each.image_properties, each.extra_specs)), each.reason] for each in properties_without_rows()),
     )
 
 

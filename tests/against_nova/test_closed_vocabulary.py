@@ -7,9 +7,9 @@ from nova.objects.image_meta import ImageMetaProps
 
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import PREFIX
-from os_prefilter_tools.operators.names import WITHOUT_ROWS, reason_without_row
+from os_prefilter_tools.operators.property_names import properties_without_rows, reason_without_row
 
-_LISTED = tuple(chain.from_iterable((*each.image_properties, *each.extra_specs) for each in WITHOUT_ROWS))
+_LISTED = tuple(chain.from_iterable((*each.image_properties, *each.extra_specs) for each in properties_without_rows()))
 
 
 def _known_names() -> set[str]:
@@ -27,5 +27,7 @@ def test_no_property_has_both_a_row_and_a_reason_for_having_none_or_two_reasons(
     rows = {name for row in ROWS for name in (row.image_property, row.extra_spec) if name}
     assert {name for name in rows if reason_without_row(name)} == set()
     for name in _known_names():
-        reasons = [each for each in WITHOUT_ROWS if name in each.image_properties or each.has_extra_spec(name)]
+        reasons = [
+            each for each in properties_without_rows() if name in each.image_properties or each.has_extra_spec(name)
+        ]
         assert len(reasons) <= 1, name

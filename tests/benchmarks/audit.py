@@ -19,9 +19,9 @@ from os_prefilter_tools.cli.audit_page import page, server_page
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet
-from os_prefilter_tools.operators.audit.audit import Change, audit
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import FilterChange, audit_images
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, audit_servers
 from os_prefilter_tools.operators.audit.server_list import read_servers
@@ -117,13 +117,13 @@ def measure_images(case: str, images: int, hosts: int) -> str:
     """Run one case; return a line about it."""
     random_ = random.Random(1)
     fleet = fleet_of(hosts, different=case != "few kinds", random_=random_)
-    change = Change(Service(), pipeline_for(fleet))
+    change = FilterChange(Service(), pipeline_for(fleet))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         entries = images_of(images, different="kinds" not in case, random_=random_)
         json.dump(list(entries), file)
         file.flush()
         result, took = _times(
-            lambda: audit(read_images(file.name, print), fleet, change), lambda found: page(found, change)
+            lambda: audit_images(read_images(file.name, print), fleet, change), lambda found: page(found, change)
         )
     groups = f"{len(result.lines):,} groups of images, {len(result.host_groups):,} of hosts"
     return f"{case}: {groups}\n    {took}"

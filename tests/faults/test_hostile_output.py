@@ -17,8 +17,8 @@ from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_page import page
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.reader import example_fleet
-from os_prefilter_tools.operators.audit.audit import Change, audit
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import FilterChange, audit_images
 from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import texts
 
@@ -107,8 +107,8 @@ def _page(spell: Spelling) -> str:
     left_out = LeftOut()
     for number, text in enumerate(_TEXTS):
         left_out(escape_line(f"line {number}: {spell(number, text)}"))
-    change = Change(Service(), pipeline_of("image_metadata"))
-    return page(audit(_images(spell), example_fleet(), change), change, left_out)
+    change = FilterChange(Service(), pipeline_of("image_metadata"))
+    return page(audit_images(_images(spell), example_fleet(), change), change, left_out)
 
 
 def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:

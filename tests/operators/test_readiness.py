@@ -4,7 +4,7 @@ from os_prefilter import Options
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import CLOSED, OPEN, Line, readiness
+from os_prefilter_tools.operators.readiness import CLOSED, OPEN, ReadinessLine, readiness
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -31,7 +31,9 @@ _LINES: list[tuple[list[set[str]], str, list[tuple[str, str, str, tuple[str, ...
 
 def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts() -> None:
     for nodes, name, lines in _LINES:
-        assert readiness(fleet_of(nodes), load_filters([name], None), _EVERY) == [Line(name, *each) for each in lines]
+        assert readiness(fleet_of(nodes), load_filters([name], None), _EVERY) == [
+            ReadinessLine(name, *each) for each in lines
+        ]
 
 
 def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:

@@ -5,7 +5,7 @@ from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
-from os_prefilter_tools.operators.names import notes_on_names
+from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.testing import request_of
 
 _DROPPED = "Nova does not know it, and drops it"

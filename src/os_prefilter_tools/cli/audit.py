@@ -19,10 +19,10 @@ from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE, Change, audit
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
-from os_prefilter_tools.operators.audit.server_audit import STRANDED, Verdict, audit_servers
+from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE, FilterChange, audit_images
+from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
 
 PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
 """The beginning of each page; a file that has it is replaced."""
@@ -49,7 +49,7 @@ class AuditFilters(Listing):
             fleet = asked.fleet(self.context, traits_only=True, progress=partial(progress, "hosts by trait"))
             change = asked.change(fleet, self.context)
             images, flavors = asked.read_images(self.context, left_out), asked.flavors(self.context)
-            found = audit(images, fleet, change, flavors=flavors, progress=progress)
+            found = audit_images(images, fleet, change, flavors=flavors, progress=progress)
         if not found.images:
             advice = "What 'openstack image list' prints has no properties."
             raise _nothing_to_audit("image", asked.images, left_out, f"an image: %s {advice}")
@@ -78,7 +78,7 @@ class AuditFilters(Listing):
         if not found.servers:
             raise _nothing_to_audit("server", asked.servers, left_out, "a server that can be judged: %s")
         # Only 0 is an all-clear.
-        is_clear = not (not_read or left_out.count or found.count(Verdict.UNKNOWN))
+        is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
         self.about = {"filters": _names_of(change.after), "summary": server_document(found, left_out, not_read)}
         self.tell(_describe_filters(asked, change))
@@ -87,8 +87,6 @@ class AuditFilters(Listing):
             self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
         judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
         self._tell_summary(fleet, judged, server_summary(found), left_out)
-        for text in first_of("There more than once, and counted once", found.repeated.first, found.repeated.count):
-            self.tell(text, warning=True)
         return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 
     def _write_page(self, asked: AuditArguments, text: str) -> None:
@@ -108,7 +106,7 @@ def _names_of(service: Service) -> list[str]:
     return [each.name for each in service.filters]
 
 
-def _describe_filters(asked: AuditArguments, change: Change) -> str:
+def _describe_filters(asked: AuditArguments, change: FilterChange) -> str:
     return f"Filters: {', '.join(_names_of(change.after))} ({asked.source_of_filters()})."
 
 

@@ -21,8 +21,8 @@ from os_prefilter_tools.cli.output import add_force_argument
 from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.audit import Change
 from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.image_audit import FilterChange
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_list import read_servers
 from os_prefilter_tools.operators.examples import example_requests
@@ -122,7 +122,7 @@ class AuditArguments(FiltersAndHosts):
         """The names of the hosts to drain."""
         return names_in(self.without)
 
-    def change(self, fleet: Fleet, context: Context) -> Change:
+    def change(self, fleet: Fleet, context: Context) -> FilterChange:
         """Return the services before and after the filters are enabled."""
 
         def service(names: Sequence[str]) -> Service:
@@ -134,7 +134,7 @@ class AuditArguments(FiltersAndHosts):
         else:
             enable = [each.name for each in service(()).filters]
         after = [*before, *(name for name in enable if name not in before)]
-        return Change(service(before) if before else Service(), service(after))
+        return FilterChange(service(before) if before else Service(), service(after))
 
     def source_of_filters(self) -> str:
         """Return the options from which the names of the filters come."""

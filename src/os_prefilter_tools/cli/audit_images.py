@@ -6,15 +6,15 @@ from typing import Any
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter_tools.cli.audit_page import format_loss
 from os_prefilter_tools.cli.listing import Cell, cut, escape_formula, first_of
-from os_prefilter_tools.operators.audit.audit import (
+from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import (
     BECOMES_UNSCHEDULABLE,
     CHANGED,
     MOST_UNKNOWN,
     Audit,
-    Line,
-    Verdict,
+    ImageLine,
+    ImageVerdict,
 )
-from os_prefilter_tools.operators.audit.entry_list import LeftOut
 
 _MOST_NAMES = 3
 _ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
@@ -26,13 +26,13 @@ def image_rows(found: Audit, *, only: str | None, is_csv: bool) -> tuple[tuple[s
     :param only: ``changed``, ``unschedulable``, or None for all
     """
     waiting = ("Waiting",) * found.is_waiting
-    columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
-    verdicts = _ONLY[only] if only else frozenset(Verdict)
+    columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "ImageVerdict", "Lost to")
+    verdicts = _ONLY[only] if only else frozenset(ImageVerdict)
     lines = (line for line in found.lines if line.verdict in verdicts)
     return columns, [_row(line, is_csv=is_csv, is_waiting=found.is_waiting) for line in lines]
 
 
-def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
+def _row(line: ImageLine, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     names, flavor = "; ".join(line.names), line.flavor
     if is_csv:
         names, flavor = escape_formula(names), escape_formula(flavor)
@@ -62,7 +62,7 @@ def image_document(result: Audit, left_out: LeftOut) -> dict[str, Any]:
         "images": result.images,
         "flavors": result.flavors,
         "hosts": result.hosts,
-        "verdicts": {str(verdict): result.count(verdict) for verdict in Verdict},
+        "verdicts": {str(verdict): result.count(verdict) for verdict in ImageVerdict},
         "not_met": [{**cause._asdict(), "images": images} for cause, images in result.unserved],
         "unused_hosts": list(result.unused),
         "newly_unused_hosts": list(result.newly_unused),
@@ -80,8 +80,8 @@ def image_summary(result: Audit) -> Iterator[str]:
     if result.lines:
         yield (
             f"Become unschedulable: {result.count(*BECOMES_UNSCHEDULABLE)}. "
-            f"Lose hosts: {result.count(Verdict.LOSES)}. "
-            f"Were unschedulable before: {result.count(Verdict.ALREADY, Verdict.ALREADY_REJECTED)}."
+            f"Lose hosts: {result.count(ImageVerdict.LOSES)}. "
+            f"Were unschedulable before: {result.count(ImageVerdict.ALREADY, ImageVerdict.ALREADY_REJECTED)}."
         )
         yield from first_of(
             "No host meets",

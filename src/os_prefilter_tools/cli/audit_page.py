@@ -12,8 +12,16 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_servers import destinations_of, format_conflict, format_name
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE, Audit, Cause, Change, Line, Loss, Verdict
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import (
+    BECOMES_UNSCHEDULABLE,
+    Audit,
+    Cause,
+    FilterChange,
+    ImageLine,
+    ImageVerdict,
+    Loss,
+)
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, URGENT, ServerAudit
 
 MOST_COLUMNS = 24
@@ -38,7 +46,7 @@ def format_cause(cause: Cause) -> str:
     return f"{sign}{cause.trait}{on} by {cause.by}"
 
 
-def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at: str = "") -> str:
+def page(audit: Audit, change: FilterChange, left_out: LeftOut | None = None, taken_at: str = "") -> str:
     """Return the page.
 
     :param left_out: the entries of the list that are not images.
@@ -118,7 +126,7 @@ def _data(audit: Audit) -> dict[str, Any]:
     numbers = [group.numbers[0] for group in columns]
     return {
         "kind": "images",
-        "verdicts": list(Verdict),
+        "verdicts": list(ImageVerdict),
         "worst": sorted(BECOMES_UNSCHEDULABLE),
         "groups": [{"name": escape_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
@@ -126,7 +134,7 @@ def _data(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, numbers: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
+def _line(line: ImageLine, numbers: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
     return {
         "names": line.names,
         "count": line.images,
@@ -143,7 +151,7 @@ def _line(line: Line, numbers: Sequence[int], others: int, *, waiting: bool) -> 
     }
 
 
-def _cell(line: Line, number: int) -> str:
+def _cell(line: ImageLine, number: int) -> str:
     if line.after >> number & 1:
         return _KEPT
     return _LOST if line.before >> number & 1 else _NEVER

@@ -7,17 +7,17 @@ from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter_tools.cli.listing import Cell, cut, escape_formula, first_of
-from os_prefilter_tools.operators.audit.audit import MOST_UNKNOWN
-from os_prefilter_tools.operators.audit.destinations import Requirement
+from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import MOST_UNKNOWN
 from os_prefilter_tools.operators.audit.server_audit import (
     MOST_HOSTS,
     STRANDED,
     URGENT,
-    Line,
     Name,
     ServerAudit,
-    Verdict,
+    ServerLine,
+    ServerVerdict,
 )
 
 _MOST_NAMES = 3
@@ -27,12 +27,23 @@ _FIRST = 10
 def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
     """Return the columns and rows of the listing."""
     without = ("Without",) * bool(found.drained)
-    columns = ("Host", "Project", "Servers", "Count", "Now", "If died", *without, "Verdict", "Why", "Destinations")
+    columns = (
+        "Host",
+        "Project",
+        "Servers",
+        "Count",
+        "Now",
+        "If died",
+        *without,
+        "ServerVerdict",
+        "Why",
+        "Destinations",
+    )
     lines = [line for line in found.lines if not only_stranded or line.verdict in STRANDED]
     return columns, [_row(line, found, is_csv=is_csv) for line in lines]
 
 
-def _row(line: Line, found: ServerAudit, *, is_csv: bool) -> tuple[Any, ...]:
+def _row(line: ServerLine, found: ServerAudit, *, is_csv: bool) -> tuple[Any, ...]:
     escape = escape_formula if is_csv else str
     names = [server.name or server.id for server in line.servers]
     sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
@@ -63,12 +74,12 @@ def format_name(server: Name) -> str:
     return f"{server.name} ({server.id})" if server.name and server.id else server.name or server.id
 
 
-def format_conflict(conflict: Sequence[Requirement]) -> str:
+def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
     """Return requirements that no host meets together, with their filters and sources."""
     return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
 
 
-def destinations_of(line: Line, found: ServerAudit) -> list[str]:
+def destinations_of(line: ServerLine, found: ServerAudit) -> list[str]:
     """Return the names of the first destinations of a line."""
     return [found.names[number] for number in numbers_in(line.now)[:MOST_HOSTS]]
 
@@ -100,15 +111,15 @@ def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dic
 def server_summary(found: ServerAudit) -> Iterator[str]:
     """Yield the lines beside the listing."""
     yield f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}."
-    now = found.count(Verdict.NONE, Verdict.NONE_IF_EMPTY, Verdict.REJECTED)
+    now = found.count(ServerVerdict.NONE, ServerVerdict.NONE_IF_EMPTY, ServerVerdict.REJECTED)
     later = {
-        "no capable host": found.count(Verdict.NONE_IF_EMPTY),
-        "rejected by the filters": found.count(Verdict.REJECTED),
-        "none if the host died": found.count(Verdict.NONE_IF_DIED),
-        "none without the drained hosts": found.count(Verdict.NONE_WITHOUT),
-        "not all at the same time if the host died": found.count(Verdict.NOT_ALL_IF_DIED),
-        "not all at the same time if drained": found.count(Verdict.NOT_ALL_WITHOUT),
-        "not judged": found.count(Verdict.UNKNOWN),
+        "no capable host": found.count(ServerVerdict.NONE_IF_EMPTY),
+        "rejected by the filters": found.count(ServerVerdict.REJECTED),
+        "none if the host died": found.count(ServerVerdict.NONE_IF_DIED),
+        "none without the drained hosts": found.count(ServerVerdict.NONE_WITHOUT),
+        "not all at the same time if the host died": found.count(ServerVerdict.NOT_ALL_IF_DIED),
+        "not all at the same time if drained": found.count(ServerVerdict.NOT_ALL_WITHOUT),
+        "not judged": found.count(ServerVerdict.UNKNOWN),
     }
     counts = [f"No destination now: {now}", *(f"{what}: {number}" for what, number in later.items() if number)]
     yield f"{'; '.join(counts)}."

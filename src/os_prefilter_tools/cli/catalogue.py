@@ -8,7 +8,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.operators.names import WITHOUT_ROWS
+from os_prefilter_tools.operators.property_names import properties_without_rows
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
 VOCABULARY_COLUMNS = (
@@ -66,7 +66,7 @@ def without_rows() -> Iterator[tuple[str, ...]]:
     Without those for which another package has a row.
     """
     of_rows = {name for row in Options().rows for name in (row.image_property, row.extra_spec)}
-    for each in WITHOUT_ROWS:
+    for each in properties_without_rows():
         for names in (*((name, "") for name in each.image_properties), *(("", name) for name in each.extra_specs)):
             if of_rows.isdisjoint(filter(None, names)):
                 yield (*names, "*", "", "", "", "none", "", "", "", "", each.reason)

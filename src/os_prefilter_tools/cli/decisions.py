@@ -10,7 +10,7 @@ from uuid import UUID
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize
 from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.operators.decisions import Decision, DecisionFile
+from os_prefilter_tools.operators.decisions import DecisionFile, LoggedDecision
 from os_prefilter_tools.operators.explain import line_of
 
 
@@ -43,13 +43,13 @@ class Decisions(Listing):
         is_cut = len(latest) < self._matching
         self.tell(f"{text}; a higher --limit shows more." if is_cut else f"{text}.", warning=is_cut)
         if parsed_args.formatter in ("json", "yaml"):
-            return Decision._fields, latest
+            return LoggedDecision._fields, latest
         if parsed_args.request_id is not None:
             columns = ("Time", "Server", "Trait", "Rule", "On", "By", "Because of")
             return columns, [line for each in latest for line in _lines(each)]
         return ("Time", "Request", "Server", "Result", "Hosts"), list(map(_line, latest))
 
-    def _wanted(self, arguments: argparse.Namespace) -> Iterator[tuple[str, int, Decision]]:
+    def _wanted(self, arguments: argparse.Namespace) -> Iterator[tuple[str, int, LoggedDecision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
         # A file may be named twice.
         for path in {each if each == "-" else os.path.realpath(each): each for each in arguments.paths}.values():
@@ -70,7 +70,7 @@ class Decisions(Listing):
                 self.tell(str(DocumentError(file.path, problem, first)), warning=True)
 
 
-def _line(each: Decision) -> tuple[object, ...]:
+def _line(each: LoggedDecision) -> tuple[object, ...]:
     if each.reason is not None:
         result = f"{each.result}: {each.reason}"
     else:
@@ -79,7 +79,7 @@ def _line(each: Decision) -> tuple[object, ...]:
     return each.time, each.request or "", each.server or "", result, "" if each.hosts is None else each.hosts
 
 
-def _lines(each: Decision) -> Iterator[tuple[str, ...]]:
+def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     """Yield the requirements of a decision as ``explain`` shows them, and before them why it was rejected."""
     where = (each.time, each.server or "")
     if each.reason is not None:

@@ -37,7 +37,7 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import Found, ask_live_placement, ask_placement
-from os_prefilter_tools.operators.names import notes_on_names
+from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.operators.readiness import coverage_of
 
 if TYPE_CHECKING:

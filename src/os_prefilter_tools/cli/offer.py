@@ -13,7 +13,7 @@ from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, as_text, file_name, namespaces
-from os_prefilter_tools.operators.offer.offer import DEFAULT_ZONE, Offer, offer
+from os_prefilter_tools.operators.offer.offered_values import DEFAULT_ZONE, Offer, find_offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class DescribeOffer(CloudCommand):
             check_output(parsed_args.output, force=parsed_args.force)
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context)
-        found = offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
+        found = find_offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
@@ -74,7 +74,7 @@ class PublishOffer(Listing):
 
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context)
-        found = offer(fleet, asked.service(fleet, self.context))
+        found = find_offer(fleet, asked.service(fleet, self.context))
         self.exit_code = _tell_about(self, found)
         changes: list[MetadefChange] = []
         if found.hosts:

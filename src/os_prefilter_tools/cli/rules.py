@@ -13,8 +13,8 @@ from os_prefilter_tools.cli.audit_arguments import example_images
 from os_prefilter_tools.cli.context import option_name
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing, cut, escape_formula, first_of
-from os_prefilter_tools.operators.audit.audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.rule_effects import Effect, OnImage, rule_effects
 

@@ -1,1 +1,1 @@
-"""What operators ask: pure functions over requests, decisions and fleets."""
+"""Answers for operators: pure functions over requests, decisions and fleets."""

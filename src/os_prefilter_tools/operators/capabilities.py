@@ -2,13 +2,11 @@
 
 from typing import NamedTuple
 
-from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import known_traits, refusals
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 COLUMNS = ("Trait", "Host has it", "Because")
-_NOT_OWNED = "not owned"
 _ARCHITECTURE_OF = {qualified: architecture for (_, architecture), qualified in QUALIFIED.items()}
 
 
@@ -31,14 +29,10 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
     emulated = BY_NAME["emulation_architecture"]
     emulates = {value for value, term in emulated.values.items() if term.trait and not reasons.get(term.trait, "not")}
     return [
-        _line(trait, reasons, facts)
+        Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])
+        if trait in reasons
+        else Capability(trait, "not owned", f"set by operators; the reporter {facts.driver} does not report it")
         # With the traits of configuration templates.
         for trait in dict.fromkeys((*known_traits(), *reasons))
         if every_architecture or _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
     ]
-
-
-def _line(trait: Trait, reasons: dict[Trait, str], facts: HostFacts) -> Capability:
-    if trait not in reasons:
-        return Capability(trait, _NOT_OWNED, f"set by operators; the reporter {facts.driver} does not report it")
-    return Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])

@@ -2,10 +2,9 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from enum import Enum
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, get_origin, get_type_hints
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
@@ -14,26 +13,12 @@ from os_prefilter.documents.strict_json import strict
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 
-Kinds = dict[str, type | tuple[type, ...]]
-
-_ID = (str, type(None))
-_FIELDS: Final[Kinds] = {
-    "time": str,
-    "worker": int,
-    "request": _ID,
-    "server": _ID,
-    "result": str,
-    "reason": _ID,
-    "hosts": (int, type(None)),
-    "requirements": list,
-    "preferences": list,
-    "aggregates": list,
-    "notes": list,
-    "left_out": int,
+_PARTS: Final[Mapping[str, Mapping[str, type]]] = {
+    "requirements": {"trait": str, "required": bool, "scope": str, "filter": str, "source": str},
+    "preferences": {"trait": str, "filter": str, "source": str},
+    "aggregates": {"aggregates": list, "required": bool, "filter": str, "source": str},
 }
-_PREFERENCE: Final[Kinds] = {"trait": str, "filter": str, "source": str}
-_AGGREGATES: Final[Kinds] = {"aggregates": list, "required": bool, "filter": str, "source": str}
-_REQUIREMENT: Final[Kinds] = {"trait": str, "required": bool, "scope": str, "filter": str, "source": str}
+"""Keys of each item of these fields."""
 
 # A quotation mark within a text of JSON is escaped, so that no text of a decision has it.
 _START = b'{"time": "'
@@ -45,7 +30,7 @@ _OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(_NAME) + rb" \[")
 _LONGEST_LINE = 8 * MAX_BYTES
 
 
-class Decision(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision as it was recorded. Its text is printable, whatever the file has."""
 
     time: str
@@ -82,6 +67,11 @@ class Decision(NamedTuple):
         yield from (Preference(**item) for item in self.preferences)
 
 
+_KINDS: Final = {
+    name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(LoggedDecision).items()
+}
+
+
 class DecisionFile:
     """Decisions in a log.
 
@@ -93,20 +83,20 @@ class DecisionFile:
         self.damaged: list[int] = []
         """After the file was read: the lines with a decision that cannot be read, such as half of one."""
 
-    def __iter__(self) -> Iterator[Decision]:
+    def __iter__(self) -> Iterator[LoggedDecision]:
         """Read the decisions; there may be millions of them.
 
         :raises DocumentError: if the file cannot be read, or it has lines but no decision
         """
-        found, first, form = False, b"", _Form.NOT_KNOWN
+        found, first, reader = False, b"", None
         with nullcontext(sys.stdin.buffer) if self.path == "-" else open_file(self.path) as file:
             for number, line in enumerate(_whole_lines(file), 1):
                 first = first or line
-                if form is _Form.NOT_KNOWN:
-                    form = _Form.of(line)
+                reader = reader or _reader_for(line)
                 decision = None
                 try:
-                    decision = _decision_in(line, form)
+                    if reader and (message := reader(line)):
+                        decision = _parse(*message)
                 except (ValueError, RecursionError):
                     self.damaged.append(number)
                 if decision:
@@ -121,19 +111,29 @@ class DecisionFile:
             )
 
 
-class _Form(Enum):
-    """The form of a log. Its first line decides: what a tenant makes another logger write may have several lines."""
+_Reader: TypeAlias = Callable[[bytes], "tuple[str, int | None] | None"]
+"""Returns the message in a line of the history, and its process if the line has it; None for any other line."""
 
-    NOT_KNOWN = ""
-    MESSAGES = "nothing but the messages of this logger"
-    JSON = "oslo.log's JSON"
-    TEXT = "oslo.log's text"
 
-    @classmethod
-    def of(cls, line: bytes) -> "_Form":
-        if line.startswith(b"{"):
-            return cls.MESSAGES if line.startswith(_START) else cls.JSON
-        return cls.TEXT if _TEXT.match(line) else cls.NOT_KNOWN
+def _reader_for(line: bytes) -> _Reader | None:
+    """Return the reader for a log whose first line this is: what a tenant has another logger write may have several."""
+    if line.startswith(b"{"):
+        return _read_message if line.startswith(_START) else _read_json
+    return _read_text if _TEXT.match(line) else None
+
+
+def _read_message(line: bytes) -> tuple[str, None]:
+    return line.decode(), None
+
+
+def _read_text(line: bytes) -> tuple[str, int] | None:
+    prefix = _OURS.match(line)
+    return (line[max(line.rfind(_START), 0) :].decode(), int(prefix[1])) if prefix else None
+
+
+def _read_json(line: bytes) -> tuple[str, None] | None:
+    fields = strict(line.decode()) if _NAME in line else None
+    return (str(fields.get("message")), None) if isinstance(fields, dict) and fields.get("name") == LOGGER else None
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
@@ -145,44 +145,31 @@ def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _decision_in(line: bytes, form: _Form) -> Decision | None:
-    """Return the decision in a line of a log; None if the line is not the history's.
+def _parse(text: str, process: int | None) -> LoggedDecision:
+    """Return the decision in a message of the history.
 
-    :raises ValueError: if it is the history's, and not one whole decision
+    :raises ValueError: if it is not one whole decision of this process
     :raises RecursionError: if it is nested too deep
     """
-    process = None
-    if form is _Form.MESSAGES:
-        text = line.decode()
-    elif form is _Form.TEXT and (prefix := _OURS.match(line)):
-        process = int(prefix[1])
-        text = line[max(line.rfind(_START), 0) :].decode()
-    elif form is _Form.JSON and _NAME in line:
-        fields = strict(line.decode())
-        if not isinstance(fields, dict) or fields.get("name") != LOGGER:
-            return None
-        text = str(fields.get("message"))
-    else:
-        return None
     found = strict(text)
-    if not (_has(found, _FIELDS) and all(isinstance(each, str) for each in found["notes"])):
+    if not (_has(found, _KINDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
     if process not in (None, found["worker"]):
         raise ValueError("of another process")
-    own = {name: _printable(found[name]) for name in _FIELDS}
-    own["notes"] = list(map(_printable, found["notes"]))
-    for name, kinds in (("requirements", _REQUIREMENT), ("preferences", _PREFERENCE), ("aggregates", _AGGREGATES)):
+    for name, kinds in _PARTS.items():
         if not all(_has(each, kinds) for each in found[name]):
             raise ValueError("not a requirement")
-        own[name] = [{key: _printable(each[key]) for key in kinds} for each in found[name]]
-    return Decision(**own)
+        found[name] = [{key: each[key] for key in kinds} for each in found[name]]
+    return LoggedDecision(*(_printable(found[name]) for name in _KINDS))
 
 
-def _has(found: Any, kinds: Kinds) -> bool:
+def _has(found: Any, kinds: Mapping[str, Any]) -> bool:
     return isinstance(found, dict) and all(name in found and isinstance(found[name], kinds[name]) for name in kinds)
 
 
 def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _printable(each) for key, each in value.items()}
     if isinstance(value, list):
         return list(map(_printable, value))
     return escape_line(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Which filters may be enforced without excluding a host that can, and which hosts hold the others back."""
+"""Readiness of filters: which exclude no capable host when enforced, and which hosts hold the others back."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,17 +16,17 @@ from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
 OPEN = "open"
-"""The state of what can be required without excluding a host that can."""
+"""The state of a row that can be required without excluding a capable host."""
 CLOSED = "closed"
-"""The state of what some compute node says nothing about, or where there is no compute node."""
+"""The state of a row that some compute node has not reported, or of any row without a compute node."""
 
 
-class Line(NamedTuple):
-    """What one filter waits for at one row."""
+class ReadinessLine(NamedTuple):
+    """The reports that one filter waits for at one row."""
 
     filter: str
     row: str
-    """Of the vocabulary, ``deploy-config``, or ``owner`` for the trait of the filter of that name."""
+    """A row of the vocabulary, ``deploy-config``, or ``owner`` for the trait of the filter of that name."""
     kind: str
     """Which traits of the row: ``always`` or ``if reported``, as ``os-prefilter vocabulary list`` says "when"."""
     state: str
@@ -53,7 +53,7 @@ def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> t
 
 def readiness(
     fleet: Fleet, filters: Iterable[LoadedFilter], options: Options, scope: ReportScope | None = None
-) -> list[Line]:
+) -> list[ReadinessLine]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
@@ -69,7 +69,7 @@ def readiness(
         for gate in _gates(each, options):
             unreported = unreported_in(nodes, scope.markers(gate.reported_by))
             state = OPEN if nodes and not unreported else CLOSED
-            lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
+            lines.append(ReadinessLine(each.name, gate.row, gate.kind, state, unreported))
     return lines
 
 

@@ -48,7 +48,7 @@ class Plan:
 
     configurations: tuple[Configuration, ...]
     requirements: tuple[Requirement, ...]
-    """What the filters require of the node for the new flavor."""
+    """Requirements of the filters on the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
     """Ironic service steps; empty if nothing is left to do."""
     settings: Mapping[str, str]
@@ -89,9 +89,9 @@ def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Servi
     :raises RequestRejected: if a filter rejects the new flavor
     """
     needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.required_by}
-    for name in needed - {each.name for each in service.filters}:
-        missing = f"the filter {name} is not enabled; add it to [prefilter] enabled_filters"
-        raise NotReconfigurable(facts.host, missing)
+    if missing := needed.difference(each.name for each in service.filters):
+        reason = f"the filter {min(missing)} is not enabled; add it to [prefilter] enabled_filters"
+        raise NotReconfigurable(facts.host, reason)
     _check_same(old, new, facts)
     configurations = tuple(
         Configuration(name, str(old.extra_specs.get(name, "")), str(value))
@@ -114,17 +114,11 @@ def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Servi
 
 def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:
     different = [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
-    names = sorted({*old.extra_specs, *new.extra_specs})
-    different += [
-        quote(name)
-        for name in names
-        if not name.startswith(PREFIX) and old.extra_specs.get(name) != new.extra_specs.get(name)
-    ]
+    changed = {name for name, _ in old.extra_specs.items() ^ new.extra_specs.items()}
+    different += [quote(name) for name in sorted(changed) if not name.startswith(PREFIX)]
     if different:
-        raise NotReconfigurable(
-            facts.host,
-            f"the flavors differ in {', '.join(different)}; on its node an instance can change {PREFIX}* alone",
-        )
+        alone = f"on its node an instance can change {PREFIX}* alone"
+        raise NotReconfigurable(facts.host, f"the flavors differ in {', '.join(different)}; {alone}")
 
 
 def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> GuestSettings:
@@ -132,18 +126,12 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
 
     :raises NotReconfigurable: steps of a changed one may not run on a node that is in use
     """
-    templates = facts.templates
     chosen = []
-    for setting in settings.settings:
-        if not setting.name.startswith(PREFIX):
-            continue
-        found = fit(facts, templates.of(setting.name, setting.value))
+    for setting in (each for each in settings.settings if each.name.startswith(PREFIX)):
+        found = fit(facts, facts.templates.of(setting.name, setting.value))
         if setting.name in changed and not found.in_use:
-            raise NotReconfigurable(
-                facts.host,
-                f"{setting.source}: its template has steps of its own, and does not say that they may run on a node "
-                "that is in use (in-use: true)",
-            )
+            problem = "its template has steps of its own, and does not say that they may run on a node that is in use"
+            raise NotReconfigurable(facts.host, f"{setting.source}: {problem} (in-use: true)")
         if setting.name in changed or all(step.key == BIOS_STEP for step in found.steps):
             chosen.append(setting)
     return replace(settings, settings=tuple(chosen))

@@ -1,4 +1,4 @@
-"""Since which release of OpenStack the traits and values of the vocabulary exist.
+"""Releases of OpenStack that added the traits and values of the vocabulary.
 
 Read from os-traits 2.10.0 to 3.9.0, the upper constraints of each release, and ``nova/objects/image_meta.py``,
 ``nova/objects/fields.py``, ``nova/network/model.py`` and ``nova/api/validation/extra_specs`` of Nova 27.0.0 to 34.
@@ -14,14 +14,15 @@ from os_prefilter.vocabulary.model import Row
 OLDEST = "2023.1"
 """The oldest release that is looked at: what it has may be older."""
 
-# Release -> the newest os-traits of its upper constraints.
-_OS_TRAITS = {
-    "2023.2": (3, 0, 0),
-    "2024.2": (3, 1, 0),
-    "2025.1": (3, 3, 0),
-    "2025.2": (3, 5, 0),
-    "2026.1": (3, 6, 0),
-    "2026.2": (3, 9, 0),
+# Version of os-traits -> the first release whose upper constraints have it.
+_RELEASE_WITH = {
+    "3.0.0": "2023.2",
+    "3.1.0": "2024.2",
+    "3.2.0": "2025.1",
+    "3.3.0": "2025.1",
+    "3.5.0": "2025.2",
+    "3.7.0": "2026.2",
+    "3.8.0": "2026.2",
 }
 
 ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -38,17 +39,14 @@ ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "vif_model": {"igb": "2025.1"},
     }
 )
-"""What Nova has had for less time than :data:`OLDEST`."""
+"""Properties and values that Nova got after :data:`OLDEST`."""
 
 
 def release_of_trait(trait: str) -> str:
     """Return the first release whose Placement has a trait; empty for a ``CUSTOM_`` trait, which any may have."""
     if not trait or trait.startswith(CUSTOM_PREFIX):
         return ""
-    if trait not in ADDED_IN:
-        return OLDEST
-    added = tuple(map(int, ADDED_IN[trait].split(".")))
-    return next(release for release, version in _OS_TRAITS.items() if added <= version)
+    return _RELEASE_WITH[ADDED_IN[trait]] if trait in ADDED_IN else OLDEST
 
 
 def release_of_value(row: Row, value: str) -> str:

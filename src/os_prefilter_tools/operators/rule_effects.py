@@ -1,4 +1,4 @@
-"""What each of the operator's rules does to each image: the hosts without the rule, and with it.
+"""Effects of the operator's rules on each image: the hosts without the rule, and with it.
 
 A rule may also be about what is no part of an image: a flavor, a project, a hint. Each image is then judged in a
 request that says so, on hosts of any size.
@@ -32,10 +32,10 @@ from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.audit import (
+from os_prefilter_tools.operators.audit.image_audit import (
     ANY_FLAVOR,
+    ImageVerdict,
     Requested,
-    Verdict,
     name_of,
     requested_by,
     verdict_of,
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from os_prefilter_tools.fleet import demand
 
 _ANY_VALUES = ("true", "any")
-"""Of an extra spec or a hint that only has to be present."""
+"""Values of an extra spec or a hint that only has to be present."""
 _VALUES_OF_NOVA = {"trait": "required", "resources": "1"}
 """Beginnings of extra specs that have values of their own."""
 _MOST_TRIED = 100
 
 
 class OnImage(NamedTuple):
-    """What a rule does to one image."""
+    """The effect of a rule on one image."""
 
     name: str
     before: int
@@ -65,27 +65,51 @@ class OnImage(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a rule does to the images to which it does the same."""
+    """One effect of a rule, and the images that share it."""
 
     rule: Rule
     request: str
-    """What the request says beside the image, in words; empty for nothing."""
-    verdict: Verdict | None
+    """Conditions of the request beside the image, in words; empty for none."""
+    verdict: ImageVerdict | None
     """None if it applies to no image."""
     images: tuple[OnImage, ...] = ()
 
 
 def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, service: Service) -> list[Effect]:
-    """Return what each rule alone does to the images, in the order of the rules, the worst effect first.
+    """Return the effects of each rule alone on the images, in the order of the rules, the worst effect first.
 
     :param service: the filters beside the rules; its own rules are left out
     :raises PrefilterError: if a filter fails; a request that is rejected is a result
     """
     # Without a compute node no gate opens.
     enforcing = service.without_waiting() if coverage_of(fleet).compute_nodes else service
-    judge = _Judge(images, enforcing)
-    judged = [(rule, judge.judge(rule)) for rule in rules]
-    conditions = {item for found in judge.queries.values() for item in found}
+    before: dict[tuple[int, str], Requested] = {}
+    queries: dict[str, tuple[demand.Condition, ...]] = {}
+    without = enforcing.with_rules(RuleSet())
+    images = tuple(images)
+
+    def judge(rule: Rule) -> Iterator[_Judged]:
+        """Yield the requests for images that the rule applies to, without it and with it."""
+        alone = RuleSet((rule,))
+        with_rule = enforcing.with_rules(alone)
+        for clause in rule.when:
+            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
+            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            for number, image in enumerate(images):
+                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                    continue
+                for spec in _requests(image, clause, rule.unless):
+                    # Each request once for all rules.
+                    key = number, repr(replace(spec, image=None))
+                    if key not in before:
+                        before[key] = requested_by(spec, without, queries, set())
+                    if alone.match(Request(spec), (*before[key].from_request, *before[key].added)):
+                        after = requested_by(spec, with_rule, queries, set())
+                        yield _Judged(request, name_of(image), before[key], after)
+                        break
+
+    judged = [(rule, list(judge(rule))) for rule in rules]
+    conditions = {item for found in queries.values() for item in found}
     index = CapabilityIndex(fleet, conditions, any_size=True)
     return [effect for rule, found in judged for effect in _effects(rule, found, index)]
 
@@ -97,59 +121,14 @@ class _Judged(NamedTuple):
     after: Requested
 
 
-class _Judge:
-    """Judges requests for images without a rule and with it; without, each request once for all rules."""
-
-    def __init__(self, images: Iterable[Image], service: Service) -> None:
-        self._images = tuple(images)
-        self._service = service
-        self._without = service.with_rules(RuleSet())
-        self._before: dict[tuple[int, str], Requested] = {}
-        self.queries: dict[str, tuple[demand.Condition, ...]] = {}
-        """The conditions of all requests by query."""
-
-    def judge(self, rule: Rule) -> list[_Judged]:
-        """Return the requests for images that the rule applies to."""
-        alone = RuleSet((rule,))
-        with_rule = self._service.with_rules(alone)
-        judged = []
-        for clause in rule.when:
-            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
-            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
-            for number, image in enumerate(self._images):
-                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
-                    continue
-                for spec in _requests(image, clause, rule.unless):
-                    before = self._requested_before(number, spec)
-                    if alone.match(Request(spec), (*before.from_request, *before.added)):
-                        after = requested_by(spec, with_rule, self.queries, set())
-                        judged.append(_Judged(request, name_of(image), before, after))
-                        break
-        return judged
-
-    def _requested_before(self, number: int, spec: RequestSpec) -> Requested:
-        beside = (
-            spec.flavor.name,
-            spec.flavor.extra_specs,
-            spec.project_id,
-            spec.availability_zone,
-            spec.scheduler_hints,
-        )
-        key = number, repr(beside)
-        if key not in self._before:
-            self._before[key] = requested_by(spec, self._without, self.queries, set())
-        return self._before[key]
-
-
 def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
-    found: dict[tuple[Verdict, str], list[OnImage]] = {}
+    found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
-        had, has = (0 if side.rejected else index.find_serving(side.query) for side in (each.before, each.after))
+        had, has = each.before.hosts_in(index), each.after.hosts_in(index)
         verdict = verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)
-    urgency = tuple(Verdict)
-    order = sorted(found, key=lambda key: urgency.index(key[0]))
+    order = sorted(found, key=lambda key: list(ImageVerdict).index(key[0]))
     effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
     return effects or [Effect(rule, "", None)]
 
@@ -171,11 +150,9 @@ def _values(condition: Condition) -> list[str]:
     if condition.values:
         return sorted(map(format_value, condition.values))
     if condition.place == EXTRA_SPEC:
-        for prefix, value in _VALUES_OF_NOVA.items():
-            if condition.name.startswith(prefix):
-                return [value]
+        of_nova = [value for prefix, value in _VALUES_OF_NOVA.items() if condition.name.startswith(prefix)]
         known = chain.from_iterable(row.values for row in table() if row.extra_spec == condition.name)
-        return list(known) or [*_ANY_VALUES]
+        return of_nova or list(known) or [*_ANY_VALUES]
     return [*_ANY_VALUES]
 
 

@@ -15,7 +15,7 @@ from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter_tools.operators.audit.audit import Audit, Cause, Change, Line, audit
+from os_prefilter_tools.operators.audit.image_audit import Audit, Cause, FilterChange, ImageLine, audit_images
 from tests.conftest import pipeline_of, times
 
 TRAITS = (
@@ -53,7 +53,7 @@ class Case(NamedTuple):
     fleet: Fleet
     images: list[Image]
     flavors: list[Flavor]
-    change: Change
+    change: FilterChange
 
 
 def case(seed: int) -> Case:
@@ -65,7 +65,7 @@ def case(seed: int) -> Case:
     names = random_.sample(FILTERS, random_.randint(2, len(FILTERS)))
     scope = random_.choice(("root", "root_and_unsuffixed"))
     before = names[: random_.randint(0, 1)]
-    change = Change(pipeline_of(*before, trait_scope=scope), pipeline_of(*names, trait_scope=scope))
+    change = FilterChange(pipeline_of(*before, trait_scope=scope), pipeline_of(*names, trait_scope=scope))
     return Case(fleet, images, random_.sample(FLAVORS, 2), change)
 
 
@@ -151,13 +151,13 @@ def of_cause(cause: Cause, conditions: list[tuple[str, bool, str]]) -> list[tupl
     ]
 
 
-def line_of(result: Audit, image: Image, flavor: str) -> Line:
+def line_of(result: Audit, image: Image, flavor: str) -> ImageLine:
     (line,) = (line for line in result.lines if image.name in line.names and line.flavor == flavor)
     return line
 
 
 def check(
-    asked: Asked, line: Line, sets: CapabilityIndex, request: tuple[Image, Flavor], change: Change
+    asked: Asked, line: ImageLine, sets: CapabilityIndex, request: tuple[Image, Flavor], change: FilterChange
 ) -> tuple[set[str], set[str]]:
     """Compare one line with Placement's answers; return the hosts before and after."""
     image, flavor = request
@@ -190,7 +190,7 @@ def check(
 def test_audit_counts_and_unused_hosts_with_flavors_match_placement(seed: int) -> None:
     """Before, after, lost, lacking and lacking only: each is what one query for each of them gives."""
     this = case(seed)
-    result = audit(this.images, this.fleet, this.change, flavors=this.flavors)
+    result = audit_images(this.images, this.fleet, this.change, flavors=this.flavors)
     had: set[str] = set()
     has: set[str] = set()
     with EmbeddedPlacement(this.fleet) as placement:
@@ -212,7 +212,7 @@ def test_audit_counts_and_unused_hosts_with_flavors_match_placement(seed: int) -
 def test_audit_counts_without_flavors_match_placement(seed: int) -> None:
     """Without a flavor an audit counts what Placement finds where each host has VCPU and MEMORY_MB."""
     this = case(seed)
-    result = audit(this.images, this.fleet, this.change)
+    result = audit_images(this.images, this.fleet, this.change)
     roomy = {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(1000)}
     fleet = Fleet(
         tuple(

@@ -89,15 +89,15 @@ def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(tmp_path: Pa
 
 WRONG: list[tuple[str | bytes, str]] = [
     ("", "the file is empty"),
-    ("[", "not JSON"),
-    ("[1 2]", "not JSON"),
-    ("[1,]", "not JSON"),
-    ("[]]", "line 1, column 3: not JSON: Extra data"),
-    ("{", "not JSON"),
+    ("[", "broken JSON"),
+    ("[1 2]", "broken JSON"),
+    ("[1,]", "broken JSON"),
+    ("[]]", "line 1, column 3: broken JSON: Extra data"),
+    ("{", "broken JSON"),
     ("1", "expected a list of images"),
     ('"x"', "expected a list of images"),
-    ('{"images": 1}', "images is 1"),
-    ("[" * 100_000, "not JSON"),
+    ('{"images": 1}', "it holds 1; expected a list of images"),
+    ("[" * 100_000, "nested too deep"),
     (b'["\xff"]', "byte 2 is not UTF-8"),
     ("[\n{},\n{x}]", "line 3, column 2"),
 ]

@@ -9,13 +9,13 @@ from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, file_name, namespaces
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value, offer
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value, find_offer
 
 _LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
 
 
 def _offer_of(fleet: Fleet) -> Offer:
-    return offer(fleet, FiltersAndHosts().service(fleet))
+    return find_offer(fleet, FiltersAndHosts().service(fleet))
 
 
 def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:

@@ -23,7 +23,7 @@ from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.candidates import find_candidates
 from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value, offer
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value, find_offer
 from tests.conftest import one_in, pipeline_of, times
 
 ROOM = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
@@ -70,7 +70,7 @@ def requests_for(each: Property, value: str) -> Iterator[RequestSpec]:
 def check_agreement(fleet: Fleet, step: int) -> dict[Status, int]:
     """Compare each ``step``-th value of the offer with a Placement that holds the fleet; return how many it has."""
     pipeline = pipeline_for(fleet)
-    found = offer(fleet, pipeline)
+    found = find_offer(fleet, pipeline)
     pairs = [(each, value) for each in found.properties for value in each.values]
     with EmbeddedPlacement(fleet) as placement:
         asking = Asking(placement, pipeline)
@@ -176,7 +176,7 @@ def test_only_enabled_compute_nodes_offer_anything() -> None:
     )
     for more, status in ((), Status.NOT_OFFERED), ((host("on", igb),), Status.OFFERED):
         fleet = Fleet((host("plain", ""), *others, *more))
-        found = offer(fleet, pipeline_for(fleet))
+        found = find_offer(fleet, pipeline_for(fleet))
         assert statuses(found)["hw_vif_model", "igb"] is status
         assert found.hosts == 1 + len(more)
 
@@ -190,9 +190,9 @@ def test_reported_value_is_offered_only_if_an_enabled_filter_requires_its_trait(
         (["CUSTOM_HYPERVISOR_TYPE_KVM"], (Status.OFFERED, Status.NOT_CHECKED)),
         (["CUSTOM_HYPERVISOR_TYPE_*"], (Status.OFFERED, Status.NOT_OFFERED)),
     ):
-        found = statuses(offer(fleet, pipeline_of("image_metadata", reported_traits=reported)))
+        found = statuses(find_offer(fleet, pipeline_of("image_metadata", reported_traits=reported)))
         assert (found[kvm], found[xen], found[igb]) == (*expected, Status.OFFERED)
-    found = statuses(offer(fleet, pipeline_of("noop")))
+    found = statuses(find_offer(fleet, pipeline_of("noop")))
     assert {found[kvm], found[xen], found[igb]} == {Status.NOT_CHECKED}
     assert found["hw_tpm_version", "2.0"] is Status.NOT_OFFERED  # Nova's own query asks for it
 
@@ -200,11 +200,11 @@ def test_reported_value_is_offered_only_if_an_enabled_filter_requires_its_trait(
 def test_value_needing_a_resource_class_is_not_checked_without_inventories() -> None:
     """Whether a host has dedicated CPUs is then not said; traits are as always."""
     fleet = Fleet((replace(host("a", "COMPUTE_NET_VIF_MODEL_IGB"), resources={}),), has_inventories=False)
-    found = statuses(offer(fleet, pipeline_for(fleet)))
+    found = statuses(find_offer(fleet, pipeline_for(fleet)))
     assert found["hw_cpu_policy", "dedicated"] is Status.NOT_CHECKED
     assert found["hw_vif_model", "igb"] is Status.OFFERED
     known = replace(fleet, has_inventories=True)
-    assert statuses(offer(known, pipeline_for(known)))["hw_cpu_policy", "dedicated"] is Status.NOT_OFFERED
+    assert statuses(find_offer(known, pipeline_for(known)))["hw_cpu_policy", "dedicated"] is Status.NOT_OFFERED
 
 
 @pytest.mark.parametrize(
@@ -226,13 +226,13 @@ def test_each_zone_or_aggregate_offers_what_its_hosts_do(by: str, places: dict[s
     )
     fleet = Fleet(hosts, aggregates=aggregates)
     pipeline = pipeline_for(fleet)
-    found = offer(fleet, pipeline, by)
+    found = find_offer(fleet, pipeline, by)
     # The name of the default zone is an option of Nova's.
-    alone = offer(Fleet(hosts[3:]), pipeline, by, "main")
+    alone = find_offer(Fleet(hosts[3:]), pipeline, by, "main")
     assert alone.places == (("main",) if by == "zone" else ())
     assert found.places == tuple(places)
     for number, members in enumerate(places.values()):
-        alone = offer(Fleet(tuple(each for each in hosts if each.name in members)), pipeline)
+        alone = find_offer(Fleet(tuple(each for each in hosts if each.name in members)), pipeline)
         mine = [[value.by_place[number] for value in each.values if value.by_place] for each in found.properties]
         theirs = [
             [value.hosts for value, whole in zip(each.values, all_of.values, strict=True) if whole.by_place]
@@ -291,7 +291,7 @@ def test_offer_shows_customers_no_host_trait_or_count(form: Any) -> None:
     """Customers get the words of image properties: not who serves them, how many do, or by which trait."""
     hosts = tuple(replace(each, name=f"hidden-{each.name}") for each in example_fleet().hosts)
     fleet = Fleet(hosts)
-    found = offer(fleet, pipeline_for(fleet), "zone")
+    found = find_offer(fleet, pipeline_for(fleet), "zone")
     text = form(found)
     assert "hidden" not in text
     for trait in fleet.traits | {each.description for each in fleet.walk() if each.description}:

@@ -16,9 +16,9 @@ from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_page import MOST_COLUMNS, page, server_page
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.audit import Audit, Change, audit
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.image_audit import Audit, FilterChange, audit_images
 from os_prefilter_tools.operators.audit.server_audit import audit_servers
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
@@ -39,7 +39,7 @@ HOSTILE = (
     "z\u0335\u0321\u0322" * 60,
 )
 pytestmark = needs_browser
-CHANGE = Change(Service(), pipeline_of("image_metadata", "image_type", "hpet"))
+CHANGE = FilterChange(Service(), pipeline_of("image_metadata", "image_type", "hpet"))
 
 
 def host(name: str, traits: str) -> Provider:
@@ -62,7 +62,7 @@ def hostile_audit() -> Audit:
     images = [Image({"hw_vif_model": name, trait: "required"}, "qcow2", name=name) for name, trait in traits.items()]
     images += [Image({"hw_vif_model": "igb"}, "qcow2", name="needs igb"), Image({}, "vmdk", name="needs vmdk")]
     images += [Image({}, None, name=f"plain {number}") for number in range(3)]
-    return audit(images, FLEET, CHANGE, flavors=[Flavor(1, 512, name="<i>small</i>"), Flavor(1, 512, name="m1")])
+    return audit_images(images, FLEET, CHANGE, flavors=[Flavor(1, 512, name="<i>small</i>"), Flavor(1, 512, name="m1")])
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of images that are all different."""
     images = [Image({f"trait:CUSTOM_{number}": "required"}, "qcow2", name=f"image-{number}") for number in range(3000)]
     fleet = Fleet(tuple(host(f"host-{number}", f"CUSTOM_{number}") for number in range(60)))
-    return written(tmp_path_factory, audit(images, fleet, CHANGE), [])
+    return written(tmp_path_factory, audit_images(images, fleet, CHANGE), [])
 
 
 def written(factory: pytest.TempPathFactory, result: Audit, broken: list[str]) -> Path:

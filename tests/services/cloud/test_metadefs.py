@@ -14,7 +14,7 @@ from glance.policies import metadef
 from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
 from tests.conftest import times
 from tests.services.cloud.cloud import Cloud
 from tests.services.recorder import LOST

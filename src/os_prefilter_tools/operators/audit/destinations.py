@@ -1,10 +1,10 @@
-"""Which hosts may take a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
+"""Destinations of a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
 
 A destination is a host that Placement would return for the server's request with the filters applied, beside its own
 host and disabled ones. The server's own allocation stays where it is, as it does while Nova moves a server.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -35,7 +35,7 @@ _DISABLED = Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,))
 _MOST_SEARCHED = 20
 
 
-class Requirement(NamedTuple):
+class ServerRequirement(NamedTuple):
     """One requirement, and its source."""
 
     text: str
@@ -45,15 +45,15 @@ class Requirement(NamedTuple):
     because: str
 
 
-class Found(NamedTuple):
+class FoundDestinations(NamedTuple):
     """The hosts that may take a server."""
 
     now: frozenset[str]
     if_host_died: frozenset[str]
-    """As :attr:`now`, without what its host shares with others."""
+    """Destinations left if the server's host dies; what the host shared counts as lost."""
     without: frozenset[str]
-    """As :attr:`now`, without the hosts that are drained."""
-    conflict: tuple[Requirement, ...] = ()
+    """Destinations left without the hosts that are drained."""
+    conflict: tuple[ServerRequirement, ...] = ()
     """If there is none now: a smallest set of requirements that no other host meets together, as far as it is known."""
     if_empty: int = 0
     """If there is none now: how many other hosts would be one if all were empty."""
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Kind:
+class ServerKind:
     """Requests with the same demand on a host."""
 
     demand: Demand
@@ -70,17 +70,24 @@ class Kind:
     """The set of the hosts that meet the demand, where each server counts for itself."""
 
 
-class Judged(NamedTuple):
-    """What is known of one server's request."""
+class JudgedServer(NamedTuple):
+    """The demand of one server's request, and its destinations as sets of hosts."""
 
-    kind: Kind
+    kind: ServerKind
+    others: int
+    """All hosts of the fleet beside the server's own."""
+    now: int
+    if_died: int
     sources: Sources
-    """Of this request: another one may demand the same because of something else."""
-    notes: frozenset[str]
-    """Unknown values, and requirements that are deferred."""
+    """Why this request makes the demand; an equal demand of another request may have another source."""
+
+    @property
+    def notes(self) -> frozenset[str]:
+        """Unknown values, and requirements that are deferred."""
+        return frozenset(str(note) for note in self.sources.decision.notes if note.warn or note.waits)
 
 
-class Unknown(NamedTuple):
+class NotInFleet(NamedTuple):
     """A server's availability zone or host that the fleet does not have."""
 
     what: str
@@ -97,17 +104,16 @@ class Destinations:
         self.fleet = fleet
         self._service = service
         self._assumed: frozenset[str] = frozenset()
-        self._demands: dict[tuple[Condition, ...], Kind] = {}
-        self._conflicts: dict[tuple[Kind, int], tuple[Condition, ...]] = {}
+        self._demands: dict[tuple[Condition, ...], ServerKind] = {}
+        self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
-        zones: dict[str, list[str]] = {}
+        self._zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
-            zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
-        self._zones = zones
+            self._zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def of(self, server: Server, without: Iterable[str] = ()) -> Found:
+    def of(self, server: Server, without: Iterable[str] = ()) -> FoundDestinations:
         """Return the hosts that may take a server.
 
         :param without: names of hosts that are drained
@@ -118,16 +124,12 @@ class Destinations:
         try:
             judged = self.judge(server)
         except RequestRejected as error:
-            return Found(frozenset(), frozenset(), frozenset(), rejected=str(error))
-        kind, own = judged.kind, self.number_of(server)
-        now = kind.hosts & ~_bit(own)
-
-        def names(hosts: int) -> frozenset[str]:
-            return frozenset(self.index.names_of(hosts))
-
-        conflict = () if now else self.conflict(judged, own)
-        if_empty = 0 if now else self.count_if_empty(kind, own)
-        return Found(names(now), names(self.if_died(kind, own)), names(now & ~drained), conflict, if_empty)
+            return FoundDestinations(frozenset(), frozenset(), frozenset(), rejected=str(error))
+        sets = (judged.now, judged.if_died, judged.now & ~drained)
+        now, if_died, left = (frozenset(self.index.names_of(hosts)) for hosts in sets)
+        if now:
+            return FoundDestinations(now, if_died, left)
+        return FoundDestinations(now, if_died, left, self.conflict(judged), self.count_if_empty(judged))
 
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.
@@ -145,15 +147,13 @@ class Destinations:
         """Return the number of a server's own host; None if it has none, or one that the fleet does not have."""
         return self.index.names.get(server.host)
 
-    def unknown_of(self, server: Server) -> list[Unknown]:
+    def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""
-        found = []
-        if server.host and self.number_of(server) is None:
-            found.append(Unknown("host", server.host))
-        zone = server.request.availability_zone
-        if zone and zone not in self._zones:
-            found.append(Unknown("availability zone", zone))
-        return found
+        named = (
+            ("host", server.host, self.index.names),
+            ("availability zone", server.request.availability_zone, self._zones),
+        )
+        return [NotInFleet(what, name) for what, name, known in named if name and name not in known]
 
     # -- sets of hosts -------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Destinations:
     def _fleet(self) -> Fleet:
         return self.fleet if self.fleet.has_inventories else assume_inventories(self.fleet, self._assumed)
 
-    def judge(self, server: Server) -> Judged:
+    def judge(self, server: Server) -> JudgedServer:
         """Return the demand of a server's request after the filters, with the hosts that meet it.
 
         :raises RequestRejected: if the filters reject the request
@@ -182,43 +182,37 @@ class Destinations:
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()
         if key not in self._demands:
-            self._assume({name for group in demand.groups.values() for name in group.resources})
-            self._demands[key] = Kind(demand, self.index.find_candidates(demand))
-        notes = frozenset(str(note) for note in sources.decision.notes if note.warn or note.waits)
-        return Judged(self._demands[key], sources, notes)
+            classes = {name for group in demand.groups.values() for name in group.resources}
+            if not (self.fleet.has_inventories or classes <= self._assumed):
+                self._assumed |= classes
+                # Made anew, with these classes.
+                for name in ("index", "_if_empty"):
+                    self.__dict__.pop(name, None)
+            self._demands[key] = ServerKind(demand, self.index.find_candidates(demand))
+        kind, own = self._demands[key], self.number_of(server)
+        others = self.index.all & ~(0 if own is None else 1 << own)
+        now = if_died = kind.hosts & others
+        if own is not None:
+            if_died = self.index.without_shared_of(own, now, kind.demand)
+        return JudgedServer(kind, others, now, if_died, sources)
 
-    def if_died(self, kind: Kind, own: int | None) -> int:
-        """Return the hosts that may take a server if its host is gone, with all that the host shares."""
-        hosts = kind.hosts & ~_bit(own)
-        return hosts if own is None else self.index.without_shared_of(own, hosts, kind.demand)
-
-    def count_if_empty(self, kind: Kind, own: int | None) -> int:
+    def count_if_empty(self, judged: JudgedServer) -> int:
         """Return how many other hosts could take a server if all were empty."""
-        return (self._if_empty.find_candidates(kind.demand) & ~_bit(own)).bit_count()
-
-    def _assume(self, classes: Collection[str]) -> None:
-        if self.fleet.has_inventories or self._assumed.issuperset(classes):
-            return
-        self._assumed |= frozenset(classes)
-        for name in ("index", "_if_empty"):
-            self.__dict__.pop(name, None)
+        return (self._if_empty.find_candidates(judged.kind.demand) & judged.others).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
         """Return the request of a move: with the zone's aggregates, and the machine type that the server keeps."""
         spec = clone_of(server.request)
         destination = spec.requested_destination or Destination()
-        aggregates = self._zones.get(spec.availability_zone) if spec.availability_zone else None
-        if aggregates:
-            of_zone = ",".join(sorted(aggregates))
+        zone = spec.availability_zone
+        if zone and zone in self._zones:
+            of_zone = ",".join(sorted(self._zones[zone]))
             destination = replace(destination, aggregates=[*(destination.aggregates or ()), of_zone])
-        if server.machine_type is None:
-            spec.requested_destination = destination
-            return spec
-        properties = dict(spec.image.properties) if spec.image else {}
-        if _MACHINE.canonical(server.machine_type):
+        if server.machine_type is not None and _MACHINE.canonical(server.machine_type):
+            properties = dict(spec.image.properties) if spec.image else {}
             properties.setdefault(_MACHINE_TYPE, server.machine_type)
             spec.image = replace(spec.image or Image(), properties=properties)
-        else:
+        elif server.machine_type is not None:
             # As of any server that exists: the machine type that it keeps is not known.
             destination = replace(destination, cell=destination.cell or "of the server")
         spec.requested_destination = destination
@@ -226,56 +220,37 @@ class Destinations:
 
     # -- reasons -------------------------------------------------------------------------------------------------------
 
-    def conflict(self, judged: Judged, own: int | None, excluded: int = 0) -> tuple[Requirement, ...]:
-        """Return a smallest set of requirements that no host meets together, apart from some.
+    def conflict(self, judged: JudgedServer, excluded: int = 0) -> tuple[ServerRequirement, ...]:
+        """Return a smallest set of requirements that no other host meets together, apart from some.
 
         Empty if it is not known: if it takes a search on each host, only the first of them are searched.
         """
-        usable = self.index.all & ~_bit(own) & ~excluded
+        usable = judged.others & ~excluded
         key = judged.kind, usable
         if key not in self._conflicts:
-            self._conflicts[key] = self._find_conflict(judged.kind.demand, usable)
+            self._conflicts[key] = self._find_conflict(judged.kind.demand, usable) if usable else ()
         return tuple(self._describe(item, judged.sources) for item in self._conflicts[key])
 
-    def describe_alone(self, own: int | None, excluded: int = 0) -> str:
-        """Return why there is no other host at all, whatever a server requires; empty if there is one."""
-        if self.index.all & ~_bit(own) & ~excluded:
-            return ""
-        return "every other host is drained" if self.index.all & ~_bit(own) else "the fleet has no other host"
-
     def _find_conflict(self, demand: Demand, usable: int) -> tuple[Condition, ...]:
-        if not usable:
-            return ()
-        in_doubt = _in_doubt(demand.conditions())
-        possible = {item: self.index.find_possible(item) & usable for item in demand.conditions()}
-        conflict = smallest_disjoint(possible, in_doubt)
+        conditions = demand.conditions()
+        # What each request has, a reason should rather not name.
+        in_doubt = [_DISABLED, *(item for item in conditions if item.kind == RESOURCE)]
+        conflict = smallest_disjoint({item: self.index.find_possible(item) & usable for item in conditions}, in_doubt)
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
             found = Shortfalls((self.index.hosts[number] for number in numbers_in(usable)), demand).conflicts
             best = min(found, key=lambda each: (len(each), [item in each for item in in_doubt]), default=())
-            conflict = tuple(item for item in possible if item in best)
+            conflict = tuple(item for item in conditions if item in best)
         return conflict
 
-    def _describe(self, item: Condition, sources: Sources) -> Requirement:
-        if item == _DISABLED:
-            by, because = sources.of(item)
-            is_ours = by != BY_REQUEST
-            return Requirement(f"!{item.names[0]}", by, because if is_ours else "no disabled compute service")
+    def _describe(self, item: Condition, sources: Sources) -> ServerRequirement:
         by, because = sources.of(item)
         text = str(item)
-        if item.kind == AGGREGATE:
+        if item == _DISABLED and by == BY_REQUEST:
+            because = "no disabled compute service"
+        elif item.kind == AGGREGATE:
             names = (self.fleet.aggregates[uuid].name if uuid in self.fleet.aggregates else uuid for uuid in item.names)
             text = f"{'' if item.wanted else '!'}aggregate {'|'.join(names)}"
         elif item.kind == POLICY:
             text = f"group_policy={text}"
-        return Requirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)
-
-
-def _bit(number: int | None) -> int:
-    return 0 if number is None else 1 << number
-
-
-def _in_doubt(conditions: Iterable[Condition]) -> list[Condition]:
-    """Return the conditions that a reason should rather not name, most of all the first: what each request has."""
-    unwanted = (item for item in conditions if item == _DISABLED or item.kind == RESOURCE)
-    return sorted(unwanted, key=lambda item: item != _DISABLED)
+        return ServerRequirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)

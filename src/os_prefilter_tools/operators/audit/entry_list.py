@@ -6,14 +6,13 @@ Glance's ``GET /v2/images``; and JSON lines, one entry a line, for lists above 6
 
 import json
 from collections.abc import Callable, Iterator
-from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import MAX_BYTES, decode, open_file
-from os_prefilter.documents.strict_json import strict
+from os_prefilter.documents.files import MAX_BYTES, open_file
+from os_prefilter.documents.strict_json import parse_json, strict
 
 Broken = Callable[[str], None]
 """Gets the place and the problem of each entry that cannot be read."""
@@ -44,53 +43,49 @@ _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
 
 
-class Kind(NamedTuple):
-    """What a list has."""
-
-    one: str
-    many: str
-    """Also the key of the list in a response of the service."""
-
-
-def read_entries(path: str | Path, kind: Kind, broken: Broken) -> Iterator[tuple[str, object]]:
+def read_entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
     """Yield each entry in a file with its place; report one that is not JSON to ``broken``, and skip it.
 
+    :param what: one entry, ``image`` or ``server``; with an s, the key of the list in a response of the service
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list.
     """
+    key = f"{what}s"
     with open_file(path) as file:
         number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
         while first and not first.strip():
             number, first = number + 1, file.readline(MAX_BYTES + 1)
-        if not first and Path(path).suffix not in _OF_LINES:
-            advice = "Check the command that wrote it."
-            raise DocumentError(path, f"the file is empty; expected a JSON list of {kind.many}. {advice}")
-        if Path(path).suffix in _OF_LINES or _is_entry(first, kind):
-            yield from _from_lines(number, first, file, kind, broken)
+        if Path(path).suffix in _OF_LINES or _is_entry(first, key):
+            yield from _from_lines(number, first, file, what, broken)
             return
         data = first + file.read(MAX_BYTES + 1 - len(first))
     if len(data) > MAX_BYTES:
-        raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {kind.one} a line.")
-    for number, entry in enumerate(_entries_of(decode(data, path, "utf-8"), path, kind, broken)):
-        yield f"{kind.many}[{number}]", entry
+        raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {what} a line.")
+    document = parse_json(data, path)
+    if isinstance(document, dict) and key in document and document.get("next"):
+        broken("next: this is one page of a longer list; the other pages are missing")
+    entries = document.get(key, [document]) if isinstance(document, dict) else document
+    if not isinstance(entries, list):
+        raise DocumentError(path, f"it holds {quote(entries)}; expected a list of {key}.")
+    for number, entry in enumerate(entries):
+        yield f"{key}[{number}]", entry
 
 
-def _is_entry(line: bytes, kind: Kind) -> bool:
-    """Whether a line is one entry: then the file has JSON lines."""
+def _is_entry(line: bytes, key: str) -> bool:
+    """Return whether a line is one entry: then the file has JSON lines."""
     if len(line) > _LARGEST_LINE or not line.lstrip().startswith(b"{"):
         return False
     try:
-        document = json.loads(line)
+        return key not in json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and kind.many not in document
 
 
-def _from_lines(number: int, first: bytes, file: BinaryIO, kind: Kind, broken: Broken) -> Iterator[tuple[str, object]]:
+def _from_lines(number: int, first: bytes, file: BinaryIO, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
     line = first
     while line:
         where = f"line {number}"
         if len(line) > _LARGEST_LINE:
-            broken(f"{where}: longer than 4 MiB, the limit for one {kind.one}")
+            broken(f"{where}: longer than 4 MiB, the limit for one {what}")
             while line and not line.endswith(b"\n"):
                 line = file.readline(_LARGEST_LINE + 1)
         elif line.strip():
@@ -101,24 +96,3 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, kind: Kind, broken: B
             else:
                 yield where, entry
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)
-
-
-def _entries_of(text: str, path: str | Path, kind: Kind, broken: Broken) -> list[object]:
-    try:
-        document = strict(text)
-    except JSONDecodeError as error:
-        raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(path, f"not JSON that can be read: {quote(str(error))}") from error
-    if isinstance(document, list):
-        return document
-    if not isinstance(document, dict):
-        raise DocumentError(path, f"it holds {quote(document)}; expected a list of {kind.many}.")
-    if kind.many not in document:
-        return [document]
-    entries = document[kind.many]
-    if not isinstance(entries, list):
-        raise DocumentError(path, f"{kind.many} is {quote(entries)}; expected a list.")
-    if document.get("next"):
-        broken("next: this is one page of a longer list; the other pages are missing")
-    return entries

@@ -11,9 +11,7 @@ from os_prefilter.adapters.from_json import image_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.spec import Image
-from os_prefilter_tools.operators.audit.entry_list import Broken, Kind, read_entries
-
-_KIND = Kind("image", "images")
+from os_prefilter_tools.operators.audit.entry_list import Broken, read_entries
 
 
 def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
@@ -21,11 +19,11 @@ def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
-    for where, entry in read_entries(path, _KIND, broken):
+    for where, entry in read_entries(path, "image", broken):
         try:
-            yield image_from(_document(entry), path, where)
+            yield image_from(_document(entry), path, "")
         except DocumentError as error:
-            broken(error.problem if where in error.problem else f"{where}: {error.problem}")
+            broken(f"{where}: {error.problem}")
 
 
 def _document(entry: object) -> Any:

@@ -1,26 +1,31 @@
 """All servers of a cloud against its hosts: which have no destination, now, if a host dies, or if hosts are drained."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.audit import LONGEST_NAME, Progress, count_each
-from os_prefilter_tools.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
-from os_prefilter_tools.operators.audit.entry_list import Broken, LeftOut
-from os_prefilter_tools.operators.audit.together import Together
+from os_prefilter_tools.operators.audit.destinations import (
+    Destinations,
+    JudgedServer,
+    NotInFleet,
+    ServerKind,
+    ServerRequirement,
+)
+from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, Progress, count_each
+from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
-_SHARED = "each other host would use what this one shares"
 
 
-class Verdict(str, Enum):
-    """What a server can expect, most urgent first."""
+class ServerVerdict(str, Enum):
+    """The prospect of a server, most urgent first."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
     __str__ = str.__str__
@@ -36,9 +41,9 @@ class Verdict(str, Enum):
     OK = "ok"
 
 
-URGENT = tuple(Verdict)
-STRANDED = frozenset(URGENT) - {Verdict.UNKNOWN, Verdict.OK}
-"""Of servers that have no destination, or not each of them at the same time."""
+URGENT = tuple(ServerVerdict)
+STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
+"""Verdicts of servers that have no destination, or not each of them at the same time."""
 
 
 class Name(NamedTuple):
@@ -49,18 +54,18 @@ class Name(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class ServerLine:
     """Servers of one project on one host with the same destinations, for the same reason."""
 
     host: str
     """Empty for servers without a host."""
     project: str
-    now: int
+    now: int = 0
     """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.capability_index`)."""
-    if_died: int
-    without: int
-    verdict: Verdict
-    conflict: tuple[Requirement, ...] = ()
+    if_died: int = 0
+    without: int = 0
+    verdict: ServerVerdict = ServerVerdict.OK
+    conflict: tuple[ServerRequirement, ...] = ()
     if_empty: int = 0
     """How many other hosts could take them if all were empty; counted only if there is none now."""
     reason: str = ""
@@ -81,11 +86,11 @@ class HostSum(NamedTuple):
     placed: int
     """How many of them find a destination at the same time, at least."""
     is_most: bool
-    """Whether it is known that no more of them do."""
+    """True if it is known that no more of them do."""
 
     @property
     def is_short(self) -> bool:
-        """Whether some find no destination together, each of which has one alone."""
+        """True if some have a destination each, and find none together."""
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
@@ -97,8 +102,8 @@ class HostSum(NamedTuple):
 class ServerAudit:
     """All servers against one fleet."""
 
-    lines: tuple[Line, ...]
-    """Those without a destination first."""
+    lines: tuple[ServerLine, ...]
+    """Servers without a destination first."""
     servers: int
     hosts: int
     drained: tuple[str, ...]
@@ -108,30 +113,23 @@ class ServerAudit:
     """Project, its servers, and how many have no destination; those with most of them first."""
     if_drained: HostSum | None
     """The servers of all drained hosts together."""
-    unknown: tuple[tuple[Unknown, int], ...]
-    """What servers name that the fleet does not have, and how many do."""
+    unknown: tuple[tuple[NotInFleet, int], ...]
+    """Names that the fleet does not have, and how many servers give them."""
     notes: tuple[tuple[str, int], ...]
     """Unknown values and deferred requirements, and how many servers have them."""
     not_judged: tuple[tuple[str, int], ...]
-    """What requests have that is not judged, and how many do."""
+    """Parts of requests that are not judged, and how many servers have them."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
-    repeated: LeftOut
-    """Servers that were there before, with the same entry: each counts once."""
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
         return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
 
 
-class _Placed(NamedTuple):
-    """A server, and where it could be."""
-
-    kind: Kind | None
-    """None if the filters reject its request."""
-    own: int | None
-    if_died: int
-    notes: frozenset[str]
+_Leaving: TypeAlias = tuple[ServerKind | None, int, int]
+"""A server of a host: its kind, None if the filters reject its request; its destinations if the host died, and without
+the drained hosts."""
 
 
 def audit_servers(
@@ -149,139 +147,130 @@ def audit_servers(
     :raises PrefilterError: if a filter fails; a request that it rejects is a result
     """
     drained = destinations.hosts_named(without)
-    lines: dict[tuple[object, ...], Line] = {}
-    unknown, notes, not_judged = Counter[Unknown](), Counter[str](), Counter[str]()
-    by_host: dict[int, list[_Placed]] = {}
+    lines: dict[tuple[object, ...], ServerLine] = {}
+    unknown, notes, not_judged = Counter[NotInFleet](), Counter[str](), Counter[str]()
+    by_host: dict[int, list[_Leaving]] = {}
     count = 0
-    repeated, seen = LeftOut(), dict[str, tuple[str, int]]()
-    for server in servers:
-        # A hash in place of the server: a million of them need the memory of one.
-        entry = server.host, hash(repr(server))
-        first = seen.get(server.uuid)
-        if server.uuid and first:
-            # Counted again, it would need its place twice.
-            if first == entry:
-                repeated(f"server {quote(server.uuid)}")
-            else:
-                hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
-                left_out(
-                    f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
-                    "entry was judged. Select each server once."
-                )
-            continue
-        seen[server.uuid] = entry
+    for server in _each_once(servers, left_out):
         count += 1
-        line, placed = _line(server, destinations, drained)
+        line = ServerLine(_printable(server.host), _printable(server.project))
+        leaving: _Leaving = (None, 0, 0)
+        try:
+            judged = destinations.judge(server)
+        except RequestRejected as error:
+            line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
+        else:
+            _judge_alone(line, judged, server, destinations, drained)
+            leaving = (judged.kind, line.if_died, line.without)
+            count_each(notes, judged.notes)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
-        found = lines.setdefault(key, line)
-        found.servers.append(Name(_printable(server.uuid), _printable(server.name)))
-        if placed.own is not None:
-            by_host.setdefault(placed.own, []).append(placed)
-        count_each(notes, placed.notes)
+        lines.setdefault(key, line).servers.append(Name(_printable(server.uuid), _printable(server.name)))
+        own = destinations.number_of(server)
+        if own is not None:
+            by_host.setdefault(own, []).append(leaving)
         count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
-    together = Together(destinations.index)
+    together = JointPlacement(destinations.index)
+    if_drained = None
     # In an order that is not that of the servers: the searches share their steps.
-    if_drained = _if_drained(by_host, drained, ", ".join(without), together)
-    sums = []
+    if drained:
+        moving = [(kind, left) for own, some in by_host.items() if drained >> own & 1 for kind, _, left in some]
+        if_drained = _place(", ".join(without), moving, together)
+    sums = {}
     for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
-        sums.append(_sum_of(names[own], by_host[own], together, own))
+        dying = [(kind, left) for kind, left, _ in by_host[own]]
+        of_host = _place(names[own], dying, together, own)
+        sums[of_host.host] = of_host
         progress("hosts that die", number, len(by_host))
-    sum_of = {each.host: each for each in sums}
-    moving = {escape_line(name) for name in destinations.index.names_of(drained)}
+    drained_names = destinations.index.names_of(drained)
+    moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
-        _judge_together(line, if_drained if line.host in moving else None, sum_of.get(line.host))
+        _judge_together(line, if_drained if line.host in moving_from else None, sums.get(line.host))
     ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
         hosts=len(names),
-        drained=destinations.index.names_of(drained),
-        of_hosts=tuple(sorted(sums, key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
+        drained=drained_names,
+        of_hosts=tuple(sorted(sums.values(), key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
         of_projects=_of_projects(ordered),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
         names=names,
-        repeated=repeated,
     )
 
 
-def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Line, _Placed]:
-    host, project = _printable(server.host), _printable(server.project)
-    own = destinations.number_of(server)
-    try:
-        judged = destinations.judge(server)
-    except RequestRejected as error:
-        line = Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error))
-        return line, _Placed(None, own, 0, frozenset())
-    kind = judged.kind
-    now = kind.hosts if own is None else kind.hosts & ~(1 << own)
-    if_died = destinations.if_died(kind, own)
-    without = now & ~drained
-    line = Line(host, project, now, if_died, without, Verdict.OK)
-    if not now:
-        line.if_empty = destinations.count_if_empty(kind, own)
-        line.verdict = Verdict.NONE if line.if_empty else Verdict.NONE_IF_EMPTY
-        line.conflict = destinations.conflict(judged, own)
-        line.reason = destinations.describe_alone(own)
-    elif not if_died:
-        line.verdict = Verdict.NONE_IF_DIED
-        line.reason = _SHARED
-    elif not without:
-        line.verdict = Verdict.NONE_WITHOUT
-        line.conflict = destinations.conflict(judged, own, drained)
-        line.reason = destinations.describe_alone(own, drained)
-    elif unknown := server.unknown or _of_no_host(server, own):
-        line.verdict = Verdict.UNKNOWN
-        line.reason = escape_line(unknown)
-    return line, _Placed(kind, own, if_died, judged.notes)
+def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
+    """Yield each server once: counted again, it would need its place twice."""
+    seen: dict[str, tuple[str, int]] = {}
+    for server in servers:
+        # A hash in place of the server: a million of them need the memory of one.
+        entry = server.host, hash(repr(server))
+        first = seen.setdefault(server.uuid, entry) if server.uuid else None
+        if first is None or first is entry:
+            yield server
+        elif first != entry:
+            hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
+            left_out(
+                f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
+                "entry was judged. Select each server once."
+            )
 
 
-def _of_no_host(server: Server, own: int | None) -> str:
-    """Return why a server with a host of another name than any in the fleet is not ok; empty for others.
+def _judge_alone(
+    line: ServerLine, judged: JudgedServer, server: Server, destinations: Destinations, drained: int
+) -> None:
+    """Fill in the destinations of a server for itself, and the verdict with its reason."""
+    line.now, line.if_died, line.without = judged.now, judged.if_died, judged.now & ~drained
+    if not line.now:
+        line.if_empty = destinations.count_if_empty(judged)
+        line.verdict = ServerVerdict.NONE if line.if_empty else ServerVerdict.NONE_IF_EMPTY
+        line.conflict = destinations.conflict(judged)
+        line.reason = "" if judged.others else "the fleet has no other host"
+    elif not line.if_died:
+        line.verdict = ServerVerdict.NONE_IF_DIED
+        line.reason = "each other host would use what this one shares"
+    elif not line.without:
+        line.verdict = ServerVerdict.NONE_WITHOUT
+        line.conflict = destinations.conflict(judged, drained)
+        line.reason = "" if judged.others & ~drained else "every other host is drained"
+    elif server.unknown:
+        line.verdict, line.reason = ServerVerdict.UNKNOWN, escape_line(server.unknown)
+    elif server.host and destinations.number_of(server) is None:
+        # Which of the destinations is its own host is not known, nor whether it is drained.
+        host = quote(server.host[:LONGEST_NAME])
+        line.verdict, line.reason = ServerVerdict.UNKNOWN, f"the fleet has no host {host}, on which it is"
 
-    Which of the destinations is its own host is not known, nor whether it is drained.
-    """
-    if not server.host or own is not None:
-        return ""
-    return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
 
-
-def _judge_together(line: Line, if_drained: HostSum | None, of_host: HostSum | None) -> None:
+def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None) -> None:
     """Say so where each server of a line has a destination, and not all servers of its host at the same time."""
-    if line.verdict not in (Verdict.OK, Verdict.UNKNOWN):
+    if line.verdict not in (ServerVerdict.OK, ServerVerdict.UNKNOWN):
         return
     if if_drained and if_drained.is_short:
-        line.verdict = Verdict.NOT_ALL_WITHOUT
+        line.verdict = ServerVerdict.NOT_ALL_WITHOUT
         line.reason = f"{if_drained} of the drained hosts find a place at the same time"
     elif of_host and of_host.is_short:
-        line.verdict = Verdict.NOT_ALL_IF_DIED
+        line.verdict = ServerVerdict.NOT_ALL_IF_DIED
         line.reason = f"{of_host} of its host find a place at the same time"
 
 
-def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:
-    stranded = sum(not each.if_died for each in servers)
-    movable = [(each.kind.demand, each.if_died) for each in servers if each.kind and each.if_died]
-    if len(movable) <= 1:
-        return HostSum(escape_line(host), len(servers), stranded, len(movable), is_most=True)
-    found = together.place(movable, gone)
-    return HostSum(escape_line(host), len(servers), stranded, len(found.allocations), found.is_most)
+def _place(
+    host: str, servers: Sequence[tuple[ServerKind | None, int]], together: JointPlacement, gone: int | None = None
+) -> HostSum:
+    """Place the servers of a host, each with the set of its destinations."""
+    movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
+    placed, is_most = len(movable), True
+    if len(movable) > 1:
+        found = together.place(movable, gone)
+        placed, is_most = len(found.allocations), found.is_most
+    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
 
 
-def _if_drained(by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: Together) -> HostSum | None:
-    """Return the sum of the servers of all drained hosts; None if none is drained."""
-    if not drained:
-        return None
-    moving = [each for own, those in by_host.items() if drained >> own & 1 for each in those]
-    left = [each._replace(if_died=each.kind.hosts & ~drained if each.kind else 0) for each in moving]
-    return _sum_of(names, left, together)
-
-
-def _of_projects(lines: Iterable[Line]) -> tuple[tuple[str, int, int], ...]:
+def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:
     servers, stranded = Counter[str](), Counter[str]()
     for line in lines:
         servers[line.project] += len(line.servers)

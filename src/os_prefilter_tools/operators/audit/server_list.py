@@ -14,9 +14,8 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.entry_list import Broken, Kind, read_entries
+from os_prefilter_tools.operators.audit.entry_list import Broken, read_entries
 
-_KIND = Kind("server", "servers")
 _TEXT = {"type": ["string", "null"], "expected": "text"}
 _SERVER = {
     "type": "object",
@@ -24,13 +23,6 @@ _SERVER = {
     "properties": dict.fromkeys(("uuid", "name", "project", "node", "host", "machine_type"), _TEXT),
 }
 _ADVICE = "Select it with the statement in the documentation."
-_NOT_JUDGED = {
-    "pci_requests": "PCI devices",
-    "numa_topology": "a NUMA topology",
-    "instance_group": "a server group",
-}
-"""Fields of a request spec that nova-scheduler's own host filters judge, and what they are about."""
-_DEVICE_PROFILE = "accel:device_profile"
 
 
 def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
@@ -38,7 +30,7 @@ def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of servers.
     """
-    for where, entry in read_entries(path, _KIND, broken):
+    for where, entry in read_entries(path, "server", broken):
         try:
             yield server_from(entry)
         except DocumentError as error:
@@ -67,6 +59,13 @@ def server_from(entry: object) -> Server:
     if request.project_id is None:
         # The plain form may leave it out; filters and rules read it.
         request.project_id = data.get("project")
+    not_judged = {
+        # What nova-scheduler's own host filters judge.
+        "PCI devices": (fields.get("pci_requests") or {}).get("requests"),
+        "a NUMA topology": fields.get("numa_topology"),
+        "a server group": fields.get("instance_group"),
+        "a device profile": request.flavor.extra_specs.get("accel:device_profile"),
+    }
     return Server(
         request=request,
         host=data.get("node") or data.get("host") or "",
@@ -74,15 +73,5 @@ def server_from(entry: object) -> Server:
         name=data.get("name") or "",
         project=data.get("project") or "",
         machine_type=data.get("machine_type", UNKNOWN_MACHINE_TYPE),
-        not_judged=tuple(_not_judged(fields, request.flavor.extra_specs)),
+        not_judged=tuple(what for what, value in not_judged.items() if value),
     )
-
-
-def _not_judged(fields: Mapping[str, Any], extra_specs: Mapping[str, str]) -> Iterator[str]:
-    for name, what in _NOT_JUDGED.items():
-        value = fields.get(name)
-        is_empty = isinstance(value, dict) and name == "pci_requests" and not value.get("requests")
-        if value and not is_empty:
-            yield what
-    if extra_specs.get(_DEVICE_PROFILE):
-        yield "a device profile"

@@ -12,7 +12,7 @@ from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators import candidates
-from os_prefilter_tools.operators.audit.audit import Progress
+from os_prefilter_tools.operators.audit.image_audit import Progress
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
 from os_prefilter_tools.operators.diagnose.first_candidates import (

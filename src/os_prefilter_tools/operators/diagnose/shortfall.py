@@ -18,7 +18,7 @@ from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.matching import Host, Work, fits, meets, room_in
 from os_prefilter_tools.fleet.model import Inventory, Provider
-from os_prefilter_tools.operators.audit.audit import Progress
+from os_prefilter_tools.operators.audit.image_audit import Progress
 
 Way = frozenset[Condition]
 

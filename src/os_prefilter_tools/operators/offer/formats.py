@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
 
 _TITLE = "What this cloud offers"
 _ALONE = (
@@ -20,7 +20,7 @@ _CODE = re.compile(r"[A-Za-z0-9_.:+-]+")
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
 
 
-class _Part(NamedTuple):
+class _CellPart(NamedTuple):
     """A part of a cell."""
 
     name: str = ""
@@ -32,7 +32,7 @@ class _Part(NamedTuple):
 class _Table(NamedTuple):
     heading: str
     columns: tuple[str, ...]
-    rows: list[list[list[_Part]]]
+    rows: list[list[list[_CellPart]]]
 
 
 def as_markdown(offer: Offer, *, count: bool = False) -> str:
@@ -113,7 +113,7 @@ def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
     if rows:
         yield _Table("", columns, rows)
     rows = [
-        [*_names(each), [_part(value.value)], [_Part(note=value.reason)]]
+        [*_names(each), _cell(value.value), [_CellPart(note=value.reason)]]
         for each in offer.properties
         for value in each.values
         if value.status is Status.REQUIRES_NOTHING
@@ -122,27 +122,26 @@ def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
         yield _Table(_REQUIRES_NOTHING, ("Image property", "Flavor extra spec", "Value", "Why"), rows)
 
 
-def _names(each: Property) -> list[list[_Part]]:
-    field = [_part(each.image_field, " (a field of the image)")] if each.image_field else []
-    own = [_part(each.image_property)] if each.image_property else field
-    return [own, [_part(each.extra_spec)] if each.extra_spec else []]
+def _names(each: Property) -> list[list[_CellPart]]:
+    own = _cell(each.image_property) or _cell(each.image_field, " (a field of the image)")
+    return [own, _cell(each.extra_spec)]
 
 
-def _values(each: Property, place: int | None, *, count: bool) -> list[_Part]:
+def _values(each: Property, place: int | None, *, count: bool) -> list[_CellPart]:
     """Return the values that some host of a place, or of the whole cloud, serves."""
     numbers = [
         (value.value, value.hosts if place is None else value.by_place[place])
         for value in each.values
         if value.status is Status.OFFERED
     ]
-    return [_part(value, f" ({number})" if count else "") for value, number in numbers if number]
+    return [part for value, number in numbers if number for part in _cell(value, f" ({number})" if count else "")]
 
 
-def _part(name: str, note: str = "") -> _Part:
-    return _Part(escape_line(name), note)
+def _cell(name: str, note: str = "") -> list[_CellPart]:
+    return [_CellPart(escape_line(name), note)] if name else []
 
 
-def _markdown(part: _Part) -> str:
+def _markdown(part: _CellPart) -> str:
     return (f"`{part.name}`" if _CODE.fullmatch(part.name) else _escape(part.name)) + part.note
 
 

@@ -2,8 +2,9 @@
 
 A namespace is what ``POST /v2/metadefs/namespaces`` takes and, as a file, ``glance-manage db load_metadefs``
 (``glance/api/v2/metadef_namespaces.py`` and ``glance/db/sqlalchemy/metadata.py`` of Glance 33). Properties have their
-full names, as the extra specs of a flavor have several prefixes. Each is a string, also where Nova reads a boolean:
-Horizon then shows a list of the offered values; its checkbox would offer both, and set ``null`` until it is clicked.
+full names, also as titles: the extra specs of a flavor have several prefixes. Each is a string, also where Nova reads a
+boolean: Horizon then shows a list of the offered values; its checkbox would offer both, and set ``null`` until it is
+clicked.
 """
 
 import json
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from os_prefilter_tools.operators.offer.offer import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
 
 Namespace = dict[str, Any]
 """A namespace in Glance's JSON."""
@@ -33,22 +34,6 @@ _ABOUT = {
 }
 # What Glance 33 stores, and finds again in the path of a request; all rows of the vocabulary have such names.
 _NAME = re.compile(r"[A-Za-z0-9_][ -.0-~]{0,79}")
-_PREFIX = re.compile(r"^(?:hw|os|img|accel|deploy-config)[_:](?=.)")
-_WORDS = {
-    "cdrom": "CD-ROM",
-    "cpu": "CPU",
-    "hpet": "HPET",
-    "hv": "hypervisor",
-    "mem": "memory",
-    "numa": "NUMA",
-    "pci": "PCI",
-    "scsi": "SCSI",
-    "tpm": "TPM",
-    "usb": "USB",
-    "vif": "VIF",
-    "viommu": "vIOMMU",
-    "vm": "VM",
-}
 
 
 def namespaces(offer: Offer) -> tuple[Namespace, ...]:
@@ -94,18 +79,10 @@ def _namespace(name: str, properties: Mapping[str, Mapping[str, Any]]) -> Namesp
 
 
 def _definition(name: str, each: Property, values: Iterable[Value]) -> Mapping[str, Any]:
-    definition: dict[str, Any] = {"title": _title(name), "type": "string"}
+    definition: dict[str, Any] = {"title": name, "type": "string"}
     reasons = [f"{value.value}: {value.reason}." for value in values if value.reason]
     if reasons:
         definition["description"] = " ".join(reasons)
     if not each.any_text:
         definition["enum"] = [value.value for value in values]
     return definition
-
-
-def _title(name: str) -> str:
-    """Return a title for a property: "TPM model" for ``hw:tpm_model``."""
-    words = [_WORDS.get(word, word) for word in re.split(r"[_:\s]+", _PREFIX.sub("", name)) if word] or [name]
-    if words[0].islower():
-        words[0] = words[0].capitalize()
-    return " ".join(words)

@@ -5,6 +5,7 @@ hosts that could serve it. So the result is that of the scheduler with the same 
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -44,7 +45,7 @@ _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
 
 
 class Status(str, Enum):
-    """Whether a value is offered."""
+    """Status of a value."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
     __str__ = str.__str__
@@ -80,12 +81,12 @@ class Property(NamedTuple):
     extra_spec: str
     values: tuple[Value, ...]
     any_text: bool = False
-    """Whether the value is free text, such as the name of a device profile; the one value then stands for all."""
+    """True if the value is free text, such as the name of a device profile; the one value then stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a cloud offers."""
+    """The values that a cloud offers."""
 
     properties: tuple[Property, ...]
     hosts: int
@@ -100,8 +101,8 @@ class Offer:
     """The filters that wait for compute nodes to report; the values that they would check are not checked."""
 
 
-def offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
-    """Return what the enabled compute nodes of a fleet offer, behind the filters of a service.
+def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
+    """Return the offer of the enabled compute nodes of a fleet, behind the filters of a service.
 
     :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
     :param default_zone: the zone of hosts that are in no aggregate with a zone
@@ -191,37 +192,25 @@ class _SmallestRequests:
         """
         found = []
         for wanted in self._complete({row.name: value}):
-            try:
+            with suppress(RequestRejected):
                 found.append(self._conditions_of(wanted))
-            except RequestRejected:
-                continue
         return found
 
     def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """Yield the ways to request values together with those that they need."""
+        """Yield the ways to request values together with those without which they mean nothing, or are refused."""
         for name, value in wanted.items():
-            for other, values in self._find_needed(self._rows[name], value):
+            row = self._rows[name]
+            needed = {other: [one] for other, one in (row.beside[value].needs if value in row.beside else ())}
+            if row.depends_on and row.values[value].traits:
+                needed.setdefault(row.depends_on.row, sorted(enabling_values(row.depends_on)))
+            for other, values in needed.items():
                 if other not in wanted:
                     for each in values:
                         yield from self._complete({**wanted, other: each})
                     return
         yield wanted
 
-    def _find_needed(self, row: Row, value: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
-        for name, needed in row.beside[value].needs if value in row.beside else ():
-            yield name, (needed,)
-        if row.depends_on and row.values[value].traits:
-            yield row.depends_on.row, tuple(sorted(enabling_values(row.depends_on)))
-
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
-        spec = self._spec(wanted)
-        decision = self._service.apply(spec)
-        self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
-        conditions = demand_of(spec).conditions()
-        return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
-
-    def _spec(self, wanted: Mapping[str, str]) -> RequestSpec:
         rows = {name: self._rows[name] for name in wanted}
         properties = {row.image_property: wanted[name] for name, row in rows.items() if row.image_property}
         extra_specs = {
@@ -231,7 +220,11 @@ class _SmallestRequests:
             extra_specs |= _BESIDE.get(each, {})
         disk_format = next((wanted[name] for name, row in rows.items() if row.image_attribute), None)
         # Two CPUs: one shared and one dedicated for the mixed policy.
-        return RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
+        spec = RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
+        decision = self._service.apply(spec)
+        self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
+        conditions = demand_of(spec).conditions()
+        return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
 
 
 def _classes_in(conditions: _Conditions) -> frozenset[str]:

@@ -38,7 +38,7 @@ ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 """For images alone, where every host counts as large enough."""
 
 
-class Change(NamedTuple):
+class FilterChange(NamedTuple):
     """The filters before and after a change."""
 
     before: Service
@@ -55,6 +55,10 @@ class Requested(NamedTuple):
     """By the service."""
     rejected: str = ""
     """Why the request is rejected, so that it has no query; empty if it is not."""
+
+    def hosts_in(self, index: CapabilityIndex) -> int:
+        """Return the set of hosts that could serve the request; none if it is rejected."""
+        return 0 if self.rejected else index.find_serving(self.query)
 
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the service adds."""
@@ -76,19 +80,7 @@ class ImageGroup:
     images: int = 0
 
 
-@dataclass(slots=True)
-class ImageGroups:
-    """All images in groups, in the order of their first images."""
-
-    groups: list[ImageGroup]
-    images: int
-    unknown: Counter[str]
-    """Unknown values, such as misspelt ones, and how many images have them, counted with the filters to enable."""
-    waits: Counter[str]
-    """Requirements deferred by filters that wait, and how many images have them."""
-
-
-class Verdict(str, Enum):
+class ImageVerdict(str, Enum):
     """The effect on an image of enabling the filters, most urgent first."""
 
     # As in enum.StrEnum, which Python 3.10 does not have.
@@ -102,9 +94,9 @@ class Verdict(str, Enum):
     OK = "ok"
 
 
-_URGENT = tuple(Verdict)
-BECOMES_UNSCHEDULABLE = frozenset((Verdict.UNSCHEDULABLE, Verdict.REJECTED))
-CHANGED = BECOMES_UNSCHEDULABLE | {Verdict.LOSES}
+_URGENT = tuple(ImageVerdict)
+BECOMES_UNSCHEDULABLE = frozenset((ImageVerdict.UNSCHEDULABLE, ImageVerdict.REJECTED))
+CHANGED = BECOMES_UNSCHEDULABLE | {ImageVerdict.LOSES}
 
 
 class Cause(NamedTuple):
@@ -132,7 +124,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ImageLine:
     """Images with the same requirements, with one flavor or alone."""
 
     names: tuple[str, ...]
@@ -149,8 +141,8 @@ class Line:
     A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
     its trait, so each counts as having it.
     """
-    verdict: Verdict
-    """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
+    verdict: ImageVerdict
+    """The verdict of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
     """How many lost hosts meet each requirement alone, but not all together."""
@@ -163,14 +155,14 @@ class HostGroup(NamedTuple):
 
     names: tuple[str, ...]
     numbers: tuple[int, ...]
-    """The bits of these hosts in the sets of hosts of a :class:`Line`, which has all of them or none."""
+    """The bits of these hosts in the sets of hosts of a :class:`ImageLine`, which has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
     """All images against one fleet."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[ImageLine, ...]
     """Images that become rejected or unschedulable first, unaffected images last."""
     images: int
     flavors: int
@@ -181,7 +173,7 @@ class Audit:
     unused: tuple[str, ...]
     """Hosts that no image can be scheduled to with the filters enabled."""
     newly_unused: tuple[str, ...]
-    """Those of :attr:`unused` that some image could be scheduled to before."""
+    """Hosts of :attr:`unused` that some image could be scheduled to before."""
     unserved: tuple[tuple[Cause, int], ...]
     """Requirements that no host meets, and how many images have them."""
     unknown: tuple[tuple[str, int], ...]
@@ -191,18 +183,18 @@ class Audit:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an image has other hosts once no filter waits."""
+        """True if an image has other hosts once no filter waits."""
         return any(line.waiting != line.after for line in self.lines)
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: ImageVerdict) -> int:
         """Return how many images have one of the verdicts; with flavors, how many pairs of image and flavor."""
         return sum(line.images for line in self.lines if line.verdict in verdicts)
 
 
-def audit(
+def audit_images(
     images: Iterable[Image],
     fleet: Fleet,
-    change: Change,
+    change: FilterChange,
     *,
     flavors: Sequence[Flavor] = (),
     progress: Progress = lambda _what, _done, _of: None,
@@ -214,26 +206,23 @@ def audit(
     """
     # Without a compute node no gate opens.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
-    found = group_images(images, flavors, change, enforcing, lambda count: progress("images", count, None))
+    groups, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
     conditions = {
-        item
-        for group in found.groups
-        for requested in (group.before, group.waiting, group.after)
-        for item in requested.query
+        item for group in groups for requested in (group.before, group.waiting, group.after) for item in requested.query
     }
     now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
-    deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
+    deferred = (item for group in groups for item in set(group.after.added).difference(group.waiting.added))
     if any(item.filter in gated for item in deferred):
         sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
-    for number, group in enumerate(found.groups, 1):
+    for number, group in enumerate(groups, 1):
         lines.append(_line(group, now, sets))
-        progress("kinds of images", number, len(found.groups))
+        progress("kinds of images", number, len(groups))
     used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     return Audit(
         lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
-        images=found.images,
+        images=count,
         flavors=len(flavors),
         host_groups=tuple(
             HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
@@ -241,14 +230,14 @@ def audit(
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
-        unserved=_find_unserved(found.groups, sets),
-        unknown=tuple(found.unknown.most_common()),
-        waits=tuple(found.waits.most_common()),
+        unserved=_find_unserved(groups, sets),
+        unknown=tuple(unknown.most_common()),
+        waits=tuple(waits.most_common()),
     )
 
 
-def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
-    had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
+def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> ImageLine:
+    had, has_now, has_later = group.before.hosts_in(now), group.waiting.hosts_in(now), group.after.hosts_in(later)
     states = (
         (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
         for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
@@ -258,7 +247,7 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
     combined = 0
     if lost := had & ~left if not worse.rejected else 0:
         losses, combined = _losses(lost, group.before, worse, index)
-    return Line(
+    return ImageLine(
         names=tuple(group.names),
         images=group.images,
         flavor=group.flavor,
@@ -272,19 +261,15 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
     )
 
 
-def _hosts(requested: Requested, index: CapabilityIndex) -> int:
-    return 0 if requested.rejected else index.find_serving(requested.query)
-
-
-def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+def verdict_of(before: Requested, after: Requested, had: int, has: int) -> ImageVerdict:
     """Return the effect on images whose hosts were the set ``had``, and are the set ``has``."""
     if after.rejected and had:
-        return Verdict.REJECTED
+        return ImageVerdict.REJECTED
     if after.rejected and before.rejected:
-        return Verdict.ALREADY_REJECTED
+        return ImageVerdict.ALREADY_REJECTED
     if not has:
-        return Verdict.UNSCHEDULABLE if had else Verdict.ALREADY
-    return Verdict.LOSES if had & ~has else Verdict.OK
+        return ImageVerdict.UNSCHEDULABLE if had else ImageVerdict.ALREADY
+    return ImageVerdict.LOSES if had & ~has else ImageVerdict.OK
 
 
 def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
@@ -344,22 +329,14 @@ def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tupl
     return tuple(found.most_common())
 
 
-# -- groups of images --------------------------------------------------------------------------------------------------
-
-
-def group_images(
-    images: Iterable[Image],
-    flavors: Sequence[Flavor],
-    change: Change,
-    enforcing: Service,
-    progress: Callable[[int], None] = lambda _images: None,
-) -> ImageGroups:
+def _group_images(
+    images: Iterable[Image], flavors: Sequence[Flavor], change: FilterChange, enforcing: Service, progress: Progress
+) -> tuple[list[ImageGroup], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor, and group images with the same requirements.
 
-    :param flavors: if empty, each image alone.
     :param enforcing: the filters after the change, once none of them waits; run where one does.
-    :param progress: called with the number of images that are done.
-    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    :return: the groups in the order of their first images; the number of images; unknown values, and requirements
+        deferred by filters that wait, with the number of images that have them
     """
     groups: dict[tuple[str, Requested, Requested, Requested], ImageGroup] = {}
     unknown: Counter[str] = Counter()
@@ -386,8 +363,8 @@ def group_images(
                 kept += 1
         count_each(unknown, (str(note) for note in notes if note.warn))
         count_each(waits, (str(note) for note in notes if note.waits))
-        progress(count)
-    return ImageGroups(list(groups.values()), count, unknown, waits)
+        progress("images", count, None)
+    return list(groups.values()), count, unknown, waits
 
 
 def name_of(image: Image) -> str:

@@ -17,7 +17,15 @@ from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capabilit
 from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.fleet.reader import example_fleet
-from os_prefilter_tools.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
+from os_prefilter_tools.operators.audit.image_audit import (
+    Audit,
+    Cause,
+    FilterChange,
+    ImageLine,
+    ImageVerdict,
+    Loss,
+    audit_images,
+)
 from os_prefilter_tools.operators.readiness import coverage_of
 from tests.conftest import conf_with, pipeline_of
 from tests.support.placements import provider
@@ -28,25 +36,26 @@ FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
 
 
 def audit_of(*images: Image, fleet: Fleet | None = None, flavors: tuple[Flavor, ...] = (), **options: Any) -> Audit:
-    change = Change(NONE, pipeline_of(*FILTERS, **options))
-    return audit(images, example_fleet() if fleet is None else fleet, change, flavors=flavors)
+    change = FilterChange(NONE, pipeline_of(*FILTERS, **options))
+    return audit_images(images, example_fleet() if fleet is None else fleet, change, flavors=flavors)
 
 
-def only_line(result: Audit) -> Line:
+def only_line(result: Audit) -> ImageLine:
     (line,) = result.lines
     return line
 
 
-VERDICTS: list[tuple[Image, tuple[Flavor, ...], dict[str, Any], Verdict]] = [
-    (Image({"hw_vif_model": "e1000e"}), (), {}, Verdict.LOSES),
-    (Image({"hw_architecture": "aarch64", "hw_time_hpet": "yes"}), (), {}, Verdict.UNSCHEDULABLE),
-    (Image({"hw_vif_model": "nosuch"}), (), {"unknown_values": "reject"}, Verdict.REJECTED),
-    (Image({"trait:CUSTOM_NOBODY": "required"}), (), {}, Verdict.ALREADY),
-    (Image({"trait:CUSTOM_NO": "required", "hw_vif_model": "x"}), (), {"unknown_values": "reject"}, Verdict.ALREADY),
-    (Image({"os_secure_boot": "requird"}), (), {}, Verdict.ALREADY_REJECTED),
-    (Image({"trait:a,b": "required"}), (), {}, Verdict.ALREADY_REJECTED),
-    (Image({}), (Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),), {}, Verdict.ALREADY),
-    (Image({}), (Flavor(0, 0, extra_specs={"resources:CUSTOM_BAREMETAL_GOLD": "1"}),), {}, Verdict.OK),
+_REJECT = {"unknown_values": "reject"}
+VERDICTS: list[tuple[Image, tuple[Flavor, ...], dict[str, Any], ImageVerdict]] = [
+    (Image({"hw_vif_model": "e1000e"}), (), {}, ImageVerdict.LOSES),
+    (Image({"hw_architecture": "aarch64", "hw_time_hpet": "yes"}), (), {}, ImageVerdict.UNSCHEDULABLE),
+    (Image({"hw_vif_model": "nosuch"}), (), _REJECT, ImageVerdict.REJECTED),
+    (Image({"trait:CUSTOM_NOBODY": "required"}), (), {}, ImageVerdict.ALREADY),
+    (Image({"trait:CUSTOM_NO": "required", "hw_vif_model": "x"}), (), _REJECT, ImageVerdict.ALREADY),
+    (Image({"os_secure_boot": "requird"}), (), {}, ImageVerdict.ALREADY_REJECTED),
+    (Image({"trait:a,b": "required"}), (), {}, ImageVerdict.ALREADY_REJECTED),
+    (Image({}), (Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),), {}, ImageVerdict.ALREADY),
+    (Image({}), (Flavor(0, 0, extra_specs={"resources:CUSTOM_BAREMETAL_GOLD": "1"}),), {}, ImageVerdict.OK),
 ]
 
 
@@ -56,7 +65,7 @@ def test_audit_gives_the_expected_verdict_and_a_reason_if_rejected() -> None:
         line = only_line(result)
         assert line.verdict == verdict, image
         assert result.count(verdict) == 1
-        assert bool(line.reason) == ("rejected" in verdict) or verdict == Verdict.ALREADY
+        assert bool(line.reason) == ("rejected" in verdict) or verdict == ImageVerdict.ALREADY
 
 
 def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> None:
@@ -79,30 +88,30 @@ def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
     return Service.from_conf(conf_with(**options), facts)
 
 
-_REPORTS: list[tuple[list[set[str]], tuple[int, int], Verdict]] = [
-    ([{REPORTED}, {REPORTED}, set()], (3, 0), Verdict.UNSCHEDULABLE),
-    ([set(), set(), set()], (3, 0), Verdict.UNSCHEDULABLE),
-    ([{REPORTED, HPET}, {REPORTED}, set()], (3, 1), Verdict.LOSES),
-    ([{REPORTED, HPET}, {REPORTED, HPET}, {HPET}], (3, 3), Verdict.OK),
-    ([{REPORTED, HPET}, {REPORTED}, {REPORTED}], (1, 1), Verdict.LOSES),
+_REPORTS: list[tuple[list[set[str]], tuple[int, int], ImageVerdict]] = [
+    ([{REPORTED}, {REPORTED}, set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
+    ([set(), set(), set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
+    ([{REPORTED, HPET}, {REPORTED}, set()], (3, 1), ImageVerdict.LOSES),
+    ([{REPORTED, HPET}, {REPORTED, HPET}, {HPET}], (3, 3), ImageVerdict.OK),
+    ([{REPORTED, HPET}, {REPORTED}, {REPORTED}], (1, 1), ImageVerdict.LOSES),
 ]
 
 
 @pytest.mark.parametrize("enabled", [False, True], ids=["to be enabled", "enabled already"])
 @pytest.mark.parametrize(("traits", "hosts", "verdict"), _REPORTS)
 def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_reported(
-    traits: list[set[str]], hosts: tuple[int, int], verdict: Verdict, enabled: bool
+    traits: list[set[str]], hosts: tuple[int, int], verdict: ImageVerdict, enabled: bool
 ) -> None:
     """The verdict is that of the worse; a Placement where the silent hosts report the marker has the same hosts."""
     fleet = fleet_of(traits)
     after = waiting_pipeline(fleet, "hpet")
     image = Image({"hw_time_hpet": "yes"})
-    result = audit([image, Image({})], fleet, Change(after if enabled else NONE, after))
+    result = audit_images([image, Image({})], fleet, FilterChange(after if enabled else NONE, after))
     line, plain = sorted(result.lines, key=lambda line: line.after.bit_count())[:2]
     is_open = hosts[0] == hosts[1] == 1
     assert (line.waiting.bit_count(), line.after.bit_count()) == hosts
-    assert line.verdict == (Verdict.OK if enabled and is_open else verdict)
-    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, Verdict.OK)
+    assert line.verdict == (ImageVerdict.OK if enabled and is_open else verdict)
+    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, ImageVerdict.OK)
     assert result.is_waiting == (hosts[0] != hosts[1])
     assert bool(result.waits) == any(REPORTED not in each for each in traits)
     for text, images in result.waits:
@@ -126,8 +135,8 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
     ]
     fact = Fact("answers", lambda _context: coverage_of(fleet), 60)
     pipeline = Service(tuple(filters), Options(wait_for_answers=("hpet",)), {"answers": fact})
-    line = only_line(audit([Image({})], fleet, Change(NONE, pipeline)))
-    assert (line.waiting, line.after, line.verdict) == (0, 0, Verdict.REJECTED)
+    line = only_line(audit_images([Image({})], fleet, FilterChange(NONE, pipeline)))
+    assert (line.waiting, line.after, line.verdict) == (0, 0, ImageVerdict.REJECTED)
     assert "is both required (hpet: a rule) and forbidden" in line.reason
 
 
@@ -142,19 +151,19 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(ha
     fleet = Fleet(hosts, has_inventories=has_inventories)
     flavors = (Flavor(1, 1, name="plain"), Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu"))
     after = waiting_pipeline(fleet, "owner", owner_gate="coverage")
-    result = audit([Image({})], fleet, Change(NONE, after), flavors=flavors)
+    result = audit_images([Image({})], fleet, FilterChange(NONE, after), flavors=flavors)
     gpu, plain = sorted(result.lines, key=lambda line: line.flavor)
-    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, Verdict.OK)
+    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, ImageVerdict.OK)
     if has_inventories:
-        assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (0b011, 0b011, 0b001, Verdict.LOSES)
+        assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (0b011, 0b011, 0b001, ImageVerdict.LOSES)
     assert result.waits == (("not every compute service reports OWNER_NOVA yet: not required yet", 1),)
 
 
 def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> None:
     fleet = Fleet((provider("a"),))
     after = waiting_pipeline(fleet, "hpet", "owner", owner_gate="coverage")
-    line = only_line(audit([Image({"hw_time_hpet": "yes"})], fleet, Change(NONE, after)))
-    assert (line.waiting, line.after, line.verdict) == (1, 1, Verdict.OK)
+    line = only_line(audit_images([Image({"hw_time_hpet": "yes"})], fleet, FilterChange(NONE, after)))
+    assert (line.waiting, line.after, line.verdict) == (1, 1, ImageVerdict.OK)
 
 
 def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() -> None:
@@ -175,15 +184,15 @@ def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) 
     """No host, hosts without inventories or traits, none of which is a compute node."""
     image = Image({"hw_vif_model": "igb"}, "raw", name="image")
     result = audit_of(image, fleet=fleet)
-    assert only_line(result).verdict == (Verdict.UNSCHEDULABLE if fleet.hosts else Verdict.ALREADY)
+    assert only_line(result).verdict == (ImageVerdict.UNSCHEDULABLE if fleet.hosts else ImageVerdict.ALREADY)
     assert result.hosts == len(fleet.hosts)
     assert audit_of(fleet=fleet).lines == ()
     assert audit_of(fleet=fleet).unused == tuple(host.name for host in fleet.hosts)
 
 
 def test_audit_escapes_names_and_limits_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter_tools.operators.audit.audit.MOST_NAMES", 3)
-    monkeypatch.setattr("os_prefilter_tools.operators.audit.audit.MOST_UNKNOWN", 2)
+    monkeypatch.setattr("os_prefilter_tools.operators.audit.image_audit.MOST_NAMES", 3)
+    monkeypatch.setattr("os_prefilter_tools.operators.audit.image_audit.MOST_UNKNOWN", 2)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
     assert (line.names, line.images) == ((r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"), 5)
@@ -196,7 +205,7 @@ def test_audit_escapes_names_and_limits_what_it_keeps(monkeypatch: pytest.Monkey
 def test_audit_calls_progress_with_stage_count_and_total() -> None:
     calls: list[tuple[str, int, int | None]] = []
     images = [Image({"hw_vif_model": value}) for value in ("igb", "e1000")]
-    audit(images, example_fleet(), Change(NONE, NONE), progress=lambda *state: calls.append(state))
+    audit_images(images, example_fleet(), FilterChange(NONE, NONE), progress=lambda *state: calls.append(state))
     assert calls == [("images", 1, None), ("images", 2, None), ("kinds of images", 1, 1)]
 
 

@@ -1,0 +1,206 @@
+"""Joint placement: how many servers find destinations at the same time, where each alone may fit but not all together.
+
+The servers are placed one after the other, each on the fullest host that has room beside those placed before, in
+several orders, of which the best counts. The order in which servers are given is ignored.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, chain, islice
+from typing import NamedTuple, TypeAlias
+
+from os_prefilter.common.host_sets import numbers_in, union
+from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
+from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
+from os_prefilter_tools.fleet.model import Provider
+from os_prefilter_tools.fleet.room_index import RoomIndex
+
+Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
+"""UUID of a provider -> resource class -> amount."""
+
+_MOST_TRIED = 200
+"""The most hosts with servers, and the most without, that are tried for one server."""
+_TRIES = 4
+"""Tries in each order; what one leaves out is placed first in the next."""
+_MOST_RETRIED = 5_000
+"""The most servers in such further tries, of an audit."""
+
+
+class Placed(NamedTuple):
+    """The servers that find a destination at the same time."""
+
+    allocations: Sequence[Allocation]
+    is_most: bool
+    """True if it is known that no more of them do."""
+
+
+class _Server(NamedTuple):
+    demand: Demand
+    hosts: int
+    """The set of its destinations."""
+    size: float
+    """The sum of its shares of what the largest host has of each resource class."""
+    key: tuple[Condition, ...]
+
+
+_ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
+    lambda each: (each.hosts.bit_count(), -each.size, each.key, each.hosts),
+    lambda each: (-each.size, each.hosts.bit_count(), each.key, each.hosts),
+    lambda each: (each.size, each.hosts.bit_count(), each.key, each.hosts),
+)
+"""In the first one, a server with at least as many destinations as there are servers before it always finds a host."""
+
+
+class JointPlacement:
+    """Places servers on the hosts of an index."""
+
+    def __init__(self, index: RoomIndex) -> None:
+        self.index = index
+        self._retried = 0
+
+    def place(self, servers: Iterable[tuple[Demand, int]], gone: int | None = None) -> Placed:
+        """Return the allocations of the servers that find a destination at the same time.
+
+        :param servers: the demand of each, and the set of its destinations
+        :param gone: the number of a host whose shared providers are gone
+        """
+        possible = []
+        for demand, hosts in servers:
+            if hosts:
+                key = demand.conditions()
+                size = sum(item.amount / self.largest.get(item.names[0], 1) for item in key if item.kind == RESOURCE)
+                possible.append(_Server(demand, hosts, size, key))
+        best: Sequence[Allocation] = ()
+        for order in _ORDERS:
+            ordered = sorted(possible, key=order)
+            for _ in range(_TRIES):
+                filling = _Filling(self, gone)
+                placed, left_out = list[_Server](), list[_Server]()
+                for each in ordered:
+                    (placed if filling.put(each) else left_out).append(each)
+                best = max(best, filling.allocations, key=len)
+                if not left_out:
+                    return Placed(best, is_most=True)
+                ordered = [*left_out, *placed]
+                self._retried += len(ordered)
+                if self._retried > _MOST_RETRIED:
+                    break
+        return Placed(best, len(best) == self._find_limit(possible))
+
+    def _find_limit(self, servers: Sequence[_Server]) -> int:
+        """Return a number of servers that no placement exceeds: so many of the smallest fit into all that is free.
+
+        Each resource class is counted for itself.
+        """
+        free, needs = Counter[str](), []
+        hosts = [self.index.hosts[number] for number in numbers_in(union(each.hosts for each in servers))]
+        for provider in {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}.values():
+            free.update({name: max(room_in(each), 0) for name, each in provider.resources.items()})
+        for server in servers:
+            need = Counter[str]()
+            for suffixes, group in server.demand.groups.items():
+                for name, amount in group.resources.items():
+                    need[name] += amount * len(suffixes.split(","))
+            needs.append(need)
+        sums = {name: list(accumulate(sorted(need[name] for need in needs))) for name in {*chain.from_iterable(needs)}}
+        return min((bisect_right(each, free[name]) for name, each in sums.items()), default=len(servers))
+
+    def fullest_first(self, hosts: int) -> Iterator[int]:
+        """Yield the numbers of hosts, those with the least room first, whatever is taken."""
+        # Sorting many of them for each server would take longer than a look at all.
+        if hosts.bit_count() * 32 < len(self._ranks):
+            yield from sorted(numbers_in(hosts), key=self._ranks.__getitem__)
+        else:
+            yield from (number for number in self._ranks if hosts >> number & 1)
+
+    def room_on(self, host: Host, taken: Allocation) -> float:
+        """Return how much is left on a host: the sum of the shares of what the largest host has of each class."""
+        return sum(
+            (room_in(each) - taken.get(provider.uuid, {}).get(name, 0)) / self.largest[name]
+            for provider in host.own
+            for name, each in sorted(provider.resources.items())
+        )
+
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """The largest capacity of each resource class that a provider has."""
+        found: dict[str, int] = {}
+        for host in self.index.hosts:
+            for provider in (*host.own, *host.shared):
+                for name, each in provider.resources.items():
+                    found[name] = max(found.get(name, 1), capacity_of(each))
+        return found
+
+    @cached_property
+    def _ranks(self) -> Mapping[int, int]:
+        """The number of each host -> its rank, those with the least room first, in this order."""
+        hosts = self.index.hosts
+        order = sorted(range(len(hosts)), key=lambda number: (self.room_on(hosts[number], {}), hosts[number].name))
+        return {number: rank for rank, number in enumerate(order)}
+
+
+class _Filling:
+    """Resources that servers take from hosts, one server after the other."""
+
+    def __init__(self, together: JointPlacement, gone: int | None) -> None:
+        self.allocations: list[Allocation] = []
+        self._together = together
+        self._gone = gone
+        self._taken: dict[str, dict[str, int]] = {}
+        self._used = 0
+        self._room: dict[int, float] = {}
+        """The number of a host with servers -> its room."""
+        self._full: dict[tuple[Condition, ...], int] = {}
+        """The conditions of a demand -> the hosts that have no room left for it."""
+
+    def put(self, server: _Server) -> bool:
+        """Put a server on the fullest host that has room for it; return whether there is one."""
+        index = self._together.index
+        hosts = server.hosts & ~self._full.get(server.key, 0)
+        used = sorted(numbers_in(hosts & self._used), key=lambda each: (self._room[each], index.hosts[each].name))
+        unused = self._together.fullest_first(hosts & ~self._used)
+        for number in chain(used[:_MOST_TRIED], islice(unused, _MOST_TRIED)):
+            host = index.host_without(number, self._gone)
+            found = allocate(_as_used(host, self._taken), server.demand) if self._may_fit(host, server.demand) else None
+            if found is None:
+                self._full[server.key] = self._full.get(server.key, 0) | 1 << number
+                continue
+            for uuid, resources in found.items():
+                self._taken.setdefault(uuid, Counter()).update(resources)
+            self._used |= 1 << number
+            self._room[number] = self._together.room_on(host, self._taken)
+            self.allocations.append(found)
+            return True
+        return False
+
+    def _may_fit(self, host: Host, demand: Demand) -> bool:
+        """Return whether some provider has room for each resource: 25 times faster than the matcher if none has."""
+        providers = (*host.own, *host.shared)
+        return all(
+            any(
+                name in each.resources
+                and amount <= room_in(each.resources[name]) - self._taken.get(each.uuid, {}).get(name, 0)
+                for each in providers
+            )
+            for group in demand.groups.values()
+            for name, amount in group.resources.items()
+        )
+
+
+def _as_used(host: Host, taken: Allocation) -> Host:
+    """Return a host with what is taken from its providers."""
+    if not any(each.uuid in taken for each in (*host.own, *host.shared)):
+        return host
+
+    def used(provider: Provider) -> Provider:
+        more = taken.get(provider.uuid, {})
+        resources = {
+            name: replace(each, used=each.used + more.get(name, 0)) for name, each in provider.resources.items()
+        }
+        return replace(provider, resources=resources)
+
+    own = tuple(map(used, host.own))
+    return Host(own[0], own, tuple(map(used, host.shared)), host.parents)

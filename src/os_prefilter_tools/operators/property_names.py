@@ -1,0 +1,114 @@
+"""Names of image properties and extra specs: those without a row, each with the reason, and notes on unknown ones."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib import resources
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from os_prefilter.common.quoting import quote
+from os_prefilter.documents.strict_yaml import parse_yaml
+from os_prefilter.request.remarks import LONGEST_NAME, known_properties, nearest_name, nearest_property
+from os_prefilter.request.requirements import Note
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import ROWS, table
+from os_prefilter.vocabulary.config_templates import PREFIX
+
+_FILE = "properties-without-rows.yaml"
+# Between the names that are free. os_* is not: Glance and users have properties of their own there.
+_OF_NOVA = ("hw_", "img_")
+_FREE_IN_IMAGE = re.compile(rf"(trait:|{PREFIX}|hw_numa_(cpus|mem)\.\d+$)")
+_FREE_IN_FLAVOR = re.compile(rf"((resources|trait)[a-zA-Z0-9_-]{{0,64}}:|preferred_trait:|{PREFIX})")
+_OTHERS = ("resources:", "trait:", "preferred_trait:", PREFIX, "capabilities:", "aggregate_instance_extra_specs:")
+_CUTOFF = 0.8
+# A request may have any number of them.
+_MOST = 10
+
+
+class WithoutRow(NamedTuple):
+    """Properties that require no trait of a host, for one reason."""
+
+    reason: str
+    image_properties: tuple[str, ...]
+    extra_specs: tuple[str, ...]
+    """Names as Nova's validators have them; ``*`` stands for any text."""
+
+    def has_extra_spec(self, name: str) -> bool:
+        """Return whether an extra spec is one of these."""
+        return any(fnmatchcase(name, pattern) for pattern in self.extra_specs)
+
+
+@cache
+def properties_without_rows() -> tuple[WithoutRow, ...]:
+    """Return all properties that require no trait; with the rows of the vocabulary they are all that Nova has."""
+    data = resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
+    groups: Any = parse_yaml(data, _FILE)
+    return tuple(
+        WithoutRow(
+            each["reason"], tuple(each.get("image_properties", "").split()), tuple(each.get("extra_specs", "").split())
+        )
+        for each in groups
+    )
+
+
+def reason_without_row(name: str) -> str:
+    """Return why an image property or extra spec has no row; empty if it is none of these."""
+    found = (each for each in properties_without_rows() if name in each.image_properties or each.has_extra_spec(name))
+    return next((each.reason for each in found), "")
+
+
+def notes_on_names(request: Request) -> Iterator[Note]:
+    """Yield a note for each image property and extra spec that Nova does not know, and that looks like one of its own.
+
+    Slow, for commands: a scheduler has better things to do for each request.
+    """
+    for names, place, problem in (
+        (request.image_properties, "image property", _problem_of_property),
+        (request.extra_specs, "flavor extra spec", _problem_of_extra_spec),
+    ):
+        found = ((name, problem(name)) for name in names if isinstance(name, str) and len(name) <= LONGEST_NAME)
+        yield from islice((Note(f"{place} {name}", text, warn=True) for name, text in found if text), _MOST)
+
+
+@lru_cache(maxsize=4096)
+def _problem_of_property(name: str) -> str:
+    if name in known_properties() or _FREE_IN_IMAGE.match(name):
+        return ""
+    close = nearest_property(name)
+    if close or name.startswith(_OF_NOVA):
+        return f"Nova does not know it, and drops it{close}"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _problem_of_extra_spec(name: str) -> str:
+    if name in _extra_specs() or _FREE_IN_FLAVOR.match(name) or reason_without_row(name):
+        return ""
+    namespace, colon, rest = name.partition(":")
+    of_nova = f"{namespace}:" in _namespaces()
+    known = [each for each in _extra_specs() if of_nova == each.startswith(f"{namespace}:")]
+    close = nearest_name(name, known if of_nova or not colon else [])
+    others = () if of_nova or not colon else sorted((*_namespaces(), *_OTHERS))
+    for other in get_close_matches(f"{namespace}:", others, cutoff=_CUTOFF):
+        if other != f"{namespace}:" and not _problem_of_extra_spec(f"{other}{rest}"):
+            close = f". Did you mean {quote(other + rest)}?"
+            break
+    if not close and name.startswith(_OF_NOVA) and name in known_properties():
+        return "Nova reads it of an image alone"
+    return f"Nova knows no such extra spec{close}" if of_nova or close else ""
+
+
+@cache
+def _extra_specs() -> frozenset[str]:
+    others = chain.from_iterable(each.extra_specs for each in properties_without_rows())
+    return frozenset(name for name in (*(row.extra_spec for row in table()), *others) if name and "*" not in name)
+
+
+@cache
+def _namespaces() -> frozenset[str]:
+    """Return the namespaces of which Nova knows all extra specs."""
+    names = chain((row.extra_spec or "" for row in ROWS), *(each.extra_specs for each in properties_without_rows()))
+    return frozenset(f"{start}:" for start, colon, rest in (name.partition(":") for name in names) if rest.strip("*"))

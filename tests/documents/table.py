@@ -22,7 +22,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import Clause, Condition
+from os_prefilter.rules.conditions import Clause, RuleCondition
 from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
@@ -115,7 +115,7 @@ def _alternatives(clauses: tuple[Clause, ...]) -> dict[str, Any]:
     return {"any": [{"all": list(map(_condition, clause))} for clause in clauses]}
 
 
-def _condition(each: Condition) -> dict[str, Any]:
+def _condition(each: RuleCondition) -> dict[str, Any]:
     key = {place: key for key, place in {**NAMED_KEYS, **OTHER_KEYS}.items()}[each.place]
     values: Any = list(each.values)
     if not each.name:

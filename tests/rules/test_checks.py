@@ -12,7 +12,7 @@ from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.rules import checks
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, Condition
+from os_prefilter.rules.conditions import EXTRA_SPEC, RuleCondition
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.service import Service
@@ -24,13 +24,13 @@ _TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_
 _SCOPES = st.sampled_from(["root", "root", "unsuffixed"])
 
 
-def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[Condition, ...]]:
+def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[RuleCondition, ...]]:
     values = st.frozensets(st.sampled_from(_VALUES), max_size=3)
-    return st.tuples(*(st.builds(Condition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
+    return st.tuples(*(st.builds(RuleCondition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
 
 
-def _contains(value: str) -> Condition:
-    return Condition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
+def _contains(value: str) -> RuleCondition:
+    return RuleCondition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
 
 
 def _checked(*texts: str) -> list[str]:
@@ -147,13 +147,15 @@ _LISTS = ["", *(",".join(items) for size in (1, 2, 3) for items in permutations(
 _ITEMS = st.lists(
     st.one_of(
         st.builds(
-            Condition,
+            RuleCondition,
             st.just(EXTRA_SPEC),
             st.just("p"),
             st.frozensets(st.sampled_from("abc"), min_size=1),
             st.just(value=True),
         ),
-        st.builds(Condition, st.just(EXTRA_SPEC), st.just("p"), st.frozensets(st.sampled_from(_LISTS[1:]), max_size=2)),
+        st.builds(
+            RuleCondition, st.just(EXTRA_SPEC), st.just("p"), st.frozensets(st.sampled_from(_LISTS[1:]), max_size=2)
+        ),
     ),
     min_size=1,
     max_size=2,

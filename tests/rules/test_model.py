@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Clause, Condition, Subject
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Clause, RuleCondition, RuleSubject
 from os_prefilter.rules.model import Rule, RuleSet
 from tests.conftest import spec_of
 from tests.support.rule_texts import rule, rules_of
@@ -95,7 +95,7 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
     """Of 10,000 rules about other names or values, none costs a look at the request."""
 
     def one(name: str, *keys: tuple[str, str, str]) -> Rule:
-        conditions = tuple(Condition(place, key, frozenset((value,))) for place, key, value in keys)
+        conditions = tuple(RuleCondition(place, key, frozenset((value,))) for place, key, value in keys)
         return Rule(name, (conditions,), (Trait("CUSTOM_A"),))
 
     others = [one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x")) for number in range(5000)]
@@ -121,7 +121,9 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     found = []
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
-        conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys)
+        conditions = tuple(
+            RuleCondition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys
+        )
         when = draw(st.sampled_from([(conditions,), tuple((each,) for each in conditions), ((),)]))
         unless = draw(st.sampled_from([(), (), (conditions[:1],), (conditions[1:], conditions[:1])]))
         found.append(Rule(f"r{number}", when, (Trait(f"CUSTOM_{number}"),), unless=tuple(filter(None, unless))))
@@ -132,7 +134,7 @@ _requests = st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_N
 
 
 def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
-    subject = Subject(request)
+    subject = RuleSubject(request)
 
     def holds(clause: Clause) -> bool:
         return all(condition.holds(subject.value_of(condition.place, condition.name)) for condition in clause)

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.rules import reader
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, RuleCondition
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules
 from tests.support.rule_texts import rule, rules_text
@@ -49,9 +49,9 @@ def test_rule_file_is_parsed_into_the_rules_it_describes(tmp_path: Path) -> None
     assert read.problems == ()
     gold: frozenset[str | bool] = frozenset(("gold", True, "1"))
     assert read.rules.rules == (
-        Rule("windows", ((Condition(IMAGE_PROPERTY, "os_distro", frozenset(("windows",))),),), (Trait("CUSTOM_A"),), (),
-             "root", "the licence"),
-        Rule("gold", ((Condition(EXTRA_SPEC, "tier:class", gold), Condition(IMAGE_PROPERTY, "os_type")),),
+        Rule("windows", ((RuleCondition(IMAGE_PROPERTY, "os_distro", frozenset(("windows",))),),), (Trait("CUSTOM_A"),),
+             (), "root", "the licence"),
+        Rule("gold", ((RuleCondition(EXTRA_SPEC, "tier:class", gold), RuleCondition(IMAGE_PROPERTY, "os_type")),),
              (Trait("CUSTOM_B"), Trait("HW_CPU_X86_AVX2")), (Trait("CUSTOM_C"),), "_GPU"),
     )  # fmt: skip
     assert [(each.file, each.line) for each in read.rules.rules] == [(str(path), 3), (str(path), 8)]

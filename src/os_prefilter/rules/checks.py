@@ -18,7 +18,7 @@ from os_prefilter.rules.conditions import (
     REQUIRES,
     SEVERAL_VALUES,
     Clause,
-    Condition,
+    RuleCondition,
     Value,
     as_nova_spells,
     describe_clauses,
@@ -131,7 +131,7 @@ def _current_name(name: str) -> str:
     return LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
 
 
-def _by_itself(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
+def _by_itself(condition: RuleCondition, never: str) -> Iterator[tuple[str, bool]]:
     for value in condition.values if condition.in_list else ():
         if items_of(value) not in (value, (value,)):
             yield (
@@ -144,7 +144,7 @@ def _by_itself(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
         yield from _image_property(condition, never)
 
 
-def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
+def _image_property(condition: RuleCondition, never: str) -> Iterator[tuple[str, bool]]:
     name = condition.name
     current = _current_name(name)
     if current:
@@ -187,7 +187,7 @@ def _rows_by_key() -> dict[tuple[str, str], list[Row]]:
     return found
 
 
-def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[str, bool]]:
+def _against_row(rule: Rule, condition: RuleCondition, row: Row) -> Iterator[tuple[str, bool]]:
     for value in sorted(condition.values or row.values, key=format_value):
         if _is_excluded((replace(condition, values=frozenset((value,))),), rule.unless):
             continue
@@ -313,15 +313,15 @@ class _Alternatives:
 _NO_ALTERNATIVES = _Alternatives(())
 
 
-def _where_found(condition: Condition) -> list[_Mark]:
+def _where_found(condition: RuleCondition) -> list[_Mark]:
     return [(condition.key, _ANY_VALUE), *(_marks(condition) if condition.values else [(condition.key, None)])]
 
 
-def _where_to_look(condition: Condition) -> list[_Mark]:
+def _where_to_look(condition: RuleCondition) -> list[_Mark]:
     return [(condition.key, None), *_marks(condition)] if condition.values else [(condition.key, _ANY_VALUE)]
 
 
-def _marks(condition: Condition) -> set[_Mark]:
+def _marks(condition: RuleCondition) -> set[_Mark]:
     """Return the texts and booleans that one value can match in common with another condition, also as an item."""
     place, name = key = condition.key
     texts = chain.from_iterable((value, items_of(value)) for value in condition.values)
@@ -333,7 +333,7 @@ def _can_hold(clause: Clause) -> bool:
     return all(_join_conditions(some, some) and not any(map(_never_holds, some)) for some in _by_key(clause).values())
 
 
-def _never_holds(condition: Condition) -> bool:
+def _never_holds(condition: RuleCondition) -> bool:
     mistakes = [text for text, is_warning in _by_itself(condition, "") if not is_warning]
     return bool(mistakes) and (bool(_current_name(condition.name)) or len(mistakes) == len(condition.values))
 
@@ -361,15 +361,15 @@ def _join(one: Clause, other: Clause) -> Clause | None:
     return None if [] in found else tuple(chain.from_iterable(found))
 
 
-def _by_key(clause: Clause) -> dict[tuple[str, str], list[Condition]]:
+def _by_key(clause: Clause) -> dict[tuple[str, str], list[RuleCondition]]:
     """Return the conditions by what they are about: several may be about the items of one list."""
-    found: dict[tuple[str, str], list[Condition]] = {}
+    found: dict[tuple[str, str], list[RuleCondition]] = {}
     for each in clause:
         found.setdefault(each.key, []).append(each)
     return found
 
 
-def _join_conditions(ours: list[Condition], theirs: list[Condition]) -> list[Condition]:
+def _join_conditions(ours: list[RuleCondition], theirs: list[RuleCondition]) -> list[RuleCondition]:
     """Return the conditions of both about one thing; none if no value meets a condition of each."""
     both = [*ours, *theirs]
     if not (ours and theirs):
@@ -416,7 +416,7 @@ def _clause_implies(clause: Clause, other: Clause) -> bool:
     return all(any(map(partial(_implies, each), clause)) for each in other)
 
 
-def _implies(then: Condition, condition: Condition) -> bool:
+def _implies(then: RuleCondition, condition: RuleCondition) -> bool:
     """Whether each value that meets a condition meets another one, too."""
     if condition.key != then.key:
         return False

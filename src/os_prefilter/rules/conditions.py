@@ -40,7 +40,7 @@ Value = str | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RuleCondition:
     """One thing that a request may say, and the values that it may have."""
 
     place: str
@@ -86,11 +86,11 @@ class Condition:
         return f"{what} in {', '.join(values)}" if len(values) > 1 else f"{what}{sign}{values[0]}"
 
 
-Clause = tuple[Condition, ...]
+Clause = tuple[RuleCondition, ...]
 """Conditions that must all hold. An empty one always holds."""
 
 
-class Subject:
+class RuleSubject:
     """What conditions are about: a request, and what is required of hosts before the rules are applied."""
 
     def __init__(self, request: Request, required_before: Iterable[Requirement] = ()) -> None:
@@ -155,12 +155,12 @@ class Subject:
         """Whether all conditions hold."""
         return all(map(self._holds, clause))
 
-    def _holds(self, condition: Condition) -> bool:
+    def _holds(self, condition: RuleCondition) -> bool:
         if not is_set(self.value_of(*condition.key)):
             return False
         return not (condition.values and condition.values.isdisjoint(self._readings_for(condition)))
 
-    def _readings_for(self, condition: Condition) -> frozenset[Value]:
+    def _readings_for(self, condition: RuleCondition) -> frozenset[Value]:
         return self.readings_of(*condition.key, in_list=condition.in_list)
 
     def describe(self, clause: Clause) -> str:

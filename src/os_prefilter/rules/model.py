@@ -17,8 +17,8 @@ from os_prefilter.rules.conditions import (
     HINT,
     PLACES,
     Clause,
-    Condition,
-    Subject,
+    RuleCondition,
+    RuleSubject,
     Value,
     describe_clauses,
     is_set,
@@ -73,7 +73,7 @@ class Match(NamedTuple):
     rule: Rule
     met: Clause
     """The first of its alternatives that holds."""
-    subject: Subject
+    subject: RuleSubject
 
     @property
     def source(self) -> str:
@@ -160,9 +160,9 @@ class RuleSet:
 
         :param required_before: what other filters require, for conditions on requirements
         """
-        return self.match_subject(Subject(request, required_before))
+        return self.match_subject(RuleSubject(request, required_before))
 
-    def match_subject(self, subject: Subject) -> list[Match]:
+    def match_subject(self, subject: RuleSubject) -> list[Match]:
         """Return the rules that apply to a request, in the order of the files."""
         found = set(self._always)
         for (place, in_list), by_name in self._index.items():
@@ -189,7 +189,7 @@ def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:
     """Yield the rules for the hints about a trait that users may name."""
     for value, key in HINT_VALUES.items():
         name = f"{HINT_PREFIX}{trait}"
-        when = (Condition(HINT, name, frozenset((value,))),)
+        when = (RuleCondition(HINT, name, frozenset((value,))),)
         asked: Any = {key: (Trait(trait),)}
         yield Rule(f"hint {name}={value}", (when,), file=file, line=line, hint_trait=trait, **asked)
 

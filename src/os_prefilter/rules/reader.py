@@ -13,7 +13,7 @@ from os_prefilter.documents.schema import NAME, Mistake, find_mistakes
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.checks import Problem, Progress, check_rules, no_progress
-from os_prefilter.rules.conditions import Clause, Condition
+from os_prefilter.rules.conditions import Clause, RuleCondition
 from os_prefilter.rules.model import ALWAYS, NO_RULES, PORTS, Rule, RuleSet, rules_of_hint
 from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, PORTS_SCOPE, RULE, TRAIT_LIST
 
@@ -164,13 +164,13 @@ def _clauses(item: Any) -> tuple[Clause, ...]:
     return tuple(dict.fromkeys(joined))
 
 
-def _condition(item: dict[str, Any]) -> Condition:
+def _condition(item: dict[str, Any]) -> RuleCondition:
     for key in item.keys() & OTHER_KEYS.keys():
         values = item[key] if isinstance(item[key], list) else [item[key]]
-        return Condition(OTHER_KEYS[key], "", frozenset(values))
+        return RuleCondition(OTHER_KEYS[key], "", frozenset(values))
     (key,) = item.keys() & NAMED_KEYS.keys()
     values = item["in"] if "in" in item else [item[each] for each in ("is", "contains") if each in item]
-    return Condition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)
+    return RuleCondition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)
 
 
 def _is_folder(path: str | Path) -> bool:

@@ -1,7 +1,7 @@
 """Contradictions: an error where one value is enough for them, and nowhere else."""
 
 from dataclasses import replace
-from itertools import permutations, product, starmap
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.rules import checks
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, RuleCondition
+from os_prefilter.rules.conditions import EXTRA_SPEC, Clause, RuleCondition
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.service import Service
@@ -61,11 +61,16 @@ def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
     return False
 
 
+def _sound(rules: list[Rule]) -> list[Rule]:
+    """Return the rules that each make sense alone."""
+    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    return [each for each in rules if not list(check_rules([each]))]
+
+
 @settings(deadline=None)
 @given(_about("p"))
 def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(rules: list[Rule]) -> None:
-    """Of rules that each make sense alone."""
-    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    rules = _sound(rules)
     errors = [each for each in check_rules(rules) if " forbids for " in each.text]
     shown = any(_is_refused(rules, {"p": value} if value != "" else {}) for value in (*_VALUES, "other", ""))
     assert bool(errors) == shown
@@ -74,7 +79,7 @@ def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(r
 @settings(deadline=None)
 @given(_about("p", "q", "r"))
 def test_each_rule_that_contradicts_another_is_found_though_not_all_pairs_are_compared(rules: list[Rule]) -> None:
-    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    rules = _sound(rules)
     expected = {
         (one.line, trait)
         for one, other in product(rules, rules)
@@ -86,9 +91,24 @@ def test_each_rule_that_contradicts_another_is_found_though_not_all_pairs_are_co
 
 
 def _overlap(one: Rule, other: Rule) -> bool:
-    unless = (*one.unless, *other.unless)
-    pairs = product(one.when, other.when)
-    return any(both is not None and not checks._is_excluded(both, unless) for both in starmap(checks._join, pairs))
+    """Whether some request meets an alternative of each, of which one is about all that the other is about."""
+    return any(
+        (ours <= theirs or theirs <= ours) and _are_met(first, second, (*one.unless, *other.unless))
+        for first, second in product(one.when, other.when)
+        for ours, theirs in [({each.key for each in first}, {each.key for each in second})]
+    )
+
+
+def _are_met(one: Clause, other: Clause, unless: tuple[Clause, ...]) -> bool:
+    keys = {each.key for each in (*one, *other)}
+    for values in product([*_VALUES, "other"], repeat=len(keys)):
+        said = dict(zip(keys, values, strict=True))
+        first, second, *others = (
+            all(each.holds(said.get(each.key)) for each in some) for some in (one, other, *unless)
+        )
+        if first and second and not any(others):
+            return True
+    return False
 
 
 _COMMON = ("{extra_spec: a, is: x}", "{extra_spec: a, present: true}", "{extra_spec: a, in: [x, y]}")
@@ -107,10 +127,10 @@ def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch
 
     def counting(*clauses: Any) -> Any:
         compared.append(clauses)
-        return join(*clauses)
+        return example(*clauses)
 
-    join = checks._join
-    monkeypatch.setattr(checks, "_join", counting)
+    example = checks._example
+    monkeypatch.setattr(checks, "_example", counting)
     for when in _SPLIT:
         compared.clear()
         texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
@@ -120,8 +140,11 @@ def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch
 
 def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_MOST_STEPS", 100)
-    both = "{extra_spec: p, in: [a, b]}"
-    texts = [f"name: r{n}, when: {both}, unless: {both}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
+    effects = (
+        "unless: {extra_spec: p, is: a}, require: [CUSTOM_A]",
+        "unless: {extra_spec: p, is: b}, forbid: [CUSTOM_A]",
+    )
+    texts = [f"name: r{n}, when: {{extra_spec: p, in: [a, b]}}, {effects[n % 2]}" for n in range(60)]
     rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
     assert not problems
     last = list(check_rules(rules))[-1]

@@ -187,10 +187,6 @@ _DOUBTFUL = [
     (rule("r", "{image_property: hw_vif_modle, is: e1000}", ["CUSTOM_A"]), "'hw_vif_modle' before a filter sees it."),
     (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
     (rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]), "a value that is not in the vocabulary."),
-    (
-        rule("r", "{image_property: hw_vif_model, is: e1000}", ["COMPUTE_NET_VIF_MODEL_E1000"]),
-        "repeats the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000 (by image_metad",
-    ),
 ]
 
 

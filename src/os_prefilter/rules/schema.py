@@ -7,9 +7,7 @@ from os_prefilter.documents.schema import (
     NAME,
     TRAITS,
     at_least_one,
-    check_format,
     exactly_one,
-    expected_line,
     mapping,
 )
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
@@ -66,10 +64,6 @@ _EFFECTS: dict[str, Any] = {
 }
 
 
-def _has_one_of(*keys: str) -> dict[str, Any]:
-    return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
-
-
 def _one_or_list(schema: Any, what: str) -> dict[str, Any]:
     items = {"minItems": 1, "items": schema, "uniqueItems": True, "expected": f"{what}, or a list of at least one"}
     return {"if": {"type": "array"}, "then": items, "else": schema}
@@ -78,24 +72,11 @@ def _one_or_list(schema: Any, what: str) -> dict[str, Any]:
 _NESTED = {"$ref": "#/$defs/condition"}
 _SOME = {"type": "array", "minItems": 1, "items": _NESTED, "expected": "a list of at least one condition"}
 _JOINED = ("any", "all")
-_IS_JOINED, _IS_OTHER = _has_one_of(*_JOINED), _has_one_of(*OTHER_KEYS)
+_IS_JOINED, _IS_OTHER = ({"type": "object", **at_least_one(*keys)} for keys in (_JOINED, OTHER_KEYS))
 _OTHERS: dict[str, Any] = {
     **dict.fromkeys(("project", "availability_zone", "flavor"), _one_or_list(_TEXT, "a text")),
     **dict.fromkeys(("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")),
 }
-_USUAL = (tuple(NAMED_KEYS), ("is", "contains"))
-
-
-@check_format("usual condition")
-def _expected_condition(value: object) -> str:
-    """Accept most conditions at once: the rest of the schema takes a millisecond for each."""
-    if isinstance(value, dict) and len(value) == len(_USUAL):
-        texts = [value[key] for keys in _USUAL for key in keys if key in value]
-        if len(texts) == len(_USUAL) and not any(map(expected_line, texts)) and max(map(len, texts)) <= _LONGEST_TEXT:
-            return ""
-    return "a name and one text to compare with"
-
-
 _CONDITION = {
     "if": _IS_JOINED,
     "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
@@ -123,6 +104,6 @@ RULE = {
         at_least_one("when", "unless"),
         at_least_one("require", "forbid", "prefer"),
     ),
-    "$defs": {"condition": {"if": {"format": "usual condition"}, "else": _CONDITION}},
+    "$defs": {"condition": _CONDITION},
 }
 DOCUMENT = mapping({}, {"rules": {"type": "array"}, "hint_traits": TRAIT_LIST}, at_least_one("rules", "hint_traits"))

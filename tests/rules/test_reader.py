@@ -153,8 +153,8 @@ _WRONG = [
     (_asking("when: {any: [{flavr: a}]}"), "when.any[0] has the unknown key 'flavr';"),
     (_asking("when: {project: [], flavor: b}"), "when has project and flavor; give one of them."),
     (
-        _asking(f"when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}"),
-        "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",
+        _asking(f"when: {{all: [{', '.join(f'{{any: [{{flavor: a{n}}}, {{flavor: b{n}}}]}}' for n in range(40))}]}}"),
+        "the rule r: it has more than 64 alternatives. Divide it into several rules.",
     ),
     (
         _asking("when: {flavor: a}, unless: {flavor: [a, b]}"),

@@ -24,7 +24,7 @@ from os_prefilter.rules.conditions import (
     items_of,
     readings,
 )
-from os_prefilter.rules.model import PORTS, Rule
+from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.model import Row, canonical_boolean
@@ -79,8 +79,7 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
             if trait in others:
                 yield f"both {one} and {other} {trait}. Remove one of the two.", False
     if rule.prefer and rule.scope != ROOT:
-        scope = "ports" if rule.scope == PORTS else rule.scope
-        problem = f"prefers traits, and has the scope {scope}: only traits of the host itself can be preferred."
+        problem = f"prefers traits, and has the scope {rule.scope}: only traits of the host itself can be preferred."
         yield f"{problem} Move prefer to a rule without scope.", False
     for clause in (*rule.when, *rule.unless):
         single = (each.key for each in clause if each.place not in SEVERAL_VALUES and not each.in_list)

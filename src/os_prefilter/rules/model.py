@@ -4,8 +4,9 @@ A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML fi
 applies it. Traits are literals of the file: a tenant's text is only compared.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -24,8 +25,8 @@ from os_prefilter.rules.conditions import (
     is_set,
 )
 
-PORTS: Final = "each port"
-"""The scope of a rule about each request group of a port that requests resources; no suffix can be this."""
+PORTS: Final = "ports"
+"""The scope of a rule about each request group of a port that requests resources."""
 ALWAYS: tuple[Clause, ...] = ((),)
 """Holds for every request."""
 
@@ -135,19 +136,9 @@ class RuleSet:
     @property
     def checksum(self) -> str:
         """Eight characters that are the same for the same rules on every machine."""
-        contents = [
-            (
-                rule.name,
-                *map(_sortable, (rule.when, rule.unless)),
-                rule.require,
-                rule.forbid,
-                rule.prefer,
-                rule.scope,
-                rule.because,
-            )
-            for rule in self.rules
-        ]
-        return f"{crc32(repr(contents).encode()):08x}"
+        contents = [asdict(replace(rule, file="", line=0)) for rule in self.rules]
+        text = json.dumps(contents, default=lambda values: sorted(map(repr, values)))
+        return f"{crc32(text.encode()):08x}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RuleSet) and self.rules == other.rules
@@ -160,10 +151,7 @@ class RuleSet:
 
         :param required_before: what other filters require, for conditions on requirements
         """
-        return self.match_subject(RuleSubject(request, required_before))
-
-    def match_subject(self, subject: RuleSubject) -> list[Match]:
-        """Return the rules that apply to a request, in the order of the files."""
+        subject = RuleSubject(request, required_before)
         found = set(self._always)
         for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
@@ -179,10 +167,6 @@ class RuleSet:
             if met is not None and not any(map(subject.meets, rule.unless)):
                 matches.append(Match(rule, met, subject))
         return matches
-
-
-def _sortable(clauses: Iterable[Clause]) -> list[list[tuple[str, str, list[str], bool]]]:
-    return [[(*each.key, sorted(map(repr, each.values)), each.in_list) for each in clause] for clause in clauses]
 
 
 def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:

@@ -1,28 +1,13 @@
 """The schema of rule files."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from os_prefilter.documents.schema import (
-    LINE,
-    NAME,
-    TRAITS,
-    at_least_one,
-    exactly_one,
-    mapping,
-)
+from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, mapping
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.conditions import (
-    EXTRA_SPEC,
-    FLAVOR,
-    FORBIDS,
-    HINT,
-    IMAGE_PROPERTY,
-    PROJECT,
-    REQUIRES,
-    ZONE,
-)
+from os_prefilter.rules.conditions import EXTRA_SPEC, FLAVOR, FORBIDS, HINT, IMAGE_PROPERTY, PROJECT, REQUIRES, ZONE
+from os_prefilter.rules.model import PORTS
 
-PORTS_SCOPE = "ports"
 NAMED_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC, "hint": HINT}
 OTHER_KEYS = {
     "project": PROJECT,
@@ -31,26 +16,21 @@ OTHER_KEYS = {
     "requires": REQUIRES,
     "forbids": FORBIDS,
 }
-_LONGEST_TEXT = 255
-_TEXT = {
-    **LINE,
-    "maxLength": _LONGEST_TEXT,
-    "expected": f"a text of one line, of at most {_LONGEST_TEXT} characters",
-}
+
+
+def _list_of(items: Mapping[str, Any], expected: str) -> dict[str, Any]:
+    return {"type": "array", "minItems": 1, "items": items, "uniqueItems": True, "expected": expected}
+
+
+_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
 _VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
 _COMPARISONS = {
     "is": _VALUE,
-    "in": {
-        "type": "array",
-        "minItems": 1,
-        "items": _VALUE,
-        "uniqueItems": True,
-        "expected": "a list of at least one value",
-    },
+    "in": _list_of(_VALUE, "a list of at least one value"),
     "present": {"const": True, "expected": "true"},
     "contains": _VALUE,
 }
-TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
+TRAIT_LIST = _list_of(TRAITS["items"], "a list of at least one trait")
 _EFFECTS: dict[str, Any] = {
     "require": TRAIT_LIST,
     "forbid": TRAIT_LIST,
@@ -58,15 +38,14 @@ _EFFECTS: dict[str, Any] = {
     "scope": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
-        "expected": f"{PORTS_SCOPE}, {ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
+        "expected": f"{PORTS}, {ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
     },
     "because": _TEXT,
 }
 
 
 def _one_or_list(schema: Any, what: str) -> dict[str, Any]:
-    items = {"minItems": 1, "items": schema, "uniqueItems": True, "expected": f"{what}, or a list of at least one"}
-    return {"if": {"type": "array"}, "then": items, "else": schema}
+    return {"if": {"type": "array"}, "then": _list_of(schema, f"{what}, or a list of at least one"), "else": schema}
 
 
 _NESTED = {"$ref": "#/$defs/condition"}

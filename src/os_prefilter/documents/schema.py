@@ -99,8 +99,8 @@ def _describe(error: Any, root: str) -> Iterator[Mistake]:
     else:
         kinds = schema.get("type", "object")
         kind = _EXPECTED.get(kinds if isinstance(kinds, str) else kinds[0], "")
-        known = f" of {', '.join(schema['properties'])}" if "properties" in schema else ""
-        expected = schema.get("expected") or (error.message if keyword == "check" else kind + known)
+        of_keys = f" of {', '.join(schema['properties'])}" if "properties" in schema else ""
+        expected = schema.get("expected") or (error.message if keyword == "check" else kind + of_keys)
         verb = "has the key" if "propertyNames" in error.absolute_schema_path else "is"
         yield Mistake(path, f"{name} {verb} {_format(value)}; expected {expected}.")
 

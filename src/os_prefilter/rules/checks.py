@@ -169,8 +169,8 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
     for rule in rules:
         alternatives = [_Alternative(rule, clause, frozenset(each.key for each in clause)) for clause in rule.when]
         for number, traits in enumerate((rule.require, rule.forbid)):
-            for trait in traits:
-                by_trait.setdefault((rule.scope, trait), ([], []))[number].extend(alternatives)
+            for name in traits:
+                by_trait.setdefault((rule.scope, name), ([], []))[number].extend(alternatives)
     steps = 0
     for number, ((scope, trait), (requiring, forbidding)) in enumerate(by_trait.items(), 1):
         progress("rules against the others", number, len(by_trait))

@@ -72,7 +72,8 @@ def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None
     assert repr(one) == "<7 rules, 59c93b8f: r0, r1, r2, r3, r4, and 2 more>"
     assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
     texts = [rule("r", f"{{image_property: p, is: {value}}}", ["CUSTOM_A"]) for value in ("true", "'true'", "x")]
-    assert len({repr(rules_of(text)) for text in texts}) == 3
+    texts += [rule("r", _WINDOWS, more=f"prefer: [{trait}]") for trait in ("CUSTOM_A", "CUSTOM_B")]
+    assert len({repr(rules_of(text)) for text in texts}) == 5
 
 
 class _Observed(Request):

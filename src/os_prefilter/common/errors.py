@@ -299,7 +299,7 @@ class DocumentError(PrefilterError):
 
 
 class ProbeFailed(PrefilterError):
-    """A host did not report its capabilities; those that it reported before stay."""
+    """A host did not report its capabilities; its previous report stays."""
 
     def __init__(self, what: str, reason: str, advice: str) -> None:
         shown = escape_line(" ".join(reason.split()).rstrip(".")) or "no explanation"

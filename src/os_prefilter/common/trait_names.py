@@ -43,7 +43,7 @@ def standard_traits() -> frozenset[str]:
 
 
 def is_trait_name(name: object) -> bool:
-    """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
+    """Return whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
     return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
 
 

@@ -92,7 +92,7 @@ def check_readable(path: str | Path) -> None:
 
 
 def is_file(path: str) -> bool:
-    """Whether there is a file, or a pipe, of this path; not where the text can be no path at all."""
+    """Return whether there is a file, or a pipe, of this path; False for text that can be no path."""
     return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112 - Path's may raise errors
 
 

@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     """0 for the file as a whole."""
     text: str
     warning: bool = False
-    """Whether the rules may still be used."""
+    """True if the rules may still be used."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -157,7 +157,7 @@ class _Alternative(NamedTuple):
     rule: Rule
     clause: Clause
     keys: frozenset[tuple[str, str]]
-    """What its conditions are about."""
+    """Places and names that its conditions are about."""
 
 
 def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Problem]:

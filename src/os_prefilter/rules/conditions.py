@@ -48,15 +48,15 @@ class RuleCondition:
     values: frozenset[Value] = frozenset()
     """The values that match; empty: any value."""
     in_list: bool = False
-    """Whether the value is a list, separated by commas, of which one item is to match."""
+    """True if the value is a list, separated by commas, of which one item is to match."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is about."""
+        """Place and name that the condition is about."""
         return self.place, self.name
 
     def holds(self, value: object) -> bool:
-        """Whether a request's value matches."""
+        """Return whether a request's value matches."""
         found = readings(self.place, self.name, items_of(value) if self.in_list else value)
         return is_set(value) and (not self.values or not self.values.isdisjoint(found))
 
@@ -141,7 +141,7 @@ class RuleSubject:
         return (*sorted(on_root), *named)
 
     def meets(self, clause: Clause) -> bool:
-        """Whether all conditions hold."""
+        """Return whether all conditions hold."""
         return all(
             is_set(self.value_of(*each.key))
             and (not each.values or not each.values.isdisjoint(self._readings_for(each)))
@@ -171,7 +171,7 @@ def describe_clauses(clauses: Sequence[Clause]) -> str:
 
 
 def is_set(value: object) -> bool:
-    """Whether a value is set; as in Nova, an empty one is not."""
+    """Return whether a value is set; as in Nova, an empty one is not."""
     return value is not None and value not in ("", ())
 
 

@@ -85,7 +85,7 @@ def _has_scope(request: Request, scope: str) -> bool:
 
 
 def _requests_by_fields(request: Request) -> bool:
-    """Whether the flavor's own fields request resources that no extra spec requests elsewhere."""
+    """Return whether the flavor's own fields request resources that no extra spec requests elsewhere."""
     groups = (*request.flavor_groups.values(), *request.requested_groups.values())
     named = {name for group in groups for name in group.resources}
     return bool(

@@ -92,7 +92,7 @@ class Match(NamedTuple):
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """What the author of the request has written of it."""
+        """Words of the conditions that the author of the request has written."""
         return self.subject.properties(self.met)
 
 

@@ -26,7 +26,7 @@ _MOST_CLAUSES = 64
 
 
 class RulesRead(NamedTuple):
-    """What some files hold."""
+    """Rules of some files, with their problems."""
 
     rules: RuleSet
     """The well-formed rules."""

@@ -94,9 +94,9 @@ def _overlap(one: Rule, other: Rule) -> bool:
     """Whether a request meets an alternative of each, of which one is about all that the other is about."""
     unless = (*one.unless, *other.unless)
     for clauses in product(one.when, other.when):
-        asked = [{each.key for each in clause} for clause in clauses]
-        for values in product([*_VALUES, "other"], repeat=max(map(len, asked))):
-            said = dict(zip(max(asked, key=len), values, strict=True))
+        asked = max((list(dict.fromkeys(each.key for each in clause)) for clause in clauses), key=len)
+        for values in product([*_VALUES, "other"], repeat=len(asked)):
+            said = dict(zip(asked, values, strict=True))
             met = [all(each.holds(said.get(each.key)) for each in some) for some in (*clauses, *unless)]
             if met[0] and met[1] and not any(met[2:]):
                 return True

@@ -21,8 +21,8 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import Clause, Condition
-from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
+from os_prefilter.rules.conditions import Clause, RuleCondition
+from os_prefilter.rules.model import ALWAYS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
 from os_prefilter.service.conf.config_templates_file import load_templates
@@ -106,7 +106,7 @@ def _rules_written(rules: list[Rule]) -> bytes:
     documents = []
     traits = list(dict.fromkeys(rule.hint_trait for rule in rules if rule.hint_trait))
     for rule in (each for each in rules if not each.hint_trait):
-        document: dict[str, Any] = {"name": rule.name, "scope": "ports" if rule.scope == PORTS else rule.scope}
+        document: dict[str, Any] = {"name": rule.name, "scope": rule.scope}
         if rule.when != ALWAYS:
             document["when"] = _alternatives(rule.when)
         if rule.unless:
@@ -120,7 +120,7 @@ def _alternatives(clauses: tuple[Clause, ...]) -> dict[str, Any]:
     return {"any": [{"all": list(map(_condition, clause))} for clause in clauses]}
 
 
-def _condition(each: Condition) -> dict[str, Any]:
+def _condition(each: RuleCondition) -> dict[str, Any]:
     key = {place: key for key, place in {**NAMED_KEYS, **OTHER_KEYS}.items()}[each.place]
     values: Any = list(each.values)
     if not each.name:

@@ -1,7 +1,7 @@
 """Contradictions: an error where one value is enough for them, and nowhere else."""
 
 from dataclasses import replace
-from itertools import permutations, product, starmap
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.rules import checks
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, Condition
+from os_prefilter.rules.conditions import EXTRA_SPEC, RuleCondition
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.service import Service
@@ -24,13 +24,13 @@ _TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_
 _SCOPES = st.sampled_from(["root", "root", "unsuffixed"])
 
 
-def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[Condition, ...]]:
+def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[RuleCondition, ...]]:
     values = st.frozensets(st.sampled_from(_VALUES), max_size=3)
-    return st.tuples(*(st.builds(Condition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
+    return st.tuples(*(st.builds(RuleCondition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
 
 
-def _contains(value: str) -> Condition:
-    return Condition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
+def _contains(value: str) -> RuleCondition:
+    return RuleCondition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
 
 
 def _checked(*texts: str) -> list[str]:
@@ -61,11 +61,16 @@ def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
     return False
 
 
+def _sound(rules: list[Rule]) -> list[Rule]:
+    """Return the rules that each make sense alone."""
+    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    return [each for each in rules if not list(check_rules([each]))]
+
+
 @settings(deadline=None)
 @given(_about("p"))
 def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(rules: list[Rule]) -> None:
-    """Of rules that each make sense alone."""
-    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    rules = _sound(rules)
     errors = [each for each in check_rules(rules) if " forbids for " in each.text]
     shown = any(_is_refused(rules, {"p": value} if value != "" else {}) for value in (*_VALUES, "other", ""))
     assert bool(errors) == shown
@@ -74,7 +79,7 @@ def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(r
 @settings(deadline=None)
 @given(_about("p", "q", "r"))
 def test_each_rule_that_contradicts_another_is_found_though_not_all_pairs_are_compared(rules: list[Rule]) -> None:
-    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    rules = _sound(rules)
     expected = {
         (one.line, trait)
         for one, other in product(rules, rules)
@@ -86,9 +91,16 @@ def test_each_rule_that_contradicts_another_is_found_though_not_all_pairs_are_co
 
 
 def _overlap(one: Rule, other: Rule) -> bool:
+    """Whether a request meets an alternative of each, of which one is about all that the other is about."""
     unless = (*one.unless, *other.unless)
-    pairs = product(one.when, other.when)
-    return any(both is not None and not checks._is_excluded(both, unless) for both in starmap(checks._join, pairs))
+    for clauses in product(one.when, other.when):
+        asked = max((list(dict.fromkeys(each.key for each in clause)) for clause in clauses), key=len)
+        for values in product([*_VALUES, "other"], repeat=len(asked)):
+            said = dict(zip(asked, values, strict=True))
+            met = [all(each.holds(said.get(each.key)) for each in some) for some in (*clauses, *unless)]
+            if met[0] and met[1] and not any(met[2:]):
+                return True
+    return False
 
 
 _COMMON = ("{extra_spec: a, is: x}", "{extra_spec: a, present: true}", "{extra_spec: a, in: [x, y]}")
@@ -107,10 +119,10 @@ def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch
 
     def counting(*clauses: Any) -> Any:
         compared.append(clauses)
-        return join(*clauses)
+        return example(*clauses)
 
-    join = checks._join
-    monkeypatch.setattr(checks, "_join", counting)
+    example = checks._example
+    monkeypatch.setattr(checks, "_example", counting)
     for when in _SPLIT:
         compared.clear()
         texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
@@ -120,8 +132,11 @@ def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch
 
 def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_MOST_STEPS", 100)
-    both = "{extra_spec: p, in: [a, b]}"
-    texts = [f"name: r{n}, when: {both}, unless: {both}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
+    effects = (
+        "unless: {extra_spec: p, is: a}, require: [CUSTOM_A]",
+        "unless: {extra_spec: p, is: b}, forbid: [CUSTOM_A]",
+    )
+    texts = [f"name: r{n}, when: {{extra_spec: p, in: [a, b]}}, {effects[n % 2]}" for n in range(60)]
     rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
     assert not problems
     last = list(check_rules(rules))[-1]
@@ -145,16 +160,8 @@ def test_rule_that_never_applies_is_not_told_as_a_contradiction() -> None:
 
 _LISTS = ["", *(",".join(items) for size in (1, 2, 3) for items in permutations("abc", size))]
 _ITEMS = st.lists(
-    st.one_of(
-        st.builds(
-            Condition,
-            st.just(EXTRA_SPEC),
-            st.just("p"),
-            st.frozensets(st.sampled_from("abc"), min_size=1),
-            st.just(value=True),
-        ),
-        st.builds(Condition, st.just(EXTRA_SPEC), st.just("p"), st.frozensets(st.sampled_from(_LISTS[1:]), max_size=2)),
-    ),
+    st.frozensets(st.sampled_from("abc"), min_size=1).map(lambda each: RuleCondition(EXTRA_SPEC, "p", each, True))
+    | st.frozensets(st.sampled_from(_LISTS[1:]), max_size=2).map(lambda each: RuleCondition(EXTRA_SPEC, "p", each)),
     min_size=1,
     max_size=2,
     unique_by=lambda each: each.in_list or each.key,

@@ -20,13 +20,9 @@ from tests.support.rule_texts import rules_text
 _PORT, _OTHER_PORT = "0a6f2a2e-0000-4000-8000-000000000001", "0a6f2a2e-0000-4000-8000-000000000002"
 
 
-def _text(*rules: str, hint_traits: str = "") -> str:
-    allowed = f"hint_traits: [{hint_traits}]\n" if hint_traits else ""
-    return allowed + (rules_text(*rules) if rules else "")
-
-
-def _set(*rules: str, **more: str) -> RuleSet:
-    found, problems = rules_in(_text(*rules, **more).encode(), "FILE")
+def _set(*rules: str, hint_traits: str = "") -> RuleSet:
+    text = (f"hint_traits: [{hint_traits}]\n" if hint_traits else "") + (rules_text(*rules) if rules else "")
+    found, problems = rules_in(text.encode(), "FILE")
     assert not [*problems, *(each for each in check_rules(found) if not each.warning)]
     return RuleSet(found)
 

@@ -109,9 +109,3 @@ def test_rule_prefers_traits_and_requires_none_of_them() -> None:
     (item,) = decision.preferences
     assert (item.trait, item.filter, item.source) == ("CUSTOM_A", "rules", "rule r: image property os_distro=windows")
     assert decision.requirements == ()
-
-
-def test_rules_that_differ_only_in_what_they_prefer_have_different_checksums() -> None:
-    one, other = (rules_of(rule("r", _WINDOWS, more=f"prefer: [{trait}]")) for trait in ("CUSTOM_A", "CUSTOM_B"))
-    assert one != other
-    assert one.checksum != other.checksum

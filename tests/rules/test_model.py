@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Clause, Condition, Subject
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Clause, RuleCondition, RuleSubject
 from os_prefilter.rules.model import Rule, RuleSet
 from tests.conftest import spec_of
 from tests.support.rule_texts import rule, rules_of
@@ -69,10 +69,11 @@ def test_rule_matches_only_requests_that_meet_all_its_conditions() -> None:
 def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None:
     """With the checksum, as of the files on two machines: that of the values does not hang on how Python hashes."""
     one = rules_of(*(rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"]) for n in range(7)))
-    assert repr(one) == "<7 rules, f72d7b6a: r0, r1, r2, r3, r4, and 2 more>"
+    assert repr(one) == "<7 rules, 59c93b8f: r0, r1, r2, r3, r4, and 2 more>"
     assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
     texts = [rule("r", f"{{image_property: p, is: {value}}}", ["CUSTOM_A"]) for value in ("true", "'true'", "x")]
-    assert len({repr(rules_of(text)) for text in texts}) == 3
+    texts += [rule("r", _WINDOWS, more=f"prefer: [{trait}]") for trait in ("CUSTOM_A", "CUSTOM_B")]
+    assert len({repr(rules_of(text)) for text in texts}) == 5
 
 
 class _Observed(Request):
@@ -95,7 +96,7 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
     """Of 10,000 rules about other names or values, none costs a look at the request."""
 
     def one(name: str, *keys: tuple[str, str, str]) -> Rule:
-        conditions = tuple(Condition(place, key, frozenset((value,))) for place, key, value in keys)
+        conditions = tuple(RuleCondition(place, key, frozenset((value,))) for place, key, value in keys)
         return Rule(name, (conditions,), (Trait("CUSTOM_A"),))
 
     others = [one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x")) for number in range(5000)]
@@ -121,7 +122,9 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     found = []
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
-        conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys)
+        conditions = tuple(
+            RuleCondition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys
+        )
         when = draw(st.sampled_from([(conditions,), tuple((each,) for each in conditions), ((),)]))
         unless = draw(st.sampled_from([(), (), (conditions[:1],), (conditions[1:], conditions[:1])]))
         found.append(Rule(f"r{number}", when, (Trait(f"CUSTOM_{number}"),), unless=tuple(filter(None, unless))))
@@ -132,7 +135,7 @@ _requests = st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_N
 
 
 def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
-    subject = Subject(request)
+    subject = RuleSubject(request)
 
     def holds(clause: Clause) -> bool:
         return all(condition.holds(subject.value_of(condition.place, condition.name)) for condition in clause)

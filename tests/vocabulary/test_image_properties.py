@@ -10,7 +10,7 @@ from nova.objects.image_meta import ImageMetaProps
 from os_prefilter import allocation_candidates_query, unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import IMAGE_PROPERTY, Subject, as_nova_spells, readings
+from os_prefilter.rules.conditions import IMAGE_PROPERTY, RuleSubject, as_nova_spells, readings
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LISTS, LOWER_CASED
 from os_prefilter.vocabulary.model import Row
@@ -119,7 +119,7 @@ def test_boolean_property_that_spells_none_is_false_for_rules() -> None:
     for name in BOOLEANS:
         for value in _NO_BOOLEANS:
             for spec in (nova_spec({name: value}), spec_of({name: value})):
-                subject = Subject(Request(spec))
+                subject = RuleSubject(Request(spec))
                 assert readings(IMAGE_PROPERTY, name, subject.value_of(IMAGE_PROPERTY, name)) == [False], (name, value)
 
 

@@ -1,1 +1,1 @@
-"""What every part uses: errors, quoting of untrusted text, entry points, threads."""
+"""Helpers of every part: errors, quoting of untrusted text, entry points, threads."""

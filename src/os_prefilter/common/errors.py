@@ -42,10 +42,9 @@ class UnknownFilter(ConfigurationError):
     """No installed package offers a filter that ``[prefilter] enabled_filters`` names."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name = name
-        self.known = sorted(known)
-        close = get_close_matches(name.lower(), self.known, n=1)
-        advice = f"Did you mean {close[0]}?" if close else f"Known filters: {join_names(self.known)}."
+        known = sorted(known)
+        close = get_close_matches(name.lower(), known, n=1)
+        advice = f"Did you mean {close[0]}?" if close else f"Known filters: {join_names(known)}."
         super().__init__(
             f"[prefilter] enabled_filters names {quote(name)}, which no installed package offers under the entry point "
             f"group os_prefilter.request_filters. {advice} Correct the name, or install the package that offers it."
@@ -56,7 +55,6 @@ class UnusableFilter(ConfigurationError):
     """An enabled filter is installed, and cannot be used."""
 
     def __init__(self, name: str, problem: str) -> None:
-        self.name = name
         super().__init__(f"The request filter {name!r} {problem}")
 
 
@@ -64,7 +62,6 @@ class DuplicateFilter(UnusableFilter):
     """Two entry points share the name of an enabled filter."""
 
     def __init__(self, name: str, targets: Sequence[str]) -> None:
-        self.targets = list(targets)
         super().__init__(name, f"is offered more than once: {', '.join(targets)}. Uninstall all but one.")
 
 
@@ -72,7 +69,6 @@ class FilterLoadError(UnusableFilter):
     """An enabled filter cannot be imported."""
 
     def __init__(self, name: str, target: str, cause: BaseException) -> None:
-        self.target = target
         super().__init__(
             name,
             f"({target}) does not load: {describe_error(cause)}. Repair or reinstall its package, or remove the name "
@@ -91,7 +87,6 @@ class MissingFact(UnusableFilter):
     """An enabled filter needs a deployment fact that the embedding service does not provide."""
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
-        self.fact = fact
         super().__init__(name, f"needs the fact {fact!r}, which the embedding service does not provide. {advice}")
 
 
@@ -99,7 +94,6 @@ class UnusableArgument(ConfigurationError):
     """The embedding service passes what cannot be called as it must be: a fact, for instance."""
 
     def __init__(self, what: str, expected: str, found: str) -> None:
-        self.what = what
         super().__init__(
             f"The embedding service passes {what} in a form that cannot be used: expected {expected}, found {found}."
         )
@@ -109,7 +103,6 @@ class InvalidOption(ConfigurationError):
     """An option has an invalid value."""
 
     def __init__(self, option: str, problem: str) -> None:
-        self.option = option
         super().__init__(f"[prefilter] {option}: {problem}")
 
 
@@ -117,7 +110,6 @@ class UnusableReporter(ConfigurationError):
     """The capability reporter of a virt driver is missing, does not load, or is invalid."""
 
     def __init__(self, driver: str, problem: str) -> None:
-        self.driver = driver
         super().__init__(
             f"The capability reporter {quote(driver)} cannot be used: {escape_line(problem)}. Correct the name, or "
             "repair the package that offers it under the entry point group os_prefilter.capability_reporters."
@@ -128,7 +120,6 @@ class UnusableRow(ConfigurationError):
     """A row of an installed package does not load, or does not fit into the vocabulary."""
 
     def __init__(self, name: str, problem: str) -> None:
-        self.name = name
         super().__init__(
             f"The vocabulary cannot take the row {quote(name)}: {escape_line(problem)}. Repair its package."
         )
@@ -145,10 +136,8 @@ class UnknownValue(RequestRejected):
     """
 
     def __init__(self, source: str, value: object, known: Iterable[str]) -> None:
-        self.source = source
-        self.value = value
-        self.known = list(filter(None, known))
-        advice = f"Values that exist: {', '.join(self.known)}." if self.known else "Correct it."
+        values = ", ".join(filter(None, known))
+        advice = f"Values that exist: {values}." if values else "Correct it."
         super().__init__(f"{source} has the unknown value {quote(value)}. {advice}")
 
 
@@ -184,27 +173,21 @@ class NoHostServes(RequestRejected):
     ) -> None:
         self.properties = tuple(properties)
         self.hosts = hosts
-        self.alone = tuple(alone)
-        self._which = f"{which} " if which else ""
-        super().__init__(self._message())
-
-    def _message(self) -> str:
+        kind = f"{which} " if which else ""
         names = [_shorten_property(name) for name in self.properties]
-        counts = [] if self.hosts is None else [f"0 of {self.hosts} {self._which}hosts"]
-        counts += [f"{name} alone: {number}" for name, number in zip(names, self.alone, strict=False)]
-        shown = len(names)
-        while True:
+        counts = [] if hosts is None else [f"0 of {hosts} {kind}hosts"]
+        counts += [f"{name} alone: {number}" for name, number in zip(names, alone, strict=False)]
+        # Numbers go first, then names.
+        sizes = [(len(names), number) for number in range(len(counts), 0, -1)]
+        for shown, number in (*sizes, *((shown, min(1, len(counts))) for shown in range(len(names), 0, -1))):
             more = len(names) - shown
             first, *others = [*names[:shown], *([f"{more} more"] if more else [])]
             together = f" together with {' and '.join(others)}" if others else ""
-            of_fleet = f" ({'; '.join(counts)})" if counts else ""
-            text = f"No {self._which}host offers {first}{together}{of_fleet}."
-            if len(text.encode()) <= _REASON_LENGTH or (len(counts) <= 1 and shown == 1):
-                return text
-            if len(counts) > 1:
-                counts.pop()
-            else:
-                shown -= 1
+            of_fleet = f" ({'; '.join(counts[:number])})" if number else ""
+            text = f"No {kind}host offers {first}{together}{of_fleet}."
+            if len(text.encode()) <= _REASON_LENGTH:
+                break
+        super().__init__(text)
 
 
 def _shorten_property(name: str) -> str:
@@ -235,7 +218,6 @@ class ContradictingRequirements(RequestRejected):
         self, trait: str, scope: str, required_by: str, forbidden_by: str, requirements: Iterable[Any] = ()
     ) -> None:
         self.trait = trait
-        self.scope = scope
         self.requirements = tuple(requirements)
         super().__init__(
             f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
@@ -258,7 +240,6 @@ class NoAggregate(RequestRejected):
     """No host aggregate is for something that a request needs one for, such as its tenant."""
 
     def __init__(self, what: str, advice: str) -> None:
-        self.what = what
         super().__init__(f"{what}. {advice}")
 
 
@@ -266,7 +247,6 @@ class RejectedByFilter(RequestRejected):
     """A Nova-style filter rejected the request; the cause is chained."""
 
     def __init__(self, name: str, reason: str) -> None:
-        self.name = name
         super().__init__(f"The request filter {name!r} rejected the request: {quote(reason)}")
 
 
@@ -274,8 +254,6 @@ class MalformedRequest(RequestRejected):
     """Part of the request cannot be part of a Placement query."""
 
     def __init__(self, source: str, value: object, expected: str) -> None:
-        self.source = source
-        self.value = value
         super().__init__(f"{source}: {quote(value)} is not {expected}.")
 
 
@@ -294,7 +272,6 @@ class UnusableFact(PrefilterError):
     """A deployment fact without which a filter must not let a request pass is not known, or is malformed."""
 
     def __init__(self, fact: str, problem: str, advice: str) -> None:
-        self.fact = fact
         super().__init__(f"The deployment fact {fact!r} {problem}. {advice}")
 
 
@@ -322,12 +299,11 @@ class DocumentError(PrefilterError):
 
 
 class ProbeFailed(PrefilterError):
-    """A host did not report its capabilities; those that it reported before stay."""
+    """A host did not report its capabilities; its previous report stays."""
 
     def __init__(self, what: str, reason: str, advice: str) -> None:
-        self.what = escape_line(what)
-        self.reason = escape_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
-        super().__init__(f"The probe failed at {self.what}: {self.reason}. {advice}")
+        shown = escape_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
+        super().__init__(f"The probe failed at {escape_line(what)}: {shown}. {advice}")
 
 
 class PlacementError(PrefilterError):
@@ -380,7 +356,6 @@ class UnknownProvider(PlacementError):
     """Placement has no resource provider of that name or UUID."""
 
     def __init__(self, provider: str) -> None:
-        self.provider = provider
         super().__init__(
             f"Placement has no resource provider {quote(provider, 200)}. nova-compute creates it when it starts: see "
             "that it runs and uses this Placement, or name the host's provider ('openstack resource provider list')."
@@ -391,8 +366,6 @@ class GenerationConflict(PlacementError):
     """The traits of a resource provider were not written, because another writer changed it at the same time."""
 
     def __init__(self, provider: str, attempts: int = 1) -> None:
-        self.provider = provider
-        self.attempts = attempts
         super().__init__(
             f"The traits of the resource provider {quote(provider, 200)} were not written: another writer changed it "
             f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it."

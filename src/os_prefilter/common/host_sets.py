@@ -1,15 +1,16 @@
 """Sets of hosts: an ``int`` in which host n is bit n."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain, combinations, islice
 from typing import TypeVar
 
-from os_prefilter.common.smallest_sets import one_unmet, smallest_sets
+from os_prefilter.common.smallest_sets import one_unmet
 
 _K = TypeVar("_K")
 
 _BITS = range(8)
 # The scheduler waits for this search.
-_MOST_COMPARED = 50_000
+_MOST_TRIED = 20_000
 
 
 def numbers_in(hosts: int) -> list[int]:
@@ -58,11 +59,9 @@ def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> 
     last = list(dict.fromkeys(rather_not))
     keys = [*(key for key in sets if key not in last), *reversed(last)]
 
-    def have_one(some: frozenset[_K]) -> bool:
-        return intersection(sets[key] for key in some) != 0
-
-    found = smallest_sets(keys, have_one, most_unmet=1, most_compared=_MOST_COMPARED)
-    if not found.to_drop[0]:
+    if intersection(sets.values()):
         return ()
-    chosen = found.unmet[0] if found.unmet else one_unmet(keys, have_one)
+    some = chain.from_iterable(combinations(keys, size) for size in range(1, len(keys)))
+    disjoint = (each for each in islice(some, _MOST_TRIED) if not intersection(sets[key] for key in each))
+    chosen = next(disjoint, None) or one_unmet(keys, lambda kept: intersection(sets[key] for key in kept) != 0)
     return tuple(key for key in sets if key in chosen)

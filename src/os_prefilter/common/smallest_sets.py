@@ -28,18 +28,15 @@ class SmallestSets(Generic[_T]):
     are_all: bool
 
 
-def smallest_sets(  # noqa: PLR0913
+def smallest_sets(
     conditions: Sequence[_T],
     is_met: Callable[[frozenset[_T]], bool],
     *,
     together: Callable[[_T], object] = lambda _condition: None,
-    most_unmet: int = _MOST,
     most_compared: int = _MOST_COMPARED,
     is_spent: Callable[[], bool] = lambda: False,
 ) -> SmallestSets[_T]:
     """Return the smallest sets that are not met, and those to drop; at most 200 of each.
-
-    The first set that is not met is the smallest one also where ``most_unmet`` ends the search.
 
     :param is_met: whether the conditions of a set are met together; then each part of it is, and no condition is
     :param together: a key that is equal for conditions which are likely to be in a set to drop together, or not at all
@@ -64,7 +61,7 @@ def smallest_sets(  # noqa: PLR0913
     to_drop, unmet, compared, are_all = [smallest_to_drop(everything)], list[int](), 0, True
     hitting = list(_bits(to_drop[0]))
     while left := [each for each in hitting if each not in unmet]:
-        if max(len(to_drop), len(unmet) + _MOST - most_unmet) >= _MOST or compared > most_compared or is_spent():
+        if max(len(to_drop), len(unmet)) >= _MOST or compared > most_compared or is_spent():
             are_all = False
             break
         smallest = min(left, key=_by_size)

@@ -17,33 +17,21 @@ CUSTOM_PREFIX = "CUSTOM_"
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _LONGEST_TRAIT = 255
 
+_ADDED = {
+    "3.0.0": "COMPUTE_NET_VIRTIO_PACKED",
+    "3.1.0": "COMPUTE_SECURITY_STATELESS_FIRMWARE COMPUTE_SECURITY_TPM_CRB COMPUTE_SECURITY_TPM_TIS "
+    "HW_CPU_X86_AMD_SEV_ES",
+    "3.2.0": "COMPUTE_NET_VIF_MODEL_IGB",
+    "3.3.0": "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST "
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+    "3.5.0": "COMPUTE_SOUND_MODEL_AC97 COMPUTE_SOUND_MODEL_ES1370 COMPUTE_SOUND_MODEL_ICH6 COMPUTE_SOUND_MODEL_ICH9 "
+    "COMPUTE_SOUND_MODEL_PCSPK COMPUTE_SOUND_MODEL_SB16 COMPUTE_SOUND_MODEL_USB COMPUTE_SOUND_MODEL_VIRTIO "
+    "COMPUTE_USB_MODEL_NEC_XHCI COMPUTE_USB_MODEL_QEMU_XHCI",
+    "3.7.0": "HW_CPU_X86_AMD_SEV_SNP",
+    "3.8.0": "HW_CPU_X86_INTEL_TDX",
+}
 ADDED_IN: Mapping[str, str] = MappingProxyType(
-    {
-        name: version
-        for version, names in (
-            ("3.0.0", "COMPUTE_NET_VIRTIO_PACKED"),
-            (
-                "3.1.0",
-                "COMPUTE_SECURITY_STATELESS_FIRMWARE COMPUTE_SECURITY_TPM_CRB COMPUTE_SECURITY_TPM_TIS "
-                "HW_CPU_X86_AMD_SEV_ES",
-            ),
-            ("3.2.0", "COMPUTE_NET_VIF_MODEL_IGB"),
-            (
-                "3.3.0",
-                "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST "
-                "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
-            ),
-            (
-                "3.5.0",
-                "COMPUTE_SOUND_MODEL_AC97 COMPUTE_SOUND_MODEL_ES1370 COMPUTE_SOUND_MODEL_ICH6 COMPUTE_SOUND_MODEL_ICH9 "
-                "COMPUTE_SOUND_MODEL_PCSPK COMPUTE_SOUND_MODEL_SB16 COMPUTE_SOUND_MODEL_USB COMPUTE_SOUND_MODEL_VIRTIO "
-                "COMPUTE_USB_MODEL_NEC_XHCI COMPUTE_USB_MODEL_QEMU_XHCI",
-            ),
-            ("3.7.0", "HW_CPU_X86_AMD_SEV_SNP"),
-            ("3.8.0", "HW_CPU_X86_INTEL_TDX"),
-        )
-        for name in names.split()
-    }
+    {name: version for version, names in _ADDED.items() for name in names.split()}
 )
 """Standard traits of the vocabulary -> the version of os-traits that added it; the others are in 2.10.0 already."""
 
@@ -55,7 +43,7 @@ def standard_traits() -> frozenset[str]:
 
 
 def is_trait_name(name: object) -> bool:
-    """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
+    """Return whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
     return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
 
 

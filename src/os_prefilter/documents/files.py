@@ -92,11 +92,8 @@ def check_readable(path: str | Path) -> None:
 
 
 def is_file(path: str) -> bool:
-    """Whether there is a file, or a pipe, of this path; not where the text can be no path at all."""
-    try:
-        return Path(path).exists() and not Path(path).is_dir()
-    except (OSError, ValueError):
-        return False
+    """Return whether there is a file, or a pipe, of this path; False for text that can be no path."""
+    return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112 - Path's may raise errors
 
 
 def status_to_replace(path: str | Path) -> os.stat_result | None:
@@ -115,12 +112,8 @@ def status_to_replace(path: str | Path) -> os.stat_result | None:
         raise _unwritable(path, error) from error
     if stat.S_ISLNK(status.st_mode):
         # Followed, it could lead a process of root anywhere; replaced, it could be /dev/stdout.
-        target = Path(os.path.realpath(path))
-        if target.is_symlink():
-            raise DocumentError(path, "this is a symbolic link that leads to itself. Remove it, or give another path.")
-        raise DocumentError(
-            path, f"this is a symbolic link to {escape_line(str(target))}, and links are not followed. Give that path."
-        )
+        target = escape_line(os.path.realpath(path))
+        raise DocumentError(path, f"this is a symbolic link to {target}, and links are not followed. Give that path.")
     if not stat.S_ISREG(status.st_mode):
         raise DocumentError(path, "this is not a file; give the path of one, which may be new.")
     return status

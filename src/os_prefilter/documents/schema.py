@@ -1,26 +1,24 @@
 """Check documents against JSON schemas (draft 2020-12), with errors as plain sentences.
 
-In a schema, ``expected`` is what the sentence "VALUE is not what was expected" names; jsonschema ignores that key.
+Keywords of ours in schemas: ``expected`` names what was expected in place of a value, ``check`` is a function that
+returns it, and ``keys`` one that returns what is wrong with the keys of a mapping.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache, partial
+from math import inf
 from typing import Any, NamedTuple
-
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.validators import extend
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 
 Path = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""
-
-NAME = {"format": "name"}
-LINE = {"format": "line"}
-TRAITS = {"type": "array", "items": {"format": "trait"}}
+Check = Callable[[object], str]
+"""Returns what was expected in place of a value, or what is wrong with it; empty if it is right."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,79}")
@@ -31,7 +29,6 @@ _EXPECTED = {
     "string": "a string",
     "integer": "a whole number",
 }
-_FORMATS = FormatChecker(formats=())
 
 
 class Mistake(NamedTuple):
@@ -47,7 +44,7 @@ def find_mistakes(schema: Mapping[str, Any], value: object, root: str = "the doc
 
     :param root: what the value as a whole is called; its parts are called ``templates[0].variants``
     """
-    errors = _Validator(schema, format_checker=_FORMATS).iter_errors(value)
+    errors = _validator()(schema).iter_errors(value)
     return list(dict.fromkeys(mistake for error in errors for mistake in _describe(error, root)))
 
 
@@ -64,12 +61,12 @@ def format_path(path: Iterable[str | int]) -> str:
 
 def exactly_one(*keys: str) -> dict[str, Any]:
     """Return the schema of a mapping that has one of these keys."""
-    return {"oneOf": [{"required": [key]} for key in keys]}
+    return {"keys": partial(_check_keys, keys, most=1)}
 
 
 def at_least_one(*keys: str) -> dict[str, Any]:
     """Return the schema of a mapping that has some of these keys."""
-    return {"anyOf": [{"required": [key]} for key in keys]}
+    return {"keys": partial(_check_keys, keys, most=inf)}
 
 
 def mapping(required: Mapping[str, Any], optional: Mapping[str, Any], *conditions: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,25 +91,18 @@ def _describe(error: Any, root: str) -> Iterator[Mistake]:
             yield Mistake((*path, key), f"{name} has the unknown key {quote(key)}; {advice}")
     elif keyword == "required":
         yield from (Mistake(path, f"{name} has no {key}.") for key in schema["required"] if key not in value)
-    elif keyword in ("oneOf", "anyOf"):
-        if isinstance(value, dict):
-            keys = [each["required"][0] for each in schema[keyword]]
-            found = " and ".join(key for key in keys if key in value) or f"none of {', '.join(keys)}"
-            how_many = "one of them" if keyword == "oneOf" else "at least one"
-            yield Mistake(path, f"{name} has {found}; give {how_many}.")
+    elif keyword == "keys":
+        yield Mistake(path, f"{name} has {error.message}.")
     elif keyword == "uniqueItems":
         ((item, _),) = Counter(each for each in value if isinstance(each, (str, bool))).most_common(1)
         yield Mistake(path, f"{name} has {_format(item)} twice. Keep one.")
     else:
-        expected = schema.get("expected") or error.cause or _format_type(schema)
+        kinds = schema.get("type", "object")
+        kind = _EXPECTED.get(kinds if isinstance(kinds, str) else kinds[0], "")
+        of_keys = f" of {', '.join(schema['properties'])}" if "properties" in schema else ""
+        expected = schema.get("expected") or (error.message if keyword == "check" else kind + of_keys)
         verb = "has the key" if "propertyNames" in error.absolute_schema_path else "is"
         yield Mistake(path, f"{name} {verb} {_format(value)}; expected {expected}.")
-
-
-def _format_type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type", "object")
-    known = f" of {', '.join(schema['properties'])}" if "properties" in schema else ""
-    return _EXPECTED[kind if isinstance(kind, str) else kind[0]] + known
 
 
 def _format(value: object) -> str:
@@ -123,38 +113,19 @@ def _format(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else quote(value)
 
 
-def check_format(name: str) -> Callable[[Callable[[object], str]], Callable[[object], str]]:
-    """Register a function that says what was expected in place of a value, empty if the value is right."""
-
-    def register(expected: Callable[[object], str]) -> Callable[[object], str]:
-        def check(value: object) -> bool:
-            if found := expected(value):
-                raise ValueError(found)
-            return True
-
-        _FORMATS.checks(name, raises=ValueError)(check)
-        return expected
-
-    return register
-
-
-@check_format("name")
-def _expected_name(value: object) -> str:
+def _check_name(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return ""
     return "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for something else (on, off, yes, no, 1)"
 
 
-@check_format("line")
-def expected_line(value: object) -> str:
-    """Return what was expected in place of a text of one line; empty if the value is one."""
+def _check_line(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable():
         return ""
     return "a text of one line, in quotes where YAML takes it for something else"
 
 
-@check_format("trait")
-def _expected_trait(value: object) -> str:
+def _check_trait(value: object) -> str:
     if not isinstance(value, str) or not is_trait_name(value):
         return "the name of a trait: A-Z, 0-9 and _"
     if value.startswith(CUSTOM_PREFIX) or value in standard_traits():
@@ -164,11 +135,29 @@ def _expected_trait(value: object) -> str:
     return f"a standard trait that the installed os-traits has{like}, or one that begins with CUSTOM_"
 
 
-def _is_integer(_checker: object, value: object) -> bool:
-    # To JSON Schema 2.0 is an integer, and to Python True is one.
-    return type(value) is int
+NAME: Mapping[str, Any] = {"check": _check_name}
+LINE: Mapping[str, Any] = {"check": _check_line}
+TRAITS: Mapping[str, Any] = {"type": "array", "items": {"check": _check_trait}}
 
 
-_Validator: Any = extend(
-    Draft202012Validator, type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-)
+def _check_keys(keys: Sequence[str], value: object, most: float) -> str:
+    found = [key for key in keys if isinstance(value, dict) and key in value]
+    if not isinstance(value, dict) or 1 <= len(found) <= most:
+        return ""
+    has = " and ".join(found) or f"none of {', '.join(keys)}"
+    return f"{has}; give {'one of them' if most == 1 else 'at least one'}"
+
+
+@cache
+def _validator() -> Any:
+    """Return jsonschema's class of validators, with keywords of ours; imported late, because that takes 30 ms."""
+    from jsonschema import Draft202012Validator, ValidationError  # noqa: PLC0415
+    from jsonschema.validators import extend  # noqa: PLC0415
+
+    def validate(_validator: object, check: Check, value: object, _schema: object) -> Iterator[ValidationError]:
+        if problem := check(value):
+            yield ValidationError(problem)
+
+    # To JSON Schema 2.0 is an integer.
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _checker, value: type(value) is int)
+    return extend(Draft202012Validator, {"check": validate, "keys": validate}, type_checker=types)

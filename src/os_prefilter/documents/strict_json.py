@@ -19,10 +19,20 @@ def parse_json(data: bytes, path: object) -> object:
     :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
     """
     text = decode(data, path)
+    strings: dict[str, str] = {}
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = _unique(pairs)
+        # Equal strings in lists become one: a fleet repeats its traits.
+        for value in found.values():
+            if isinstance(value, list):
+                value[:] = [strings.setdefault(each, each) if isinstance(each, str) else each for each in value]
+        return found
+
     if not text.strip():
         raise DocumentError(path, "the file is empty; expected JSON. Check the command that wrote it.")
     try:
-        return _decoder(_Shared()).decode(text)
+        return _decoder(read_object).decode(text)
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
     except RecursionError as error:
@@ -50,20 +60,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"the key {quote(key)} is given twice; keep one")
             seen.add(key)
     return found
-
-
-class _Shared:
-    """Reads objects as :func:`_unique` does; equal strings in lists become one: a fleet repeats its traits."""
-
-    def __init__(self) -> None:
-        self._strings: dict[str, str] = {}
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = _unique(pairs)
-        for value in found.values():
-            if isinstance(value, list):
-                value[:] = [self._strings.setdefault(each, each) if isinstance(each, str) else each for each in value]
-        return found
 
 
 def _no_number(text: str) -> float:

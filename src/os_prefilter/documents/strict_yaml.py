@@ -6,8 +6,7 @@ and ``<<`` work; an anchored value must not contain aliases, so that what a file
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,8 +72,8 @@ def parse_document(data: bytes, path: object, *, as_written: bool = False) -> Do
     if len(data) > MAX_BYTES:
         advice = "Split the file; a fleet can be given as JSON, as 'os-prefilter snapshot' writes it."
         raise DocumentError(path, f"the YAML is larger than {MAX_BYTES >> 20} MiB, the most that is read. {advice}")
-    with _document_errors(path):
-        text = decode(data, path)
+    text = decode(data, path)
+    try:
         _check_shape(text)
         loader = (_TextLoader if as_written else _StrictLoader)(text)
         try:
@@ -82,13 +81,6 @@ def parse_document(data: bytes, path: object, *, as_written: bool = False) -> Do
             return Document(None if node is None else loader.construct_document(node), node)
         finally:
             loader.dispose()
-
-
-@contextmanager
-def _document_errors(path: object) -> Iterator[None]:
-    """Raise what PyYAML raises as an error of ours, with the line."""
-    try:
-        yield
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         # A name at its end is text of the file, and may be a password: * and ! at its start are YAML's own.
@@ -104,41 +96,30 @@ def _document_errors(path: object) -> Iterator[None]:
 
 def _check_shape(text: str) -> None:
     """Refuse what could harm while the text is still a flat stream of events, before anything recurses or is built."""
-    depth, sizes = 0, _Sizes()
+    depth, values = 0, 0
+    of_anchor: dict[str, int] = {}
+    # The anchored collections that are open, each with its depth and the values before it.
+    anchored: list[tuple[str, int, int]] = []
     for event in yaml.parse(text, Loader=_Base):
         if getattr(event, "tag", None) is not None:
             raise _refusal("tags are not supported", event.start_mark)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _refusal(f"nested deeper than {MAX_DEPTH}", event.start_mark)
-        sizes.count(event, depth)
-
-
-class _Sizes:
-    """How many values a document and each of its anchored values have, with those that aliases repeat."""
-
-    def __init__(self) -> None:
-        self._values = 0
-        self._of_anchor: dict[str, int] = {}
-        # The anchored collections that are open, each with its depth and the values before it.
-        self._open: list[tuple[str, int, int]] = []
-
-    def count(self, event: Any, depth: int) -> None:
         if isinstance(event, yaml.AliasEvent):
-            if self._open:
+            if anchored:
                 problem = "an anchored value must not contain aliases; write out what it repeats"
                 raise _refusal(problem, event.start_mark)
-            self._values += self._of_anchor.get(str(event.anchor), 1)
+            values += of_anchor.get(str(event.anchor), 1)
         elif isinstance(event, yaml.NodeEvent):
             if event.anchor and isinstance(event, yaml.CollectionStartEvent):
-                self._open.append((event.anchor, depth, self._values))
-            self._values += 1
-        elif self._open and isinstance(event, yaml.CollectionEndEvent) and depth < self._open[-1][1]:
-            anchor, _, before = self._open.pop()
-            self._of_anchor[anchor] = self._values - before
-        if self._values > MAX_VALUES:
-            problem = f"more than {MAX_VALUES} values, with those that aliases repeat"
-            raise _refusal(problem, event.start_mark)
+                anchored.append((event.anchor, depth, values))
+            values += 1
+        elif anchored and isinstance(event, yaml.CollectionEndEvent) and depth < anchored[-1][1]:
+            anchor, _, before = anchored.pop()
+            of_anchor[anchor] = values - before
+        if values > MAX_VALUES:
+            raise _refusal(f"more than {MAX_VALUES} values, with those that aliases repeat", event.start_mark)
 
 
 class _StrictLoader(_Base):  # type: ignore[misc]

@@ -20,13 +20,11 @@ FLAVOR = "flavor"
 REQUIRES = "required trait"
 FORBIDS = "forbidden trait"
 NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
-"""What has names of which each has a value."""
+"""Places of a request that hold named values, which its author has written, so that messages may name them."""
 PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
-"""What a condition may be about: first what hardly ever differs between the requests of one image and flavor."""
+"""All places that conditions may be about; first those that rarely differ between requests of one image and flavor."""
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
-"""What may have several values at once, each of which may match."""
-OF_AUTHORS = frozenset(NAMED)
-"""What the author of a request has written, so that it may be named where no host serves it."""
+"""Places that may hold several values at once, each of which may match."""
 
 _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
@@ -40,30 +38,27 @@ Value = str | bool
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RuleCondition:
     """One thing that a request may say, and the values that it may have."""
 
     place: str
     """One of :data:`PLACES`."""
     name: str = ""
-    """Of the property, extra spec or hint; empty for the others."""
+    """The name of the property, extra spec or hint; empty for other places."""
     values: frozenset[Value] = frozenset()
     """The values that match; empty: any value."""
     in_list: bool = False
-    """Whether the value is a list, separated by commas, of which one item is to match."""
+    """True if the value is a list, separated by commas, of which one item is to match."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is about."""
+        """Place and name that the condition is about."""
         return self.place, self.name
 
     def holds(self, value: object) -> bool:
-        """Whether a request's value matches."""
-        return is_set(value) and (not self.values or not self.values.isdisjoint(self.readings(value)))
-
-    def readings(self, value: object) -> list[Value]:
-        """Return the values, as in a file, that a request's value matches."""
-        return readings(self.place, self.name, items_of(value) if self.in_list else value)
+        """Return whether a request's value matches."""
+        found = readings(self.place, self.name, items_of(value) if self.in_list else value)
+        return is_set(value) and (not self.values or not self.values.isdisjoint(found))
 
     def describe_match(self, matched: Iterable[Value]) -> str:
         """Return the condition in the words of the file, and never in those of the request.
@@ -86,17 +81,16 @@ class Condition:
         return f"{what} in {', '.join(values)}" if len(values) > 1 else f"{what}{sign}{values[0]}"
 
 
-Clause = tuple[Condition, ...]
+Clause = tuple[RuleCondition, ...]
 """Conditions that must all hold. An empty one always holds."""
 
 
-class Subject:
-    """What conditions are about: a request, and what is required of hosts before the rules are applied."""
+class RuleSubject:
+    """A request that conditions are about, with the requirements of the filters before the rules."""
 
     def __init__(self, request: Request, required_before: Iterable[Requirement] = ()) -> None:
         self._request = request
         self._required_before = required_before
-        self._found: dict[bool, tuple[str, ...]] = {}
         # Once for all rules: a tenant's text may be long.
         self._values: dict[tuple[str, str], object] = {}
         self._readings: dict[tuple[str, str, bool], frozenset[Value]] = {}
@@ -136,31 +130,25 @@ class Subject:
         if place == HINT:
             # Once each: a tenant may repeat one ten thousand times.
             return tuple(dict.fromkeys(filter(None, request.scheduler_hints.get(name, ()))))
-        if place == PROJECT:
-            return request.project_id
-        if place == ZONE:
-            return request.availability_zone
-        return request.flavor_attribute("name") if place == FLAVOR else self._traits(required=place == REQUIRES)
-
-    def _traits(self, *, required: bool) -> tuple[str, ...]:
-        if required not in self._found:
-            request = self._request
-            on_root = request.root_required if required else request.root_forbidden
-            items = chain(written_requirements(request), self._required_before)
-            named = (item.trait for item in items if item.required is required and request.is_of_host(item.scope))
-            self._found[required] = (*sorted(on_root), *named)
-        return self._found[required]
+        if place in (PROJECT, ZONE):
+            return request.project_id if place == PROJECT else request.availability_zone
+        if place == FLAVOR:
+            return request.flavor_attribute("name")
+        is_required = place == REQUIRES
+        on_root = request.root_required if is_required else request.root_forbidden
+        items = chain(written_requirements(request), self._required_before)
+        named = (item.trait for item in items if item.required is is_required and request.is_of_host(item.scope))
+        return (*sorted(on_root), *named)
 
     def meets(self, clause: Clause) -> bool:
-        """Whether all conditions hold."""
-        return all(map(self._holds, clause))
+        """Return whether all conditions hold."""
+        return all(
+            is_set(self.value_of(*each.key))
+            and (not each.values or not each.values.isdisjoint(self._readings_for(each)))
+            for each in clause
+        )
 
-    def _holds(self, condition: Condition) -> bool:
-        if not is_set(self.value_of(*condition.key)):
-            return False
-        return not (condition.values and condition.values.isdisjoint(self._readings_for(condition)))
-
-    def _readings_for(self, condition: Condition) -> frozenset[Value]:
+    def _readings_for(self, condition: RuleCondition) -> frozenset[Value]:
         return self.readings_of(*condition.key, in_list=condition.in_list)
 
     def describe(self, clause: Clause) -> str:
@@ -172,7 +160,7 @@ class Subject:
         return tuple(
             ("hint " if each.place == HINT else "") + each.describe_match(self._readings_for(each))
             for each in clause
-            if each.place in OF_AUTHORS
+            if each.place in NAMED
         )
 
 
@@ -183,7 +171,7 @@ def describe_clauses(clauses: Sequence[Clause]) -> str:
 
 
 def is_set(value: object) -> bool:
-    """Whether a value is set; as in Nova, an empty one is not."""
+    """Return whether a value is set; as in Nova, an empty one is not."""
     return value is not None and value not in ("", ())
 
 

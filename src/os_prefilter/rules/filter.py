@@ -9,7 +9,6 @@ from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import Subject
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options
@@ -26,8 +25,7 @@ def rules(
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
     notes = list(islice(_unknown_hints(request, rules, options), _MOST_NOTES)) if rules.hint_traits else []
-    subject = Subject(request, required_before)
-    for match in rules.match_subject(subject):
+    for match in rules.match(request, required_before):
         rule, source = match.rule, match.source
         scopes = _scopes(request, rule.scope)
         if not scopes:
@@ -87,7 +85,7 @@ def _has_scope(request: Request, scope: str) -> bool:
 
 
 def _requests_by_fields(request: Request) -> bool:
-    """Whether the flavor's own fields request resources that no extra spec requests elsewhere."""
+    """Return whether the flavor's own fields request resources that no extra spec requests elsewhere."""
     groups = (*request.flavor_groups.values(), *request.requested_groups.values())
     named = {name for group in groups for name in group.resources}
     return bool(

@@ -4,8 +4,9 @@ A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML fi
 applies it. Traits are literals of the file: a tenant's text is only compared.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -17,15 +18,15 @@ from os_prefilter.rules.conditions import (
     HINT,
     PLACES,
     Clause,
-    Condition,
-    Subject,
+    RuleCondition,
+    RuleSubject,
     Value,
     describe_clauses,
     is_set,
 )
 
-PORTS: Final = "each port"
-"""The scope of a rule about each request group of a port that requests resources; no suffix can be this."""
+PORTS: Final = "ports"
+"""The scope of a rule about each request group of a port that requests resources."""
 ALWAYS: tuple[Clause, ...] = ((),)
 """Holds for every request."""
 
@@ -73,7 +74,7 @@ class Match(NamedTuple):
     rule: Rule
     met: Clause
     """The first of its alternatives that holds."""
-    subject: Subject
+    subject: RuleSubject
 
     @property
     def source(self) -> str:
@@ -91,7 +92,7 @@ class Match(NamedTuple):
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """What the author of the request has written of it."""
+        """Words of the conditions that the author of the request has written."""
         return self.subject.properties(self.met)
 
 
@@ -135,19 +136,9 @@ class RuleSet:
     @property
     def checksum(self) -> str:
         """Eight characters that are the same for the same rules on every machine."""
-        contents = [
-            (
-                rule.name,
-                *map(_sortable, (rule.when, rule.unless)),
-                rule.require,
-                rule.forbid,
-                rule.prefer,
-                rule.scope,
-                rule.because,
-            )
-            for rule in self.rules
-        ]
-        return f"{crc32(repr(contents).encode()):08x}"
+        contents = [asdict(replace(rule, file="", line=0)) for rule in self.rules]
+        text = json.dumps(contents, default=lambda values: sorted(map(repr, values)))
+        return f"{crc32(text.encode()):08x}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RuleSet) and self.rules == other.rules
@@ -160,10 +151,7 @@ class RuleSet:
 
         :param required_before: what other filters require, for conditions on requirements
         """
-        return self.match_subject(Subject(request, required_before))
-
-    def match_subject(self, subject: Subject) -> list[Match]:
-        """Return the rules that apply to a request, in the order of the files."""
+        subject = RuleSubject(request, required_before)
         found = set(self._always)
         for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
@@ -181,15 +169,11 @@ class RuleSet:
         return matches
 
 
-def _sortable(clauses: Iterable[Clause]) -> list[list[tuple[str, str, list[str], bool]]]:
-    return [[(*each.key, sorted(map(repr, each.values)), each.in_list) for each in clause] for clause in clauses]
-
-
 def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:
     """Yield the rules for the hints about a trait that users may name."""
     for value, key in HINT_VALUES.items():
         name = f"{HINT_PREFIX}{trait}"
-        when = (Condition(HINT, name, frozenset((value,))),)
+        when = (RuleCondition(HINT, name, frozenset((value,))),)
         asked: Any = {key: (Trait(trait),)}
         yield Rule(f"hint {name}={value}", (when,), file=file, line=line, hint_trait=trait, **asked)
 

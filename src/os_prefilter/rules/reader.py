@@ -1,21 +1,21 @@
 """Read rules from YAML files and directories: strictly, and with all mistakes at once, each with its line."""
 
+import os
 from collections.abc import Iterable
 from itertools import chain, product
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
-from os_prefilter.documents.schema import NAME, Mistake, find_mistakes
+from os_prefilter.documents.schema import NAME, find_mistakes
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.rules.checks import Problem, Progress, check_rules, no_progress
-from os_prefilter.rules.conditions import Clause, Condition
-from os_prefilter.rules.model import ALWAYS, NO_RULES, PORTS, Rule, RuleSet, rules_of_hint
-from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, PORTS_SCOPE, RULE, TRAIT_LIST
+from os_prefilter.rules.checks import Problem, Progress, check_rules
+from os_prefilter.rules.conditions import Clause, RuleCondition
+from os_prefilter.rules.model import ALWAYS, NO_RULES, Rule, RuleSet, rules_of_hint
+from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, RULE, TRAIT_LIST
 
 MAX_RULES = 10_000
 """The most rules of a deployment."""
@@ -26,7 +26,7 @@ _MOST_CLAUSES = 64
 
 
 class RulesRead(NamedTuple):
-    """What some files hold."""
+    """Rules of some files, with their problems."""
 
     rules: RuleSet
     """The well-formed rules."""
@@ -57,7 +57,7 @@ def rule_files(folder: str | Path) -> list[Path]:
     return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
 
 
-def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) -> RulesRead:
+def read_rules(paths: Iterable[str | Path], progress: Progress = lambda *_: None) -> RulesRead:
     """Return the rules of files, and of the files of directories, with all their problems.
 
     :param progress: called for each rule that is read, with its number and that of all in its file, then for each that
@@ -67,7 +67,7 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
     problems: list[Problem] = []
     for path in paths:
         try:
-            files = rule_files(path) if _is_folder(path) else [path]
+            files = rule_files(path) if os.path.isdir(path) else [path]  # noqa: PTH112 - Path's may raise an error
         except DocumentError as error:
             problems.append(Problem(error.path, 0, error.problem))
             continue
@@ -76,7 +76,7 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
             try:
                 found, mistakes = rules_in(read_bytes(file), name, progress)
             except DocumentError as error:
-                found, mistakes = [], [Problem(name, 0, error.problem)]
+                found, mistakes = [], [Problem(name, error.line, error.problem)]
             rules += found
             problems += mistakes
     if len(rules) > MAX_RULES:
@@ -88,18 +88,15 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
     return RulesRead(RuleSet(rules), tuple(problems))
 
 
-def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[list[Rule], list[Problem]]:
+def rules_in(data: bytes, file: str, progress: Progress = lambda *_: None) -> tuple[list[Rule], list[Problem]]:
     """Return the well-formed rules of a document, those for its ``hint_traits`` too, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable
+    :raises DocumentError: if it is not YAML
     """
-    try:
-        document = parse_document(data, file, as_written=True)
-    except DocumentError as error:
-        return [], [Problem(file, error.line, error.problem)]
+    document = parse_document(data, file, as_written=True)
     content = document.value if isinstance(document.value, dict) else {}
-    mistakes = find_mistakes(DOCUMENT, document.value)
-    problems = [Problem(file, document.line(path), text) for path, text in mistakes]
+    problems = [Problem(file, document.line(path), text) for path, text in find_mistakes(DOCUMENT, document.value)]
     rules: list[Rule] = []
     traits = content.get("hint_traits")
     if isinstance(traits, list) and not find_mistakes(TRAIT_LIST, traits):
@@ -111,31 +108,24 @@ def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[
         progress(f"rules of {file}", number + 1, len(items))
         place = ("rules", number)
         is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
-        mistakes = find_mistakes(RULE, item, "it") or _too_many_clauses(item)
         prefix = f"the rule {item['name']}: " if is_named else "a rule: "
+        mistakes = find_mistakes(RULE, item, "it")
         problems += [Problem(file, document.line((*place, *path)), prefix + text) for path, text in mistakes]
         if not mistakes:
-            rules.append(_rule(item, file, document.line(place)))
+            try:
+                rules.append(_rule(item, file, document.line(place)))
+            except OverflowError as error:
+                problems.append(Problem(file, document.line(place), f"{prefix}{error}"))
     return rules, problems
 
 
-def _too_many_clauses(item: Any) -> list[Mistake]:
-    found = []
-    for key in ("when", "unless"):
-        if key in item and _count(item[key]) > _MOST_CLAUSES:
-            text = f"{key} stands for more than {_MOST_CLAUSES} alternatives. Divide it into several rules."
-            found.append(Mistake((key,), text))
-    return found
-
-
 def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
-    scope = item.get("scope", ROOT)
     return Rule(
         item["name"],
         _clauses(item["when"]) if "when" in item else ALWAYS,
         tuple(item.get("require", ())),
         tuple(item.get("forbid", ())),
-        PORTS if scope == PORTS_SCOPE else scope,
+        item.get("scope", ROOT),
         item.get("because", ""),
         file,
         line,
@@ -144,38 +134,32 @@ def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
     )
 
 
-def _count(item: Any) -> int:
-    """Return the number of alternatives that :func:`_clauses` returns, which may be more than fit into memory."""
-    if isinstance(item, dict) and "any" in item:
-        return sum(map(_count, item["any"]))
-    items = item["all"] if isinstance(item, dict) and "all" in item else item
-    return prod(map(_count, items)) if isinstance(items, list) else 1
-
-
 def _clauses(item: Any) -> tuple[Clause, ...]:
-    """Return a condition as alternatives of conditions that must all hold."""
-    if isinstance(item, dict) and "any" in item:
-        return tuple(dict.fromkeys(clause for each in item["any"] for clause in _clauses(each)))
+    """Return a condition as alternatives of conditions that must all hold.
+
+    :raises OverflowError: if these are too many
+    """
     items = item["all"] if isinstance(item, dict) and "all" in item else item
-    if not isinstance(items, list):
+    if isinstance(item, dict) and "any" in item:
+        clauses = dict.fromkeys(clause for each in item["any"] for clause in _clauses(each))
+    elif not isinstance(items, list):
         return ((_condition(items),),)
-    # One condition that is written twice counts once.
-    joined = (tuple(dict.fromkeys(chain(*clauses))) for clauses in product(*map(_clauses, items)))
-    return tuple(dict.fromkeys(joined))
+    else:
+        clauses = {(): None}
+        for each in map(_clauses, items):
+            # One condition that is written twice counts once.
+            clauses = dict.fromkeys(tuple(dict.fromkeys(chain(*pair))) for pair in product(clauses, each))
+            if len(clauses) > _MOST_CLAUSES:
+                break
+    if len(clauses) > _MOST_CLAUSES:
+        raise OverflowError(f"it has more than {_MOST_CLAUSES} alternatives. Divide it into several rules.")
+    return tuple(clauses)
 
 
-def _condition(item: dict[str, Any]) -> Condition:
+def _condition(item: dict[str, Any]) -> RuleCondition:
     for key in item.keys() & OTHER_KEYS.keys():
         values = item[key] if isinstance(item[key], list) else [item[key]]
-        return Condition(OTHER_KEYS[key], "", frozenset(values))
+        return RuleCondition(OTHER_KEYS[key], "", frozenset(values))
     (key,) = item.keys() & NAMED_KEYS.keys()
     values = item["in"] if "in" in item else [item[each] for each in ("is", "contains") if each in item]
-    return Condition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)
-
-
-def _is_folder(path: str | Path) -> bool:
-    try:
-        return Path(path).is_dir()
-    except OSError:
-        # Reading it gives the reason.
-        return False
+    return RuleCondition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)

@@ -1,30 +1,13 @@
 """The schema of rule files."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from os_prefilter.documents.schema import (
-    LINE,
-    NAME,
-    TRAITS,
-    at_least_one,
-    check_format,
-    exactly_one,
-    expected_line,
-    mapping,
-)
+from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, mapping
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.conditions import (
-    EXTRA_SPEC,
-    FLAVOR,
-    FORBIDS,
-    HINT,
-    IMAGE_PROPERTY,
-    PROJECT,
-    REQUIRES,
-    ZONE,
-)
+from os_prefilter.rules.conditions import EXTRA_SPEC, FLAVOR, FORBIDS, HINT, IMAGE_PROPERTY, PROJECT, REQUIRES, ZONE
+from os_prefilter.rules.model import PORTS
 
-PORTS_SCOPE = "ports"
 NAMED_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC, "hint": HINT}
 OTHER_KEYS = {
     "project": PROJECT,
@@ -33,26 +16,21 @@ OTHER_KEYS = {
     "requires": REQUIRES,
     "forbids": FORBIDS,
 }
-_LONGEST_TEXT = 255
-_TEXT = {
-    **LINE,
-    "maxLength": _LONGEST_TEXT,
-    "expected": f"a text of one line, of at most {_LONGEST_TEXT} characters",
-}
+
+
+def _list_of(items: Mapping[str, Any], expected: str) -> dict[str, Any]:
+    return {"type": "array", "minItems": 1, "items": items, "uniqueItems": True, "expected": expected}
+
+
+_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
 _VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
 _COMPARISONS = {
     "is": _VALUE,
-    "in": {
-        "type": "array",
-        "minItems": 1,
-        "items": _VALUE,
-        "uniqueItems": True,
-        "expected": "a list of at least one value",
-    },
+    "in": _list_of(_VALUE, "a list of at least one value"),
     "present": {"const": True, "expected": "true"},
     "contains": _VALUE,
 }
-TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
+TRAIT_LIST = _list_of(TRAITS["items"], "a list of at least one trait")
 _EFFECTS: dict[str, Any] = {
     "require": TRAIT_LIST,
     "forbid": TRAIT_LIST,
@@ -60,42 +38,24 @@ _EFFECTS: dict[str, Any] = {
     "scope": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
-        "expected": f"{PORTS_SCOPE}, {ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
+        "expected": f"{PORTS}, {ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
     },
     "because": _TEXT,
 }
 
 
-def _has_one_of(*keys: str) -> dict[str, Any]:
-    return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
-
-
 def _one_or_list(schema: Any, what: str) -> dict[str, Any]:
-    items = {"minItems": 1, "items": schema, "uniqueItems": True, "expected": f"{what}, or a list of at least one"}
-    return {"if": {"type": "array"}, "then": items, "else": schema}
+    return {"if": {"type": "array"}, "then": _list_of(schema, f"{what}, or a list of at least one"), "else": schema}
 
 
 _NESTED = {"$ref": "#/$defs/condition"}
 _SOME = {"type": "array", "minItems": 1, "items": _NESTED, "expected": "a list of at least one condition"}
 _JOINED = ("any", "all")
-_IS_JOINED, _IS_OTHER = _has_one_of(*_JOINED), _has_one_of(*OTHER_KEYS)
+_IS_JOINED, _IS_OTHER = ({"type": "object", **at_least_one(*keys)} for keys in (_JOINED, OTHER_KEYS))
 _OTHERS: dict[str, Any] = {
     **dict.fromkeys(("project", "availability_zone", "flavor"), _one_or_list(_TEXT, "a text")),
     **dict.fromkeys(("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")),
 }
-_USUAL = (tuple(NAMED_KEYS), ("is", "contains"))
-
-
-@check_format("usual condition")
-def _expected_condition(value: object) -> str:
-    """Accept most conditions at once: the rest of the schema takes a millisecond for each."""
-    if isinstance(value, dict) and len(value) == len(_USUAL):
-        texts = [value[key] for keys in _USUAL for key in keys if key in value]
-        if len(texts) == len(_USUAL) and not any(map(expected_line, texts)) and max(map(len, texts)) <= _LONGEST_TEXT:
-            return ""
-    return "a name and one text to compare with"
-
-
 _CONDITION = {
     "if": _IS_JOINED,
     "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
@@ -123,6 +83,6 @@ RULE = {
         at_least_one("when", "unless"),
         at_least_one("require", "forbid", "prefer"),
     ),
-    "$defs": {"condition": {"if": {"format": "usual condition"}, "else": _CONDITION}},
+    "$defs": {"condition": _CONDITION},
 }
 DOCUMENT = mapping({}, {"rules": {"type": "array"}, "hint_traits": TRAIT_LIST}, at_least_one("rules", "hint_traits"))

@@ -26,7 +26,7 @@ def image_rows(found: Audit, *, only: str | None, is_csv: bool) -> tuple[tuple[s
     :param only: ``changed``, ``unschedulable``, or None for all
     """
     waiting = ("Waiting",) * found.is_waiting
-    columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "ImageVerdict", "Lost to")
+    columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
     verdicts = _ONLY[only] if only else frozenset(ImageVerdict)
     lines = (line for line in found.lines if line.verdict in verdicts)
     return columns, [_row(line, is_csv=is_csv, is_waiting=found.is_waiting) for line in lines]

@@ -35,7 +35,7 @@ def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tup
         "Now",
         "If died",
         *without,
-        "ServerVerdict",
+        "Verdict",
         "Why",
         "Destinations",
     )

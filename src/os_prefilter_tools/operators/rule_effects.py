@@ -22,8 +22,8 @@ from os_prefilter.rules.conditions import (
     REQUIRES,
     ZONE,
     Clause,
-    Condition,
-    Subject,
+    RuleCondition,
+    RuleSubject,
     describe_clauses,
     format_value,
 )
@@ -96,7 +96,7 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
             of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
             request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
             for number, image in enumerate(images):
-                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                if not RuleSubject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
                     continue
                 for spec in _requests(image, clause, rule.unless):
                     # Each request once for all rules.
@@ -145,7 +145,7 @@ def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterato
         yield _request(image, list(zip(said, values, strict=True)))
 
 
-def _values(condition: Condition) -> list[str]:
+def _values(condition: RuleCondition) -> list[str]:
     """Return the values that a request may have to meet the condition."""
     if condition.values:
         return sorted(map(format_value, condition.values))
@@ -156,7 +156,7 @@ def _values(condition: Condition) -> list[str]:
     return [*_ANY_VALUES]
 
 
-def _request(image: Image, said: Sequence[tuple[Condition, str]]) -> RequestSpec:
+def _request(image: Image, said: Sequence[tuple[RuleCondition, str]]) -> RequestSpec:
     values: dict[str, dict[str, list[str]]] = {}
     # A list has all its items; a value that is compared as a whole takes their place.
     for condition, value in sorted(said, key=lambda each: (not each[0].values, each[0].in_list)):

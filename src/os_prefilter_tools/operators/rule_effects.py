@@ -30,7 +30,7 @@ from os_prefilter.rules.conditions import (
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.audit import (
     ANY_FLAVOR,
@@ -86,7 +86,7 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
     judge = _Judge(images, enforcing)
     judged = [(rule, judge.judge(rule)) for rule in rules]
     conditions = {item for found in judge.queries.values() for item in found}
-    index = CapabilityIndex(fleet, conditions, any_size=True)
+    index = HostIndex.by_capability(fleet, conditions, any_size=True)
     return [effect for rule, found in judged for effect in _effects(rule, found, index)]
 
 
@@ -141,10 +141,10 @@ class _Judge:
         return self._before[key]
 
 
-def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
+def _effects(rule: Rule, judged: Iterable[_Judged], index: HostIndex) -> list[Effect]:
     found: dict[tuple[Verdict, str], list[OnImage]] = {}
     for each in judged:
-        had, has = (0 if side.rejected else index.find_serving(side.query) for side in (each.before, each.after))
+        had, has = (0 if side.rejected else index.find_candidates(side.query) for side in (each.before, each.after))
         verdict = verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)

@@ -19,8 +19,8 @@ from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, condition_of, demand_of
+from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
 
@@ -140,7 +140,7 @@ class Line:
     images: int
     flavor: str
     before: int
-    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.capability_index`)."""
+    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
@@ -221,11 +221,13 @@ def audit(
         for requested in (group.before, group.waiting, group.after)
         for item in requested.query
     }
-    now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
+    now = sets = HostIndex.by_capability(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
     deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
     if any(item.filter in gated for item in deferred):
-        sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
+        sets = HostIndex.by_capability(
+            simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors
+        )
     lines = []
     for number, group in enumerate(found.groups, 1):
         lines.append(_line(group, now, sets))
@@ -247,7 +249,7 @@ def audit(
     )
 
 
-def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
+def _line(group: ImageGroup, now: HostIndex, later: HostIndex) -> Line:
     had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
     states = (
         (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
@@ -272,8 +274,8 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
     )
 
 
-def _hosts(requested: Requested, index: CapabilityIndex) -> int:
-    return 0 if requested.rejected else index.find_serving(requested.query)
+def _hosts(requested: Requested, index: HostIndex) -> int:
+    return 0 if requested.rejected else index.find_candidates(requested.query)
 
 
 def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdict:
@@ -287,15 +289,15 @@ def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdi
     return Verdict.LOSES if had & ~has else Verdict.OK
 
 
-def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
+def _losses(lost: int, before: Requested, after: Requested, index: HostIndex) -> tuple[tuple[Loss, ...], int]:
     """Return the losses to each new requirement, largest first, and how many hosts only their combination costs."""
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
     losses = []
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
-        lacking = lost & ~index.find_serving([*without_all, *conditions])
-        only = lacking & index.find_serving(item for item in after.query if item not in conditions)
+        lacking = lost & ~index.find_candidates([*without_all, *conditions])
+        only = lacking & index.find_candidates(item for item in after.query if item not in conditions)
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
@@ -323,7 +325,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     }
 
 
-def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
+def _find_unserved(groups: Iterable[ImageGroup], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for group in groups:
@@ -333,13 +335,13 @@ def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tupl
         source = f"flavor {group.flavor}" if group.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
-            if not index.find_serving([item]):
+            if not index.find_candidates([item]):
                 found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
-        if not index.find_serving(resources):
+        if not index.find_candidates(resources):
             continue
         requirements = (*requested.from_request, *requested.added)
         for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
-            if not index.find_serving([*resources, *conditions]):
+            if not index.find_candidates([*resources, *conditions]):
                 found[cause] += group.images
     return tuple(found.most_common())
 

@@ -56,7 +56,7 @@ class Line:
     """Empty for servers without a host."""
     project: str
     now: int
-    """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.capability_index`)."""
+    """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.host_index`)."""
     if_died: int
     without: int
     verdict: Verdict
@@ -181,7 +181,7 @@ def audit_servers(
         count_each(not_judged, map(escape_line, server.not_judged))
         count_each(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
-    names = tuple(host.name for host in destinations.index.hosts)
+    names = destinations.index.names
     together = Together(destinations.index)
     # In an order that is not that of the servers: the searches share their steps.
     if_drained = _if_drained(by_host, drained, ", ".join(without), together)

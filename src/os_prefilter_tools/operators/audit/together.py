@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.host_sets import numbers_in, union
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
 from os_prefilter_tools.fleet.model import Provider
-from os_prefilter_tools.fleet.room_index import RoomIndex
 
 Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
@@ -63,7 +63,7 @@ _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
 class Together:
     """Places servers on the hosts of an index."""
 
-    def __init__(self, index: RoomIndex) -> None:
+    def __init__(self, index: HostIndex) -> None:
         self.index = index
         self._steps = _MOST_STEPS_IN_ALL
 
@@ -208,7 +208,7 @@ class _Search:
     :param servers: those that are alike side by side
     """
 
-    def __init__(self, index: RoomIndex, gone: int | None, servers: Sequence[_Server], found: int) -> None:
+    def __init__(self, index: HostIndex, gone: int | None, servers: Sequence[_Server], found: int) -> None:
         self.steps = 0
         self.choice: list[tuple[_Server, int]] = []
         """More servers that fit together than were found, with the numbers of their hosts; none without more."""

@@ -45,7 +45,7 @@ from os_prefilter_tools.cli.cloud import (
 )
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
-from os_prefilter_tools.operators.candidates import Found, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.candidates import CandidatesFound, ask_live_placement, ask_placement
 from os_prefilter_tools.operators.examples import example_requests
 from os_prefilter_tools.operators.names import notes_on_names
 from os_prefilter_tools.operators.readiness import coverage_of
@@ -245,7 +245,7 @@ class Backend(NamedTuple):
     """The filters and the Placement that the arguments name."""
 
     service: Service
-    ask: Callable[[RequestSpec, Decision], Found]
+    ask: Callable[[RequestSpec, Decision], CandidatesFound]
     """Asks Placement for the candidates of a request to which the service was applied."""
     fleet: Fleet | None
     """None for the Placement of a cloud."""

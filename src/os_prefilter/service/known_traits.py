@@ -65,7 +65,7 @@ def find_unknown(requirements: Iterable[Requirement], known: Collection[str]) ->
 
 
 def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
-    """Tell if leaving out a requirement for an unknown trait excludes no capable host, and breaks no operator's rule."""
+    """Tell if leaving out a requirement for an unknown trait excludes no capable host, and breaks no rule."""
     if not item.trait.startswith(CUSTOM_PREFIX):
         return True
     return item.trait in _opt_in_traits() if item.required else item.trait not in of_rules

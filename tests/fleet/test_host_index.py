@@ -6,28 +6,13 @@ from random import Random
 import pytest
 
 from os_prefilter.common.host_sets import numbers_in, set_of
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, Demand
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of, with_plenty
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet
 from tests.support.fleets import emptied
-from tests.support.placements import provider
-
-HOSTS = 2_100
-TRAITS = tuple(f"CUSTOM_{number}" for number in range(40))
-CONDITIONS = (
-    *(
-        Condition(TRAIT, scope, wanted, (name,))
-        for name in TRAITS
-        for scope in (ROOT, UNSUFFIXED)
-        for wanted in (True, False)
-    ),
-    Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1),
-    Condition(RESOURCE, UNSUFFIXED, True, ("VGPU",), 1),
-)
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
@@ -47,16 +32,20 @@ def test_candidates_match_placement(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(times(3)))
 def test_candidates_by_capability_match_placement_with_plenty_of_room(seed: int) -> None:
-    """One index for all demands, which tells hosts apart by what any of them names."""
+    """One index for all demands, which tells hosts apart by what any of them names; the largest group comes first."""
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 6)
     demands = [_without_places(random_demand(random, fleet)) for _ in range(8)]
     asked = [capability_of(demand) for demand in demands]
     index = HostIndex.by_capability(fleet, [item for conditions in asked for item in conditions])
+    groups = index.host_groups()
+    assert sorted(number for group in groups for number in group) == list(range(len(index.names)))
+    assert groups == sorted(groups, key=len, reverse=True)
     with oracle(Fleet(tuple(map(_large, fleet.hosts)))) as placement:
         for demand, conditions in zip(demands, asked, strict=True):
             found = index.find_candidates(conditions)
             assert frozenset(index.names_of(found)) == placement.returned(demand), demand
+            assert all(found & set_of(group) in (0, set_of(group)) for group in groups)
 
 
 def _large(provider: Provider) -> Provider:
@@ -117,38 +106,6 @@ def test_fleet_that_was_read_by_traits_counts_as_large_enough() -> None:
         assert set(host.root.resources) == {"VCPU", "VGPU"}
         assert all(set(each.resources) == {"VGPU"} for each in (*host.own[1:], *host.shared))
     assert [host.name for host in hosts] == [host.name for host in hosts_in(fleet)]
-
-
-def fleet_of(traits: int) -> Fleet:
-    """Return hosts that each have half of the first ``traits`` traits; one in three has them on a nested VGPU too."""
-    random = Random(1)  # noqa: S311 - the same at each run
-    hosts = []
-    for number in range(HOSTS):
-        own = " ".join(random.sample(TRAITS[:traits], traits // 2))
-        gpu = (provider(f"gpu-{number}", "VGPU", own),) if not number % 3 else ()
-        hosts.append(provider(f"host-{number}", traits=own, children=gpu))
-    return Fleet(tuple(hosts))
-
-
-@pytest.mark.parametrize("traits", [2, len(TRAITS)], ids=["few kinds", "every host different"])
-def test_sets_of_hosts_are_those_that_have_the_trait(traits: int) -> None:
-    """As counted host by host; each is in one group of its kind, and the largest comes first."""
-    fleet = fleet_of(traits)
-    index = HostIndex.by_capability(fleet, CONDITIONS)
-    groups = index.host_groups()
-    assert sorted(number for group in groups for number in group) == list(range(HOSTS))
-    assert [len(group) for group in groups] == sorted(map(len, groups), reverse=True)
-    assert (len(groups) > HOSTS // 2) == (traits == len(TRAITS))
-    gpu = Condition(RESOURCE, UNSUFFIXED, True, ("VGPU",), 1)
-    for name in TRAITS:
-        having = {host.name for host in fleet.hosts if name in host.traits}
-        lacking = {host.name for host in fleet.hosts} - having
-        with_gpu = {host.name for host in fleet.hosts if host.providers}
-        for scope, also, among in ((ROOT, (), having | lacking), (UNSUFFIXED, (gpu,), with_gpu)):
-            for wanted, expected in ((True, having), (False, lacking)):
-                found = index.find_candidates([Condition(TRAIT, scope, wanted, (name,)), *also])
-                assert set(index.names_of(found)) == expected & among
-                assert found.bit_count() == len(expected & among)
 
 
 def test_sets_and_numbers_are_the_same_hosts() -> None:

@@ -20,7 +20,7 @@ from os_prefilter.common.host_sets import numbers_in, set_of, union
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, demand_from
-from os_prefilter_tools.fleet.matching import Host, fits, hosts_in, meets, room_in
+from os_prefilter_tools.fleet.matching import Host, fits, hosts_in, meets, room_in, traits_of
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
@@ -210,7 +210,7 @@ class HostIndex:
     @cached_property
     def _anywhere(self) -> "_Having":
         """The hosts by the traits of all providers that they can use."""
-        return _Having((number, _traits_of((*host.own, *host.shared))) for number, host in enumerate(self.hosts))
+        return _Having((number, traits_of((*host.own, *host.shared))) for number, host in enumerate(self.hosts))
 
     def _competing(self, root: Iterable[Condition], groups: Mapping[str, Sequence[Condition]]) -> list[Condition]:
         """Return the conditions of groups of which one may take from another what it needs; none if no group may."""
@@ -325,7 +325,7 @@ class _View:
                 if all(each is hosts[number].root for each in places):
                     on_root.append(number)
                 else:
-                    elsewhere.append((number, _traits_of(places)))
+                    elsewhere.append((number, traits_of(places)))
             elif all(ways):
                 by_choice.append(number)
         self.on_root = set_of(on_root)
@@ -413,7 +413,3 @@ class Look:
         fitting = tuple(amount for amount in amounts if fits(inventory, amount, ignore_usage=self._ignore_usage))
         together = min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit, total) if fitting else 0
         return name, fitting, together
-
-
-def _traits_of(providers: Iterable[Provider]) -> frozenset[str]:
-    return frozenset().union(*(each.traits for each in providers))

@@ -85,10 +85,7 @@ def meets(host: Host, demand: Demand, *, ignore_usage: bool = False, work: Work 
 
     :param work: counts the steps of the search, and keeps the options of the host between calls
     """
-    traits = host.root.traits
-    if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
-        return False
-    return _Search(host, demand, ignore_usage, work or Work()).succeeds()
+    return _ProviderSearch(host, demand, work or Work(), ignore_usage=ignore_usage).succeeds()
 
 
 def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | None:
@@ -96,10 +93,7 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
 
     :return: UUID of a provider -> resource class -> amount
     """
-    traits = host.root.traits
-    if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
-        return None
-    search = _Search(host, demand, False, Work(), takes_all=True)
+    search = _ProviderSearch(host, demand, Work(), takes_all=True)
     if not search.succeeds():
         return None
     # What was tried and given back is still there, with 0.
@@ -130,17 +124,11 @@ def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
     return capacity_of(inventory) - (0 if ignore_usage else inventory.used)
 
 
-class _Search:
+class _ProviderSearch:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
     def __init__(
-        self,
-        host: Host,
-        demand: Demand,
-        ignore_usage: bool,  # noqa: FBT001
-        work: Work,
-        *,
-        takes_all: bool = False,
+        self, host: Host, demand: Demand, work: Work, *, ignore_usage: bool = False, takes_all: bool = False
     ) -> None:
         """Take a demand on a host.
 
@@ -152,14 +140,6 @@ class _Search:
         self._ignore_usage = ignore_usage
         self._work = work
         self._most = work.steps + _MOST_STEPS
-        named = [(suffix, self._options(group)) for suffix, group in demand.groups.items() if suffix]
-        # Groups with few options first: it shows early if one cannot be served.
-        named.sort(key=lambda each: len(each[1]))
-        work.steps += 1 + len(named)
-        self._suffixed = [(suffix, options) for joined, options in named for suffix in joined.split(",")]
-        self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
-        self._by_name = bool(demand.same_subtree) or not named
-        """Whether it matters which of several equal providers serves a group."""
         self.taken: dict[str, dict[str, int]] = {}
         """UUID of a provider -> what is taken from it."""
         self._providers: dict[str, Provider] = {}
@@ -167,6 +147,17 @@ class _Search:
         self._failed: set[object] = set()
 
     def succeeds(self) -> bool:
+        demand, traits = self._demand, self._host.root.traits
+        if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
+            return False
+        named = [(suffix, self._options(group)) for suffix, group in demand.groups.items() if suffix]
+        # Groups with few options first: it shows early if one cannot be served.
+        named.sort(key=lambda each: len(each[1]))
+        self._work.steps += 1 + len(named)
+        self._suffixed = [(suffix, options) for joined, options in named for suffix in joined.split(",")]
+        self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
+        # Whether it matters which of several equal providers serves a group.
+        self._by_name = bool(demand.same_subtree) or not named
         # A group that cannot be served alone cannot be served beside others.
         if not all(options for _, options in self._suffixed):
             return False
@@ -185,19 +176,19 @@ class _Search:
     def _options(self, group: Group) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
         if id(group) not in self._work.options:
-            self._work.options[id(group)] = (group, list(self._find_options(group)))
+            choices: list[Mapping[str, int]] = [{name: amount} for name, amount in group.dropped.items()]
+            if group.resources or not choices:
+                choices = [group.resources]
+            found = [
+                (provider, resources)
+                for provider in self._reachable(group)
+                # The aggregates that count are those of the provider itself.
+                if _suits(provider, group, frozenset(provider.aggregates)) and _has_required(provider.traits, group)
+                for resources in choices
+                if all(self._fits(provider, name, amount) for name, amount in resources.items())
+            ]
+            self._work.options[id(group)] = group, found
         return self._work.options[id(group)][1]
-
-    def _find_options(self, group: Group) -> Iterator[_Option]:
-        choices = [{name: amount} for name, amount in group.dropped.items()]
-        if group.resources or not choices:
-            choices = [dict(group.resources)]
-        for provider in self._reachable(group):
-            # The aggregates that count are those of the provider itself.
-            if _suits(provider, group, frozenset(provider.aggregates)) and _has_required(provider.traits, group):
-                for resources in choices:
-                    if all(self._fits(provider, name, amount) for name, amount in resources.items()):
-                        yield provider, resources
 
     def _serve(self, index: int) -> bool:
         """Whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
@@ -275,7 +266,7 @@ class _Search:
             return False
         if not (needed or optional):
             # Without resources, any provider may have the traits.
-            return bool(allowed) and _has_required(_traits_of(allowed), group)
+            return bool(allowed) and _has_required(traits_of(allowed), group)
         return self._place([*needed, *optional], allowed, [], group, alone=alone)
 
     def _is_independent(self, group: Group) -> bool:
@@ -309,7 +300,7 @@ class _Search:
         if self._is_spent():
             return False
         if not left:
-            has_required = bool(chosen) and _has_required(_traits_of(chosen), group)
+            has_required = bool(chosen) and _has_required(traits_of(chosen), group)
             return has_required and (alone or self._is_one_subtree(chosen))
         (name, amount, needed), *rest = left
         seen = set()
@@ -384,5 +375,6 @@ def _has_required(traits: frozenset[str], group: Group) -> bool:
     return all(not traits.isdisjoint(each) for each in group.required)
 
 
-def _traits_of(providers: Iterable[Provider]) -> frozenset[str]:
+def traits_of(providers: Iterable[Provider]) -> frozenset[str]:
+    """Return the traits that any of the providers has."""
     return frozenset().union(*(provider.traits for provider in providers))

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.host_sets import numbers_in, set_of, union
@@ -172,15 +173,9 @@ class HostIndex:
 
     def find_possible(self, condition: Condition) -> int:
         """Return hosts among which are all that meet a condition, whatever else is demanded."""
-        if condition.kind == RESOURCE:
-            return self._find_fitting(condition)
-        if condition.scope == ROOT and condition.kind == TRAIT:
-            return self._roots.find((condition,))
-        if condition.kind == TRAIT and condition.wanted:
-            return self._anywhere.find((condition,))
-        if condition.kind == TRAIT or (condition.kind == AGGREGATE and condition.wanted and not condition.suffix):
-            return self._roots.find((condition,)) | self._nested
-        return self.all
+        # Groups of one subtree are nothing without the groups.
+        is_subtree = condition.kind == TREE and condition.scope == ROOT
+        return self.all if is_subtree else self.find_candidates((condition,))
 
     def without_shared_of(self, owner: int, hosts: int, demand: Demand) -> int:
         """Return those of ``hosts`` that meet a demand also without what the tree of the host ``owner`` shares."""
@@ -207,35 +202,30 @@ class HostIndex:
     def _nested(self) -> int:
         return set_of(number for number, host in enumerate(self.hosts) if len(host.own) > 1 or host.shared)
 
-    @cached_property
-    def _anywhere(self) -> "_Having":
-        """The hosts by the traits of all providers that they can use."""
-        return _Having((number, traits_of((*host.own, *host.shared))) for number, host in enumerate(self.hosts))
-
     def _competing(self, root: Iterable[Condition], groups: Mapping[str, Sequence[Condition]]) -> list[Condition]:
         """Return the conditions of groups of which one may take from another what it needs; none if no group may."""
-        suffixed = [item for scope, group in groups.items() if scope != UNSUFFIXED for item in group]
-        policy = [item for item in root if item.kind == POLICY and len(groups.keys() - {UNSUFFIXED}) > 1]
-        if not self._counts_amounts:
-            return [*policy, *suffixed] if policy else []
-        every = [*groups.get(UNSUFFIXED, ()), *suffixed]
-        classes = Counter(item.names[0] for item in every if item.kind == RESOURCE)
-        subtrees = [item for item in root if item.kind == TREE]
-        competes = policy or subtrees or any(count > 1 for count in classes.values())
-        return [*policy, *subtrees, *every] if competes else []
+        suffixed = [group for scope, group in groups.items() if scope != UNSUFFIXED]
+        found = [item for item in root if item.kind == TREE or (item.kind == POLICY and len(suffixed) > 1)]
+        competing = groups.values() if self._counts_amounts else suffixed
+        if self._counts_amounts and not found:
+            classes = Counter(item.names[0] for item in chain(*competing) if item.kind == RESOURCE)
+            return list(chain(*competing)) if any(count > 1 for count in classes.values()) else []
+        return [*found, *chain(*competing)] if found else []
 
     def _find_serving(self, group: Sequence[Condition], among: int, *, is_suffixed: bool) -> int:
         """Return the hosts among some that can serve one request group, were it the only one."""
-        resources = [item for item in group if item.kind == RESOURCE]
-        if not resources:
-            return self._find_meeting(among, group)
-        for item in resources:
-            among &= self._find_fitting(item)
         for item in group:
+            if item.kind == RESOURCE:
+                among &= self._find_fitting(item)
             if item.kind == TREE:
                 number = self._trees.get(item.names[0])
-                return 0 if number is None else self._find_meeting(among & 1 << number, group)
-        classes = frozenset(item.names[0] for item in resources)
+                among &= 0 if number is None else 1 << number
+        if any(item.kind == TREE for item in group):
+            return self._find_meeting(among, group)
+        classes = frozenset(item.names[0] for item in group if item.kind == RESOURCE)
+        if not classes:
+            hosts = among & ~self._nested & self._roots.find(group)
+            return hosts | self._find_meeting(among & self._nested, group)
         if (is_suffixed, classes) not in self._views:
             offering = {name: self._offering.get(name, {}) for name in classes}
             self._views[is_suffixed, classes] = _View(self.hosts, offering, is_suffixed=is_suffixed)

@@ -22,7 +22,7 @@ from os_prefilter_tools.operators.diagnose.first_candidates import (
     find_first,
     only_hosts,
 )
-from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, FirstCandidates, Lack, Near
+from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
 _DEFAULTS = Limits()
@@ -96,7 +96,12 @@ def diagnose(  # noqa: PLR0913
         return query.ask(placement, limits.max_placement_results, live=False)
 
     first = find_first(capable, query.demand, limits, ask_for_first, live=live)
-    return _with_first(diagnosis, first, len(capable), limits)
+    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
+    if first.hosts is not None and first.hosts < len(capable):
+        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
+    if len(capable) > most:
+        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
+    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
 
 
 class _Query:
@@ -137,19 +142,6 @@ def _without_answer(
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
     stage = result.REFUSED if is_refused else result.NO_ANSWER
     return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
-
-
-def _with_first(diagnosis: Diagnosis, first: FirstCandidates, capable: int, limits: Limits) -> Diagnosis:
-    """Return the diagnosis with the hosts that the first candidates cover.
-
-    :param capable: how many hosts meet all requirements
-    """
-    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
-    if first.hosts is not None and first.hosts < capable:
-        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
-    if capable > most:
-        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
-    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
 
 
 def _analyse(

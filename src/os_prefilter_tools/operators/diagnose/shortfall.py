@@ -11,7 +11,7 @@ the group is back once there is room. Of a host without such a provider, it is t
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
@@ -64,7 +64,7 @@ class Shortfalls:
         self._progress = progress
         self._work = Work()
         self._parts: dict[Way, tuple[Demand, Way]] = {}
-        self._candidates_without: dict[tuple[int, Way], bool] = {}
+        self._is_candidate_without = cache(lambda number, way: self._suffices(self._kinds[number].host, way))
         self._last: Host | None = None
         self._met_with_room: Way = frozenset()
         """What the last host meets if there is room on it."""
@@ -141,10 +141,7 @@ class Shortfalls:
 
     def is_candidate_without(self, host: str, conditions: Way) -> bool:
         """Whether a host would be a candidate without these conditions, or without fewer of them."""
-        key = self._number_of[host], conditions
-        if key not in self._candidates_without:
-            self._candidates_without[key] = self._suffices(self._kinds[key[0]].host, conditions)
-        return self._candidates_without[key]
+        return self._is_candidate_without(self._number_of[host], conditions)
 
     # ------------------------------------------------------------------------------------------------------------------
 

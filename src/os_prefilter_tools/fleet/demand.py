@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     names: tuple[str, ...]
     """A resource class; traits, aggregates, of which one is enough unless they are forbidden; suffixes; a provider."""
     amount: int = 0
-    """Of the resource class, in its units."""
+    """The amount of the resource class, in its units."""
 
     def __str__(self) -> str:
         if self.kind == RESOURCE:
@@ -39,7 +39,7 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Of the group, empty for the host itself: filters may require a trait of its root and of that group."""
+        """The suffix of the group, empty for the host itself: filters may require a trait of its root and of that group."""
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a query demands of one host."""
+    """The demand of a query on one host."""
 
     groups: Mapping[str, Group]
     root_required: frozenset[str] = frozenset()

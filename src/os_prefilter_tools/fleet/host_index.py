@@ -142,7 +142,7 @@ class HostIndex:
 
     @property
     def has_shared(self) -> bool:
-        """Whether any host can use a provider of another tree."""
+        """Return whether any host can use a provider of another tree."""
         return bool(self._sharing)
 
     def host_groups(self) -> list[tuple[int, ...]]:
@@ -357,7 +357,7 @@ class _Amounts:
 
 
 class Look:
-    """What some conditions can see of a host; hosts that look alike meet the same of them, alone and together."""
+    """View of a host by some conditions; hosts that look alike meet the same of them, alone and together."""
 
     def __init__(self, conditions: Collection[Condition], *, ignore_usage: bool = False) -> None:
         self._ignore_usage = ignore_usage
@@ -370,7 +370,7 @@ class Look:
         self._amounts = {name: (sorted(set(each)), sum(each)) for name, each in amounts.items()}
         scopes = {item.scope for item in conditions} - {ROOT}
         self._any_provider = scopes != {item.scope for item in conditions if item.kind == RESOURCE}
-        """Whether there is a group that providers without any of the resources may serve."""
+        """True if there is a group that providers without any of the resources may serve."""
         self._by_place = any(item.kind == TREE and item.scope == ROOT for item in conditions)
 
     def key_of(self, host: Host) -> object:

@@ -15,7 +15,7 @@ from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000
-"""Of one search: far more than any observed request needs, and less than a second."""
+"""The most steps of one search: far more than any observed request needs, and less than a second."""
 
 _Option = tuple[Provider, Mapping[str, int]]
 """A provider that may serve a suffixed group, and the resources that it gives."""
@@ -81,7 +81,7 @@ def hosts_in(fleet: Fleet) -> list[Host]:
 
 
 def meets(host: Host, demand: Demand, *, ignore_usage: bool = False, work: Work | None = None) -> bool:
-    """Whether a host, with the shared providers that it can use, meets a demand.
+    """Return whether a host, with the shared providers that it can use, meets a demand.
 
     :param work: counts the steps of the search, and keeps the options of the host between calls
     """
@@ -105,7 +105,7 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
 
 
 def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:
-    """Whether an inventory can give one allocation of that amount."""
+    """Return whether an inventory can give one allocation of that amount."""
     used = 0 if ignore_usage else inventory.used
     return (
         used + amount <= (inventory.total - inventory.reserved) * inventory.allocation_ratio
@@ -191,7 +191,7 @@ class _ProviderSearch:
         return self._work.options[id(group)][1]
 
     def _serve(self, index: int) -> bool:
-        """Whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
+        """Return whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
         state = index, self._state()
         if state in self._failed or self._is_spent():
             return False
@@ -205,7 +205,7 @@ class _ProviderSearch:
         return found
 
     def _serve_by(self, option: _Option, suffix: str, index: int) -> bool:
-        """Whether that works with this option for the group ``index``."""
+        """Return whether that works with this option for the group ``index``."""
         provider, resources = option
         self._work.steps += 1
         if self._demand.isolate and any(provider is other for other in self._providers.values()):
@@ -251,7 +251,7 @@ class _ProviderSearch:
     # -- the unsuffixed group ------------------------------------------------------------------------------------------
 
     def _serve_unsuffixed(self, *, alone: bool = False) -> bool:
-        """Whether the unsuffixed group can be served beside what is taken.
+        """Return whether the unsuffixed group can be served beside what is taken.
 
         :param alone: ignore ``same_subtree``
         """
@@ -270,7 +270,7 @@ class _ProviderSearch:
         return self._place([*needed, *optional], allowed, [], group, alone=alone)
 
     def _is_independent(self, group: Group) -> bool:
-        """Whether no other group can take what the unsuffixed one needs: it was served alone."""
+        """Return whether no other group can take what the unsuffixed one needs: it was served alone."""
         return (
             bool(self._suffixed)
             and not self._takes_all
@@ -280,7 +280,7 @@ class _ProviderSearch:
         )
 
     def _is_allowed(self, provider: Provider, group: Group) -> bool:
-        """Whether a provider may serve the unsuffixed group: an aggregate of the root is one of the whole tree."""
+        """Return whether a provider may serve the unsuffixed group: an aggregate of the root is one of the whole tree."""
         own = frozenset(provider.aggregates)
         spanned = own.union(self._host.root.aggregates)
         is_shared = any(provider is other for other in self._host.shared)
@@ -295,7 +295,7 @@ class _ProviderSearch:
         *,
         alone: bool,
     ) -> bool:
-        """Whether the unsuffixed group's remaining resources find providers which together have its traits."""
+        """Return whether the unsuffixed group's remaining resources find providers which together have its traits."""
         self._work.steps += 1
         if self._is_spent():
             return False
@@ -321,7 +321,7 @@ class _ProviderSearch:
         return self._host.own if any(group.in_tree == each.uuid for each in self._host.own) else ()
 
     def _fits(self, provider: Provider, name: str, amount: int) -> bool:
-        """Whether a provider has that much of a resource, with nothing taken."""
+        """Return whether a provider has that much of a resource, with nothing taken."""
         inventory = provider.resources.get(name)
         return inventory is not None and fits(inventory, amount, ignore_usage=self._ignore_usage)
 
@@ -346,7 +346,7 @@ class _ProviderSearch:
             self.taken[provider.uuid][name] -= amount
 
     def _is_one_subtree(self, unsuffixed: list[Provider]) -> bool:
-        """Whether the groups that ``same_subtree`` names come from providers below one of them."""
+        """Return whether the groups that ``same_subtree`` names come from providers below one of them."""
         for suffixes in self._demand.same_subtree:
             serving = [self._providers[suffix] for suffix in suffixes if suffix]
             together = {each.uuid for each in (*serving, *(unsuffixed if "" in suffixes else ()))}
@@ -363,7 +363,7 @@ class _ProviderSearch:
 
 
 def _suits(provider: Provider, group: Group, aggregates: frozenset[str]) -> bool:
-    """Whether a provider in these aggregates may serve a group, apart from the required traits."""
+    """Return whether a provider in these aggregates may serve a group, apart from the required traits."""
     return (
         group.forbidden.isdisjoint(provider.traits)
         and all(not each.isdisjoint(aggregates) for each in group.member_of)

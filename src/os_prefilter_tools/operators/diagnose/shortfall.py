@@ -22,7 +22,7 @@ from os_prefilter_tools.operators.audit.audit import Progress
 Way = frozenset[Condition]
 
 _MOST_STEPS = 200_000
-"""Of searches for the ways of all hosts, after which only one way of each is looked for; and for conflicts."""
+"""The most steps of searches for the ways of all hosts, after which only one way of each is looked for; and for conflicts."""
 _MOST_KEPT = 10_000
 
 
@@ -67,7 +67,7 @@ class Shortfalls:
         self._is_candidate_without = cache(lambda number, way: self._suffices(self._kinds[number].host, way))
         self._last: Host | None = None
         self._met_with_room: Way = frozenset()
-        """What the last host meets if there is room on it."""
+        """The conditions that the last host meets if there is room on it."""
         look = Look(self.conditions, ignore_usage=ignore_usage)
         alike: dict[object, list[Host]] = {}
         for host in hosts:
@@ -131,16 +131,16 @@ class Shortfalls:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there may be more ways or conflicts than were found."""
+        """Return whether there may be more ways or conflicts than were found."""
         return not (self._smallest.are_all and all(are_all for _, are_all in self._ways))
 
     def is_conflict(self, conditions: Way) -> bool:
-        """Whether no host meets these."""
+        """Return whether no host meets these."""
         left_out = self._everything - conditions
         return not any(self._suffices(k.host, left_out) for k in self._kinds if conditions.isdisjoint(k.lacks))
 
     def is_candidate_without(self, host: str, conditions: Way) -> bool:
-        """Whether a host would be a candidate without these conditions, or without fewer of them."""
+        """Return whether a host would be a candidate without these conditions, or without fewer of them."""
         return self._is_candidate_without(self._number_of[host], conditions)
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Shortfalls:
         return _Kind(hosts[0], [each.name for each in hosts], lacks, is_candidate)
 
     def _suffices(self, host: Host, left_out: Way) -> bool:
-        """Whether a host would be a candidate without these conditions, and if it had what they demand."""
+        """Return whether a host would be a candidate without these conditions, and if it had what they demand."""
         if left_out not in self._parts:
             if len(self._parts) >= _MOST_KEPT:
                 self._parts.clear()

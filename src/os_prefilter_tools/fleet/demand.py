@@ -39,7 +39,7 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The suffix of the group, empty for the host itself: filters may require a trait of its root and of that group."""
+        """The suffix of the group; empty for the host itself, of whose root and unsuffixed group a trait may be required."""
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 

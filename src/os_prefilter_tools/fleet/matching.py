@@ -280,7 +280,7 @@ class _ProviderSearch:
         )
 
     def _is_allowed(self, provider: Provider, group: Group) -> bool:
-        """Return whether a provider may serve the unsuffixed group: an aggregate of the root is one of the whole tree."""
+        """Return whether a provider may serve the unsuffixed group; an aggregate of the root is one of its tree."""
         own = frozenset(provider.aggregates)
         spanned = own.union(self._host.root.aggregates)
         is_shared = any(provider is other for other in self._host.shared)

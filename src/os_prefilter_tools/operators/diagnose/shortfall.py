@@ -22,7 +22,7 @@ from os_prefilter_tools.operators.audit.audit import Progress
 Way = frozenset[Condition]
 
 _MOST_STEPS = 200_000
-"""The most steps of searches for the ways of all hosts, after which only one way of each is looked for; and for conflicts."""
+"""The most steps of searches for the ways of all hosts, then for only one way of each; and of that for conflicts."""
 _MOST_KEPT = 10_000
 
 

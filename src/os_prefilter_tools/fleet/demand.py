@@ -39,7 +39,7 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The suffix of the group; empty for the host itself, of whose root and unsuffixed group a trait may be required."""
+        """The suffix of the group; empty for the host itself, where root and unsuffixed group count as one."""
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 

@@ -182,7 +182,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
     ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
     ("recursive", "hosts: &h\n  a: {providers: *h}", (":2: ", "an anchored value must not contain aliases")),
-    ("taken_at no time", "taken_at: yesterday\nhosts: {a: {}}", ("taken_at", "'yesterday'", "UTC")),
     ("has_inventories", "has_inventories: 1\nhosts: {a: {}}", ("has_inventories", "true or false")),
     ("metadata", "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}", ("aggregates.a.metadata.x", "1", "text")),
     ("aggregate zone", "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}", ("availability_zone", "255")),

@@ -114,10 +114,16 @@ def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> 
     :raises RequestRejected: if part of the request cannot be put into a query.
     :raises ValueError: if the limit is not a whole number of at least 1.
     """
-    query = query_of(request_spec)
+    return query_string(query_of(request_spec), limit)
+
+
+def query_string(query: Query, limit: int | None = None) -> str:
+    """Return a query as :func:`allocation_candidates_query` does."""
     parameters: list[tuple[str, str]] = []
     if limit is not None:
-        parameters.append(("limit", str(_check_limit(limit))))
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"limit is {limit!r}; expected a whole number of at least 1, or None")
+        parameters.append(("limit", str(limit)))
     if query.policy:
         parameters.append(("group_policy", query.policy))
     if root := _join_traits(query.root_required, query.root_forbidden):
@@ -227,9 +233,3 @@ def _join_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 
 def _is_suffix(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 64 and set(value) <= _SUFFIX_CHARACTERS  # noqa: PLR2004
-
-
-def _check_limit(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise ValueError(f"limit is {limit!r}; expected a whole number of at least 1, or None")
-    return limit

@@ -8,7 +8,7 @@ these names were read. Any other ``CUSTOM_`` trait is a decision of the operator
 required: without it, a request would get hosts that they keep from it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -43,9 +43,7 @@ def leave_out_unknown(known: Collection[str], of_rules: Collection[str] = ()) ->
 
 
 def _without_unknown(result: Requirements, known: Collection[str], of_rules: Collection[str]) -> Requirements:
-    # What is no name of a trait stays: it is an error of the filter.
-    unknown = [item for item in result.requirements if is_trait_name(item.trait) and item.trait not in known]
-    left_out = {item: None for item in unknown if may_be_left_out(item) and not _is_created(item, of_rules)}
+    left_out = {item: None for item in find_unknown(result.requirements, known) if _may_be_left_out(item, of_rules)}
     if not left_out:
         return result
     notes = tuple(
@@ -60,11 +58,14 @@ def _without_unknown(result: Requirements, known: Collection[str], of_rules: Col
     return replace(result, requirements=kept, notes=(*result.notes, *notes))
 
 
-def may_be_left_out(item: Requirement) -> bool:
-    """Return whether a requirement for a trait that Placement lacks can be left out and exclude no capable host."""
-    return not item.required or not item.trait.startswith(CUSTOM_PREFIX) or item.trait in _opt_in_traits()
+def find_unknown(requirements: Iterable[Requirement], known: Collection[str]) -> list[Requirement]:
+    """Return the requirements for traits that Placement does not have: no host has these."""
+    # What is no name of a trait is an error of the filter.
+    return [item for item in requirements if is_trait_name(item.trait) and item.trait not in known]
 
 
-def _is_created(item: Requirement, of_rules: Collection[str]) -> bool:
-    """Return whether an operator's rule forbids a trait that is created before the rule is used."""
-    return not item.required and item.trait.startswith(CUSTOM_PREFIX) and item.trait in of_rules
+def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
+    """Tell if leaving out a requirement for an unknown trait excludes no capable host, and breaks no rule."""
+    if not item.trait.startswith(CUSTOM_PREFIX):
+        return True
+    return item.trait in _opt_in_traits() if item.required else item.trait not in of_rules

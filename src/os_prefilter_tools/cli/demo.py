@@ -13,7 +13,7 @@ from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import Backend, FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.examples import Example, example_requests
-from os_prefilter_tools.operators.explain import Line, lines_of
+from os_prefilter_tools.operators.explain import Explanation, lines_of
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
@@ -76,7 +76,7 @@ def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str
     return hosts
 
 
-def _format_line(line: Line, width: int) -> list[str]:
+def _format_line(line: Explanation, width: int) -> list[str]:
     if not line.trait:
         return textwrap.wrap(f"({line.because})", width, subsequent_indent=" ")
     sign = "" if line.rule == "required" else "!"

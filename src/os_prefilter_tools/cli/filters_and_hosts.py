@@ -36,7 +36,7 @@ from os_prefilter_tools.cli.context import CloudCommand, Context
 from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
-from os_prefilter_tools.operators.candidates import Found, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.candidates import CandidatesFound, ask_live_placement, ask_placement
 from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.operators.readiness import coverage_of
 
@@ -217,7 +217,7 @@ class Backend(NamedTuple):
     """The filters and the Placement that a command was asked about."""
 
     service: Service
-    ask: Callable[[RequestSpec, Decision], Found]
+    ask: Callable[[RequestSpec, Decision], CandidatesFound]
     """Asks Placement for the candidates of a request to which the service was applied."""
     fleet: Fleet | None
     """None for the Placement of a cloud."""

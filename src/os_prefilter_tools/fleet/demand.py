@@ -3,7 +3,7 @@
 The meaning of each parameter is Placement's (its API reference, "List Allocation Candidates", microversion 1.39).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     names: tuple[str, ...]
     """A resource class; traits, aggregates, of which one is enough unless they are forbidden; suffixes; a provider."""
     amount: int = 0
-    """Of the resource class, in its units."""
+    """The amount of the resource class, in its units."""
 
     def __str__(self) -> str:
         if self.kind == RESOURCE:
@@ -39,7 +39,7 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Of the group, empty for the host itself: filters may require a trait of its root and of that group."""
+        """The suffix of the group; empty for the host itself, where root and unsuffixed group count as one."""
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a query demands of one host."""
+    """The demand of a query on one host."""
 
     groups: Mapping[str, Group]
     root_required: frozenset[str] = frozenset()
@@ -74,7 +74,9 @@ class Demand:
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return all that is demanded, in a fixed order: resources, traits, aggregates, the rest."""
-        found = [*self._of_the_root(), *(item for suffix in self.groups for item in self._of_group(suffix))]
+        found = [Condition(TRAIT, ROOT, True, (trait,)) for trait in sorted(self.root_required)]
+        found += [Condition(TRAIT, ROOT, False, (trait,)) for trait in sorted(self.root_forbidden)]
+        found += [item for suffix in self.groups for item in self._of_group(suffix)]
         found += [Condition(TREE, ROOT, True, suffixes) for suffixes in self.same_subtree]
         if self.isolate:
             found.append(Condition(POLICY, ROOT, True, ("isolate",)))
@@ -97,14 +99,8 @@ class Demand:
         traits and aggregates on the providers that give something.
         """
         groups = {suffix: group for suffix in self.groups if (group := self._kept(suffix, kept))}
-        subtrees = [each.names for each in kept if each.kind == TREE and each.scope == ROOT]
-        return Demand(
-            groups=groups,
-            root_required=frozenset(t for t in self.root_required if Condition(TRAIT, ROOT, True, (t,)) in kept),
-            root_forbidden=frozenset(t for t in self.root_forbidden if Condition(TRAIT, ROOT, False, (t,)) in kept),
-            same_subtree=_among(subtrees, groups),
-            isolate=self.isolate and Condition(POLICY, ROOT, True, ("isolate",)) in kept,
-        )
+        of_root = demand_from(item for item in kept if item.scope == ROOT)
+        return replace(of_root, groups=groups, same_subtree=_among(of_root.same_subtree, groups))
 
     def without(self, condition: Condition) -> "Demand":
         """Return the demand, as Placement would be queried, without one condition.
@@ -129,10 +125,6 @@ class Demand:
                 found.update(item for item in conditions if item.kind != RESOURCE)
         return frozenset(found)
 
-    def _of_the_root(self) -> Iterator[Condition]:
-        for wanted, traits in ((True, self.root_required), (False, self.root_forbidden)):
-            yield from (Condition(TRAIT, ROOT, wanted, (trait,)) for trait in sorted(traits))
-
     def _of_group(self, suffix: str) -> Iterator[Condition]:
         group, scope = self.groups[suffix], suffix or UNSUFFIXED
         yield from (
@@ -147,30 +139,46 @@ class Demand:
             yield Condition(TREE, scope, True, (group.in_tree,))
 
     def _kept(self, suffix: str, kept: Collection[Condition]) -> Group | None:
-        group, left = self.groups[suffix], [item for item in self._of_group(suffix) if item in kept]
+        left = [item for item in self._of_group(suffix) if item in kept]
         if not left:
             return None
         # The same object each time: what serves it is remembered by it.
         key = suffix, *left
         if key not in self._parts:
-            self._parts[key] = self._part(group, left)
+            part, resources = _group_from(left), self.groups[suffix].resources
+            dropped = {name: amount for name, amount in resources.items() if name not in part.resources}
+            self._parts[key] = replace(part, dropped=dropped)
         return self._parts[key]
 
-    @staticmethod
-    def _part(group: Group, left: Sequence[Condition]) -> Group:
-        def of(kind: str, *, wanted: bool) -> Iterable[tuple[str, ...]]:
-            return (item.names for item in left if item.kind == kind and item.wanted == wanted)
 
-        resources = {item.names[0]: item.amount for item in left if item.kind == RESOURCE}
-        return Group(
-            resources=resources,
-            required=tuple(map(frozenset, of(TRAIT, wanted=True))),
-            forbidden=frozenset(name for (name,) in of(TRAIT, wanted=False)),
-            member_of=tuple(map(frozenset, of(AGGREGATE, wanted=True))),
-            not_member_of=frozenset(name for names in of(AGGREGATE, wanted=False) for name in names),
-            in_tree=next((names[0] for names in of(TREE, wanted=True)), None),
-            dropped={name: amount for name, amount in group.resources.items() if name not in resources},
-        )
+def demand_from(conditions: Iterable[Condition]) -> Demand:
+    """Return the demand that has these conditions."""
+    scopes: dict[str, list[Condition]] = {ROOT: []}
+    for item in conditions:
+        scopes.setdefault(item.scope, []).append(item)
+    root = scopes.pop(ROOT)
+    traits = _group_from(root)
+    return Demand(
+        {"" if scope == UNSUFFIXED else scope: _group_from(items) for scope, items in scopes.items()},
+        frozenset(chain.from_iterable(traits.required)),
+        traits.forbidden,
+        tuple(item.names for item in root if item.kind == TREE),
+        isolate=any(item.kind == POLICY for item in root),
+    )
+
+
+def _group_from(conditions: Collection[Condition]) -> Group:
+    def names_of(kind: str, *, wanted: bool) -> Iterable[frozenset[str]]:
+        return (frozenset(item.names) for item in conditions if item.kind == kind and item.wanted == wanted)
+
+    return Group(
+        resources={item.names[0]: item.amount for item in conditions if item.kind == RESOURCE},
+        required=tuple(names_of(TRAIT, wanted=True)),
+        forbidden=frozenset().union(*names_of(TRAIT, wanted=False)),
+        member_of=tuple(names_of(AGGREGATE, wanted=True)),
+        not_member_of=frozenset().union(*names_of(AGGREGATE, wanted=False)),
+        in_tree=next((item.names[0] for item in conditions if item.kind == TREE), None),
+    )
 
 
 def _among(subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]) -> tuple[tuple[str, ...], ...]:

@@ -15,7 +15,7 @@ from os_prefilter_tools.fleet.demand import Demand, Group
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000
-"""Of one search: far more than any observed request needs, and less than a second."""
+"""The most steps of one search: far more than any observed request needs, and less than a second."""
 
 _Option = tuple[Provider, Mapping[str, int]]
 """A provider that may serve a suffixed group, and the resources that it gives."""
@@ -81,14 +81,11 @@ def hosts_in(fleet: Fleet) -> list[Host]:
 
 
 def meets(host: Host, demand: Demand, *, ignore_usage: bool = False, work: Work | None = None) -> bool:
-    """Whether a host, with the shared providers that it can use, meets a demand.
+    """Return whether a host, with the shared providers that it can use, meets a demand.
 
     :param work: counts the steps of the search, and keeps the options of the host between calls
     """
-    traits = host.root.traits
-    if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
-        return False
-    return _Search(host, demand, ignore_usage, work or Work()).succeeds()
+    return _ProviderSearch(host, demand, work or Work(), ignore_usage=ignore_usage).succeeds()
 
 
 def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | None:
@@ -96,10 +93,7 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
 
     :return: UUID of a provider -> resource class -> amount
     """
-    traits = host.root.traits
-    if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
-        return None
-    search = _Search(host, demand, False, Work(), takes_all=True)
+    search = _ProviderSearch(host, demand, Work(), takes_all=True)
     if not search.succeeds():
         return None
     # What was tried and given back is still there, with 0.
@@ -111,7 +105,7 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
 
 
 def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:
-    """Whether an inventory can give one allocation of that amount."""
+    """Return whether an inventory can give one allocation of that amount."""
     used = 0 if ignore_usage else inventory.used
     return (
         used + amount <= (inventory.total - inventory.reserved) * inventory.allocation_ratio
@@ -130,17 +124,11 @@ def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
     return capacity_of(inventory) - (0 if ignore_usage else inventory.used)
 
 
-class _Search:
+class _ProviderSearch:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
     def __init__(
-        self,
-        host: Host,
-        demand: Demand,
-        ignore_usage: bool,  # noqa: FBT001
-        work: Work,
-        *,
-        takes_all: bool = False,
+        self, host: Host, demand: Demand, work: Work, *, ignore_usage: bool = False, takes_all: bool = False
     ) -> None:
         """Take a demand on a host.
 
@@ -152,14 +140,6 @@ class _Search:
         self._ignore_usage = ignore_usage
         self._work = work
         self._most = work.steps + _MOST_STEPS
-        named = [(suffix, self._options(group)) for suffix, group in demand.groups.items() if suffix]
-        # Groups with few options first: it shows early if one cannot be served.
-        named.sort(key=lambda each: len(each[1]))
-        work.steps += 1 + len(named)
-        self._suffixed = [(suffix, options) for joined, options in named for suffix in joined.split(",")]
-        self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
-        self._by_name = bool(demand.same_subtree) or not named
-        """Whether it matters which of several equal providers serves a group."""
         self.taken: dict[str, dict[str, int]] = {}
         """UUID of a provider -> what is taken from it."""
         self._providers: dict[str, Provider] = {}
@@ -167,6 +147,17 @@ class _Search:
         self._failed: set[object] = set()
 
     def succeeds(self) -> bool:
+        demand, traits = self._demand, self._host.root.traits
+        if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
+            return False
+        named = [(suffix, self._options(group)) for suffix, group in demand.groups.items() if suffix]
+        # Groups with few options first: it shows early if one cannot be served.
+        named.sort(key=lambda each: len(each[1]))
+        self._work.steps += 1 + len(named)
+        self._suffixed = [(suffix, options) for joined, options in named for suffix in joined.split(",")]
+        self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
+        # Whether it matters which of several equal providers serves a group.
+        self._by_name = bool(demand.same_subtree) or not named
         # A group that cannot be served alone cannot be served beside others.
         if not all(options for _, options in self._suffixed):
             return False
@@ -185,22 +176,22 @@ class _Search:
     def _options(self, group: Group) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
         if id(group) not in self._work.options:
-            self._work.options[id(group)] = (group, list(self._find_options(group)))
+            choices: list[Mapping[str, int]] = [{name: amount} for name, amount in group.dropped.items()]
+            if group.resources or not choices:
+                choices = [group.resources]
+            found = [
+                (provider, resources)
+                for provider in self._reachable(group)
+                # The aggregates that count are those of the provider itself.
+                if _suits(provider, group, frozenset(provider.aggregates)) and _has_required(provider.traits, group)
+                for resources in choices
+                if all(self._fits(provider, name, amount) for name, amount in resources.items())
+            ]
+            self._work.options[id(group)] = group, found
         return self._work.options[id(group)][1]
 
-    def _find_options(self, group: Group) -> Iterator[_Option]:
-        choices = [{name: amount} for name, amount in group.dropped.items()]
-        if group.resources or not choices:
-            choices = [dict(group.resources)]
-        for provider in self._reachable(group):
-            # The aggregates that count are those of the provider itself.
-            if _suits(provider, group, frozenset(provider.aggregates)) and _has_required(provider.traits, group):
-                for resources in choices:
-                    if all(self._fits(provider, name, amount) for name, amount in resources.items()):
-                        yield provider, resources
-
     def _serve(self, index: int) -> bool:
-        """Whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
+        """Return whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
         state = index, self._state()
         if state in self._failed or self._is_spent():
             return False
@@ -214,7 +205,7 @@ class _Search:
         return found
 
     def _serve_by(self, option: _Option, suffix: str, index: int) -> bool:
-        """Whether that works with this option for the group ``index``."""
+        """Return whether that works with this option for the group ``index``."""
         provider, resources = option
         self._work.steps += 1
         if self._demand.isolate and any(provider is other for other in self._providers.values()):
@@ -260,7 +251,7 @@ class _Search:
     # -- the unsuffixed group ------------------------------------------------------------------------------------------
 
     def _serve_unsuffixed(self, *, alone: bool = False) -> bool:
-        """Whether the unsuffixed group can be served beside what is taken.
+        """Return whether the unsuffixed group can be served beside what is taken.
 
         :param alone: ignore ``same_subtree``
         """
@@ -275,11 +266,11 @@ class _Search:
             return False
         if not (needed or optional):
             # Without resources, any provider may have the traits.
-            return bool(allowed) and _has_required(_traits_of(allowed), group)
+            return bool(allowed) and _has_required(traits_of(allowed), group)
         return self._place([*needed, *optional], allowed, [], group, alone=alone)
 
     def _is_independent(self, group: Group) -> bool:
-        """Whether no other group can take what the unsuffixed one needs: it was served alone."""
+        """Return whether no other group can take what the unsuffixed one needs: it was served alone."""
         return (
             bool(self._suffixed)
             and not self._takes_all
@@ -289,7 +280,7 @@ class _Search:
         )
 
     def _is_allowed(self, provider: Provider, group: Group) -> bool:
-        """Whether a provider may serve the unsuffixed group: an aggregate of the root is one of the whole tree."""
+        """Return whether a provider may serve the unsuffixed group; an aggregate of the root is one of its tree."""
         own = frozenset(provider.aggregates)
         spanned = own.union(self._host.root.aggregates)
         is_shared = any(provider is other for other in self._host.shared)
@@ -304,12 +295,12 @@ class _Search:
         *,
         alone: bool,
     ) -> bool:
-        """Whether the unsuffixed group's remaining resources find providers which together have its traits."""
+        """Return whether the unsuffixed group's remaining resources find providers which together have its traits."""
         self._work.steps += 1
         if self._is_spent():
             return False
         if not left:
-            has_required = bool(chosen) and _has_required(_traits_of(chosen), group)
+            has_required = bool(chosen) and _has_required(traits_of(chosen), group)
             return has_required and (alone or self._is_one_subtree(chosen))
         (name, amount, needed), *rest = left
         seen = set()
@@ -330,7 +321,7 @@ class _Search:
         return self._host.own if any(group.in_tree == each.uuid for each in self._host.own) else ()
 
     def _fits(self, provider: Provider, name: str, amount: int) -> bool:
-        """Whether a provider has that much of a resource, with nothing taken."""
+        """Return whether a provider has that much of a resource, with nothing taken."""
         inventory = provider.resources.get(name)
         return inventory is not None and fits(inventory, amount, ignore_usage=self._ignore_usage)
 
@@ -355,7 +346,7 @@ class _Search:
             self.taken[provider.uuid][name] -= amount
 
     def _is_one_subtree(self, unsuffixed: list[Provider]) -> bool:
-        """Whether the groups that ``same_subtree`` names come from providers below one of them."""
+        """Return whether the groups that ``same_subtree`` names come from providers below one of them."""
         for suffixes in self._demand.same_subtree:
             serving = [self._providers[suffix] for suffix in suffixes if suffix]
             together = {each.uuid for each in (*serving, *(unsuffixed if "" in suffixes else ()))}
@@ -372,7 +363,7 @@ class _Search:
 
 
 def _suits(provider: Provider, group: Group, aggregates: frozenset[str]) -> bool:
-    """Whether a provider in these aggregates may serve a group, apart from the required traits."""
+    """Return whether a provider in these aggregates may serve a group, apart from the required traits."""
     return (
         group.forbidden.isdisjoint(provider.traits)
         and all(not each.isdisjoint(aggregates) for each in group.member_of)
@@ -384,5 +375,6 @@ def _has_required(traits: frozenset[str], group: Group) -> bool:
     return all(not traits.isdisjoint(each) for each in group.required)
 
 
-def _traits_of(providers: Iterable[Provider]) -> frozenset[str]:
+def traits_of(providers: Iterable[Provider]) -> frozenset[str]:
+    """Return the traits that any of the providers has."""
     return frozenset().union(*(provider.traits for provider in providers))

@@ -100,13 +100,13 @@ class Fleet:
         return frozenset(trait for trait in self.traits if trait.startswith("CUSTOM_"))
 
     def every_compute_has(self, trait: str) -> bool:
-        """Whether every compute node (``COMPUTE_NODE``) has ``trait`` on its root, and some host does."""
+        """Return whether every compute node (``COMPUTE_NODE``) has ``trait`` on its root, and some host does."""
         nodes = [host for host in self.hosts if os_traits.COMPUTE_NODE in host.traits]
         return all(trait in host.traits for host in nodes) and any(trait in host.traits for host in self.hosts)
 
     @property
     def has_nested_providers(self) -> bool:
-        """Whether any provider is below another one, or shares its resources with hosts."""
+        """Return whether any provider is below another one, or shares its resources with hosts."""
         return any(host.providers for host in self.hosts) or os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
 
     @property

@@ -24,8 +24,8 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
-from datetime import datetime, timedelta
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ class _Reader:
             if key not in _TOP_KEYS and not key.startswith("x-"):
                 expected = f"{', '.join(_TOP_KEYS)}, or keys that start with 'x-'"
                 raise self._problem("the file", f"the key {quote(key)}", expected)
-        taken_at = self._time("taken_at", top.get("taken_at", ""))
+        taken_at = self._name("taken_at", top["taken_at"]) if top.get("taken_at") else ""
         self._is_snapshot = bool(taken_at)
         for name, value in self._mapping("aggregates", top.get("aggregates", {})).items():
             self._define_aggregate(name, value)
@@ -239,26 +239,18 @@ class _Reader:
 
         :param checked: strings that ``check`` has accepted already, and the ones to return for them
         """
-        items = self._list(where, value)
+        if not isinstance(value, list):
+            raise self._problem(where, quote(value), "a list of strings")
         # Nearly all lists of a large file have nothing new.
         with suppress(KeyError, TypeError):
-            return [(checked or {})[item] for item in items]
+            return [(checked or {})[item] for item in value]
         found: list[str] = []
-        for index, item in enumerate(items):
-            if isinstance(item, list):
-                found += [check(f"{where}[{index}][{i}]", each) for i, each in enumerate(self._list(where, item))]
-            else:
-                found.append(check(f"{where}[{index}]", item))
+        for index, item in enumerate(value):
+            at = f"{where}[{index}]"
+            found += map(check, (f"{at}[{i}]" for i in count()), item) if isinstance(item, list) else [check(at, item)]
             if len(found) > MAX_LIST:
                 raise self._problem(where, f"{len(found)} entries", f"at most {MAX_LIST}")
         return found
-
-    def _list(self, where: str, value: object) -> list[Any]:
-        if not isinstance(value, list):
-            raise self._problem(where, quote(value), "a list of strings")
-        if len(value) > MAX_LIST:
-            raise self._problem(where, f"{len(value)} entries", f"at most {MAX_LIST}")
-        return value
 
     def _trait(self, where: str, value: object) -> str:
         return self._symbol(where, value, self._traits, "trait", "os-traits")
@@ -287,15 +279,6 @@ class _Reader:
         if not is_number or not 0 <= value <= MAX_INT or not (value or self._is_snapshot):
             raise self._problem(where, quote(value), "a number above 0")
         return float(value)
-
-    def _time(self, where: str, value: object) -> str:
-        with suppress(ValueError):
-            # Python 3.10 reads no Z.
-            if isinstance(value, str) and (
-                not value or datetime.fromisoformat(value.replace("Z", "+00:00")).utcoffset() == timedelta(0)
-            ):
-                return value
-        raise self._problem(where, quote(value), "a time in UTC as text, such as '2026-11-21T18:00:00Z'")
 
     def _name(self, where: str, value: object, most: int = MAX_NAME) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():

@@ -12,7 +12,7 @@ class Server:
     """A server that runs, or one that has no host at present."""
 
     request: RequestSpec
-    """What it was scheduled by."""
+    """The request that it was scheduled by."""
     host: str = ""
     """The name of the resource provider of its host: Nova's ``node``; empty if it has no host."""
     uuid: str = ""
@@ -24,4 +24,4 @@ class Server:
     unknown: str = ""
     """Why too little of :attr:`request` is known for an all-clear; empty if it is known."""
     not_judged: Sequence[str] = ()
-    """What else its next host must have that is not part of :attr:`request`."""
+    """Other needs of its next host, which are not part of :attr:`request`."""

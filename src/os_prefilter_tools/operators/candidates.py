@@ -1,14 +1,14 @@
 """Query Placement for the hosts that remain for a request that the service was applied to."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.request.query import Query, query_of, query_string
 from os_prefilter.service import Service
+from os_prefilter.service.known_traits import find_unknown
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class NoCandidates:
     count: int = 0
 
 
-class Found(NamedTuple):
+class CandidatesFound(NamedTuple):
     """A query, and the candidates that Placement returned for it."""
 
     query: str
@@ -33,26 +33,19 @@ class Found(NamedTuple):
 
 
 class Placement(Protocol):
-    """What is needed of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
+    """The methods used of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
 
     def allocation_candidates(self, query: str) -> Any:
         """Return the candidates for a query string."""
 
-    def ensure_traits(self, names: Any) -> Any:
+    def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
         """Create the traits that do not exist, and return them."""
 
-
-class LivePlacement(Protocol):
-    """What is needed of a Placement client that only reads."""
-
-    def allocation_candidates(self, query: str) -> Any:
-        """Return the candidates for a query string."""
-
-    def custom_traits(self) -> frozenset[str]:
-        """Return each ``CUSTOM_`` trait that exists."""
+    def traits(self) -> frozenset[str]:
+        """Return all traits."""
 
 
-def find_candidates(request_spec: Any, service: Service, placement: Placement) -> Found:
+def find_candidates(request_spec: Any, service: Service, placement: Placement) -> CandidatesFound:
     """Apply the service to the request, and ask Placement.
 
     :raises PrefilterError: if a filter rejects the request, or Placement does not answer.
@@ -60,7 +53,9 @@ def find_candidates(request_spec: Any, service: Service, placement: Placement) -
     return ask_placement(request_spec, service.apply(request_spec), placement)
 
 
-def ask_placement(request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None) -> Found:
+def ask_placement(
+    request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None
+) -> CandidatesFound:
     """Ask Placement for a request that the service was applied to.
 
     The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
@@ -69,49 +64,38 @@ def ask_placement(request_spec: Any, decision: Decision, placement: Placement, l
     :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     """
-    created = tuple(placement.ensure_traits(_custom_traits(decision)))
-    query = allocation_candidates_query(request_spec, limit)
-    return Found(query, placement.allocation_candidates(query), created, notes=_notes(decision))
+    custom = {item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)}
+    created = placement.ensure_traits(custom)
+    query = query_string(query_of(request_spec), limit)
+    return CandidatesFound(query, placement.allocation_candidates(query), created, notes=_notes(decision))
 
 
 def ask_live_placement(
-    request_spec: Any, decision: Decision, placement: LivePlacement, limit: int | None = None
-) -> Found:
+    request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None
+) -> CandidatesFound:
     """Do as :func:`ask_placement`, without writing anything.
 
-    No host has a ``CUSTOM_`` trait that does not exist. If filters require one, the query, which Placement would
-    refuse, is not sent; if they forbid it, it is left out of the query.
+    No host has a trait that does not exist. If filters require one, the query, which Placement would refuse, is not
+    sent; if they forbid it, it is left out of the query.
 
     :param limit: the most candidates; None for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     """
-    query = allocation_candidates_query(request_spec, limit)
-    custom = _custom_traits(decision)
-    missing = custom - placement.custom_traits() if custom else frozenset()
-    required = {item.trait for item in decision.requirements if item.required}
-    if unknown := tuple(sorted(missing & required)):
-        return Found(query, NoCandidates(), (), unknown, _notes(decision))
-    if missing:
-        query = _without_forbidden(query, missing)
-    return Found(query, placement.allocation_candidates(query), notes=_notes(decision))
+    query = query_of(request_spec)
+    missing = find_unknown(decision.requirements, placement.traits()) if decision.requirements else []
+    if unknown := tuple(sorted({item.trait for item in missing if item.required})):
+        return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, _notes(decision))
+    text = query_string(_without_forbidden(query, {item.trait for item in missing}), limit)
+    return CandidatesFound(text, placement.allocation_candidates(text), notes=_notes(decision))
 
 
 def _notes(decision: Decision) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
 
 
-def _custom_traits(decision: Decision) -> set[str]:
-    return {item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)}
-
-
-def _without_forbidden(query: str, traits: Collection[str]) -> str:
-    """Return a query that does not forbid these traits any more."""
-    forbidden = {f"!{trait}" for trait in traits}
-    parameters = []
-    for name, value in parse_qsl(query):
-        if name.startswith(("required", "root_required")):
-            kept = [each for each in value.split(",") if each not in forbidden]
-            parameters += [(name, ",".join(kept))] * bool(kept)
-        else:
-            parameters.append((name, value))
-    return urlencode(parameters)
+def _without_forbidden(query: Query, traits: set[str]) -> Query:
+    groups = {
+        suffix: replace(group, forbidden_traits=set(group.forbidden_traits) - traits)
+        for suffix, group in query.groups.items()
+    }
+    return query._replace(groups=groups, root_forbidden=query.root_forbidden - traits)

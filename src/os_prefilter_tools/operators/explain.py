@@ -10,8 +10,8 @@ from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 
 
-class Line(NamedTuple):
-    """One line of an explanation."""
+class Explanation(NamedTuple):
+    """One requirement or preference, or an ignored part of the request."""
 
     trait: str
     """The trait, or ``member_of=in:UUID,UUID`` for aggregates; empty where nothing is required."""
@@ -23,7 +23,7 @@ class Line(NamedTuple):
     because: str
 
 
-def explain(request_spec: Any, service: Service, context: Any = None) -> tuple[Line, ...]:
+def explain(request_spec: Any, service: Service, context: Any = None) -> tuple[Explanation, ...]:
     """Apply ``service`` to the request spec and return each requirement, its filter and its source.
 
     Requirements of the request itself come first, then those of the filters in their order, with ignored parts.
@@ -35,23 +35,23 @@ def explain(request_spec: Any, service: Service, context: Any = None) -> tuple[L
     return (*map(line_of, from_request), *lines_of(decision))
 
 
-def lines_of(decision: Decision) -> tuple[Line, ...]:
+def lines_of(decision: Decision) -> tuple[Explanation, ...]:
     """Return the lines of the filters only."""
-    lines: list[Line] = []
+    lines: list[Explanation] = []
     for run in decision.runs:
         for items in (run.requirements, run.aggregates, run.preferences):
             lines += map(line_of, items)
-        lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
-    lines += (Line("", "not required", "", "request", str(note)) for note in decision.remarks)
+        lines += (Explanation("", "not required", "", run.filter, str(note)) for note in run.notes)
+    lines += (Explanation("", "not required", "", "request", str(note)) for note in decision.remarks)
     return tuple(lines)
 
 
-def line_of(item: Requirement | AggregateRequirement | Preference) -> Line:
+def line_of(item: Requirement | AggregateRequirement | Preference) -> Explanation:
     """Return the line of one requirement or preference, of a request or of the history."""
     if isinstance(item, Preference):
-        return Line(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))
+        return Explanation(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))
     rule = "required" if item.required else "forbidden"
     if isinstance(item, AggregateRequirement):
         names = ",".join(item.aggregates)
-        return Line(f"member_of=in:{names}", rule, item.scope, item.filter, escape_line(item.because))
-    return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
+        return Explanation(f"member_of=in:{names}", rule, item.scope, item.filter, escape_line(item.because))
+    return Explanation(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))

@@ -30,7 +30,7 @@ from os_prefilter.rules.conditions import (
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.image_audit import (
     ANY_FLAVOR,
@@ -110,7 +110,7 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
 
     judged = [(rule, list(judge(rule))) for rule in rules]
     conditions = {item for found in queries.values() for item in found}
-    index = CapabilityIndex(fleet, conditions, any_size=True)
+    index = HostIndex.by_capability(fleet, conditions, any_size=True)
     return [effect for rule, found in judged for effect in _effects(rule, found, index)]
 
 
@@ -121,7 +121,7 @@ class _Judged(NamedTuple):
     after: Requested
 
 
-def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:
+def _effects(rule: Rule, judged: Iterable[_Judged], index: HostIndex) -> list[Effect]:
     found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
         had, has = each.before.hosts_in(index), each.after.hosts_in(index)

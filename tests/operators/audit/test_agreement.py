@@ -13,7 +13,7 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter_tools.operators.audit.image_audit import Audit, Cause, FilterChange, ImageLine, audit_images
 from tests.conftest import pipeline_of, times
@@ -96,7 +96,7 @@ def hosts(
         gpus = range(random_.choice((0, 0, 1, 2, 3)))
         yield provider(name, classes, tuple(provider(f"{name}-{gpu}", {"VGPU": 2}) for gpu in gpus))
     if random_.random() < 0.5:
-        # Not below a host: Placement 16.0.0 fails on such a tree. tests/fleet/test_room_index.py has that case.
+        # Not below a host: Placement 16.0.0 fails on such a tree. tests/fleet/test_host_index.py has that case.
         sharing = frozenset(("MISC_SHARES_VIA_AGGREGATE", "CUSTOM_LICENSED"))
         yield replace(provider("disks", {"DISK_GB": 4}), traits=sharing)
 
@@ -157,7 +157,7 @@ def line_of(result: Audit, image: Image, flavor: str) -> ImageLine:
 
 
 def check(
-    asked: Asked, line: ImageLine, sets: CapabilityIndex, request: tuple[Image, Flavor], change: FilterChange
+    asked: Asked, line: ImageLine, sets: HostIndex, request: tuple[Image, Flavor], change: FilterChange
 ) -> tuple[set[str], set[str]]:
     """Compare one line with Placement's answers; return the hosts before and after."""
     image, flavor = request
@@ -195,7 +195,7 @@ def test_audit_counts_and_unused_hosts_with_flavors_match_placement(seed: int) -
     has: set[str] = set()
     with EmbeddedPlacement(this.fleet) as placement:
         asked = Asked(placement)
-        sets = CapabilityIndex(this.fleet, [])
+        sets = HostIndex.by_capability(this.fleet, [])
         for image in this.images:
             for flavor in this.flavors:
                 line = line_of(result, image, str(flavor.name))
@@ -224,5 +224,9 @@ def test_audit_counts_without_flavors_match_placement(seed: int) -> None:
         asked = Asked(placement)
         for image in this.images:
             check(
-                asked, line_of(result, image, ""), CapabilityIndex(this.fleet, []), (image, Flavor(1, 1)), this.change
+                asked,
+                line_of(result, image, ""),
+                HostIndex.by_capability(this.fleet, []),
+                (image, Flavor(1, 1)),
+                this.change,
             )

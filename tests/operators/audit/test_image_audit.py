@@ -13,8 +13,8 @@ from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.image_audit import (
@@ -215,10 +215,10 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
     query = capability_of(Demand({"": Group({"VCPU": 1}, (frozenset({"HW_ARCH_X86_64"}),))}))
     own = capability_of(Demand({"_a": Group({"VGPU": 1}, (frozenset({"OWNER_CYBORG"}),))}))
-    sets = CapabilityIndex(Fleet(hosts, has_inventories=False), [*query, *own])
-    assert sets.names_of(sets.find_serving(query)) == ("plain",)
-    assert sets.names_of(sets.find_serving(own)) == ("tree",)
-    assert CapabilityIndex(Fleet(hosts), query).find_serving(query) == 0
+    sets = HostIndex.by_capability(Fleet(hosts, has_inventories=False), [*query, *own])
+    assert sets.names_of(sets.find_candidates(query)) == ("plain",)
+    assert sets.names_of(sets.find_candidates(own)) == ("tree",)
+    assert HostIndex.by_capability(Fleet(hosts), query).find_candidates(query) == 0
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ class Asking:
         self._pipeline = pipeline
         self._answers: dict[str, Candidates] = {}
         self.ensure_traits = placement.client.ensure_traits
+        self.traits = placement.client.traits
 
     def allocation_candidates(self, query: str) -> Candidates:
         if query not in self._answers:

@@ -22,8 +22,9 @@ from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
+from os_prefilter_tools.fleet.host_index import HostIndex, with_plenty
+from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.fleet.room_index import RoomIndex, assume_inventories
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.diagnose.findings import Sources
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
@@ -137,15 +138,15 @@ class Destinations:
         :raises DocumentError: if there is none of a name; the message has a close one
         """
         for name in names:
-            if name not in self.index.names:
+            if name not in self.index.numbers:
                 close = get_close_matches(name, self.index.names, n=1)
                 advice = f"Did you mean {quote(close[0])}?" if close else "Name a resource provider of a host."
                 raise DocumentError("--without", f"the fleet has no host {quote(name)}. {advice}")
-        return set_of(self.index.names[name] for name in names)
+        return set_of(self.index.numbers[name] for name in names)
 
     def number_of(self, server: Server) -> int | None:
         """Return the number of a server's own host; None if it has none, or one that the fleet does not have."""
-        return self.index.names.get(server.host)
+        return self.index.numbers.get(server.host)
 
     def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""
@@ -158,17 +159,17 @@ class Destinations:
     # -- sets of hosts -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def index(self) -> RoomIndex:
+    def index(self) -> HostIndex:
         """The index of the hosts."""
-        return RoomIndex(self._fleet)
+        return HostIndex(self._hosts)
 
     @cached_property
-    def _if_empty(self) -> RoomIndex:
-        return RoomIndex(self._fleet, ignore_usage=True)
+    def _if_empty(self) -> HostIndex:
+        return HostIndex(self._hosts, ignore_usage=True)
 
     @property
-    def _fleet(self) -> Fleet:
-        return self.fleet if self.fleet.has_inventories else assume_inventories(self.fleet, self._assumed)
+    def _hosts(self) -> Iterable[Host]:
+        return hosts_in(self.fleet) if self.fleet.has_inventories else with_plenty(self.fleet, self._assumed)
 
     def judge(self, server: Server) -> JudgedServer:
         """Return the demand of a server's request after the filters, with the hosts that meet it.
@@ -188,7 +189,7 @@ class Destinations:
                 # Made anew, with these classes.
                 for name in ("index", "_if_empty"):
                     self.__dict__.pop(name, None)
-            self._demands[key] = ServerKind(demand, self.index.find_candidates(demand))
+            self._demands[key] = ServerKind(demand, self.index.find_candidates(key))
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)
         now = if_died = kind.hosts & others
@@ -198,7 +199,7 @@ class Destinations:
 
     def count_if_empty(self, judged: JudgedServer) -> int:
         """Return how many other hosts could take a server if all were empty."""
-        return (self._if_empty.find_candidates(judged.kind.demand) & judged.others).bit_count()
+        return (self._if_empty.find_candidates(judged.kind.demand.conditions()) & judged.others).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
         """Return the request of a move: with the zone's aggregates, and the machine type that the server keeps."""

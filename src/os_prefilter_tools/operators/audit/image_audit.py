@@ -19,8 +19,8 @@ from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, condition_of, demand_of
+from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
 
@@ -56,9 +56,9 @@ class Requested(NamedTuple):
     rejected: str = ""
     """Why the request is rejected, so that it has no query; empty if it is not."""
 
-    def hosts_in(self, index: CapabilityIndex) -> int:
+    def hosts_in(self, index: HostIndex) -> int:
         """Return the set of hosts that could serve the request; none if it is rejected."""
-        return 0 if self.rejected else index.find_serving(self.query)
+        return 0 if self.rejected else index.find_candidates(self.query)
 
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the service adds."""
@@ -132,7 +132,7 @@ class ImageLine:
     images: int
     flavor: str
     before: int
-    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.capability_index`)."""
+    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
@@ -210,11 +210,13 @@ def audit_images(
     conditions = {
         item for group in groups for requested in (group.before, group.waiting, group.after) for item in requested.query
     }
-    now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
+    now = sets = HostIndex.by_capability(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
     deferred = (item for group in groups for item in set(group.after.added).difference(group.waiting.added))
     if any(item.filter in gated for item in deferred):
-        sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
+        sets = HostIndex.by_capability(
+            simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors
+        )
     lines = []
     for number, group in enumerate(groups, 1):
         lines.append(_line(group, now, sets))
@@ -236,7 +238,7 @@ def audit_images(
     )
 
 
-def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> ImageLine:
+def _line(group: ImageGroup, now: HostIndex, later: HostIndex) -> ImageLine:
     had, has_now, has_later = group.before.hosts_in(now), group.waiting.hosts_in(now), group.after.hosts_in(later)
     states = (
         (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
@@ -272,15 +274,15 @@ def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Image
     return ImageVerdict.LOSES if had & ~has else ImageVerdict.OK
 
 
-def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
+def _losses(lost: int, before: Requested, after: Requested, index: HostIndex) -> tuple[tuple[Loss, ...], int]:
     """Return the losses to each new requirement, largest first, and how many hosts only their combination costs."""
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
     losses = []
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
-        lacking = lost & ~index.find_serving([*without_all, *conditions])
-        only = lacking & index.find_serving(item for item in after.query if item not in conditions)
+        lacking = lost & ~index.find_candidates([*without_all, *conditions])
+        only = lacking & index.find_candidates(item for item in after.query if item not in conditions)
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
@@ -308,7 +310,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     }
 
 
-def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
+def _find_unserved(groups: Iterable[ImageGroup], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for group in groups:
@@ -318,13 +320,13 @@ def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tupl
         source = f"flavor {group.flavor}" if group.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
-            if not index.find_serving([item]):
+            if not index.find_candidates([item]):
                 found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
-        if not index.find_serving(resources):
+        if not index.find_candidates(resources):
             continue
         requirements = (*requested.from_request, *requested.added)
         for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
-            if not index.find_serving([*resources, *conditions]):
+            if not index.find_candidates([*resources, *conditions]):
                 found[cause] += group.images
     return tuple(found.most_common())
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.host_sets import numbers_in, union
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
 from os_prefilter_tools.fleet.model import Provider
-from os_prefilter_tools.fleet.room_index import RoomIndex
 
 Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
@@ -57,7 +57,7 @@ _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
 class JointPlacement:
     """Places servers on the hosts of an index."""
 
-    def __init__(self, index: RoomIndex) -> None:
+    def __init__(self, index: HostIndex) -> None:
         self.index = index
         self._retried = 0
 

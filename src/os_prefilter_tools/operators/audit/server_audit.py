@@ -61,7 +61,7 @@ class ServerLine:
     """Empty for servers without a host."""
     project: str
     now: int = 0
-    """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.capability_index`)."""
+    """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.host_index`)."""
     if_died: int = 0
     without: int = 0
     verdict: ServerVerdict = ServerVerdict.OK
@@ -171,7 +171,7 @@ def audit_servers(
         count_each(not_judged, map(escape_line, server.not_judged))
         count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
-    names = tuple(host.name for host in destinations.index.hosts)
+    names = destinations.index.names
     together = JointPlacement(destinations.index)
     if_drained = None
     # In an order that is not that of the servers: the searches share their steps.

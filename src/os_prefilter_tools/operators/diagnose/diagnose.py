@@ -1,18 +1,19 @@
 """Why a request has no host: the stage at which it ends, what excludes each host, and the suggested changes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query
 from os_prefilter.service import Service
+from os_prefilter.service.known_traits import find_unknown
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators import candidates
 from os_prefilter_tools.operators.audit.image_audit import Progress
+from os_prefilter_tools.operators.candidates import Placement, ask_live_placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
 from os_prefilter_tools.operators.diagnose.first_candidates import (
@@ -21,7 +22,7 @@ from os_prefilter_tools.operators.diagnose.first_candidates import (
     find_first,
     only_hosts,
 )
-from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, FirstCandidates, Lack, Near
+from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
 _DEFAULTS = Limits()
@@ -35,13 +36,6 @@ _NO_GROUP_POLICY = (
     "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
     "or isolate (they must not)."
 )
-
-
-class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
-    """The methods used of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
-
-    def traits(self) -> frozenset[str]:
-        """Return all traits."""
 
 
 def diagnose(  # noqa: PLR0913
@@ -71,17 +65,22 @@ def diagnose(  # noqa: PLR0913
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
     diagnosis = replace(diagnosis, query=query.text, notes=query.notes)
-    known: frozenset[str] | None = None
+    unknown: set[str] = set()
     try:
-        # Traits that filters require exist or no host has them; the embedding service creates them.
         known = placement.traits() | (frozenset() if live else fleet.traits)
-        query.check_traits(known)
-        known |= {item.trait for item in query.decision.requirements if not (live and item.required)}
+        by_filters = query.decision.requirements
+        # An embedded Placement gets those that filters name; in a cloud no host has them.
+        missing = {item.trait for item in find_unknown(by_filters, known) if item.required} if live else set()
+        of_request = query.traits - {item.trait for item in by_filters} - known
+        unknown = missing | of_request
+        if of_request:
+            # Placement may return no candidates before it checks them.
+            raise UnknownTraits(of_request)
         answer = query.ask(placement, limits.max_placement_results if live else 1, live=live)
     except PlacementError as error:
-        diagnosis = _analyse(diagnosis, query, fleet, known, progress)
+        diagnosis = _analyse(diagnosis, query, fleet, unknown, progress)
         return _without_answer(diagnosis, error, query.demand, _capable(diagnosis, fleet), limits)
-    diagnosis = _analyse(diagnosis, query, fleet, known, progress)
+    diagnosis = _analyse(diagnosis, query, fleet, unknown, progress)
     if live and bool(answer.hosts) != bool(diagnosis.candidates):
         has = "has candidates" if answer.hosts else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
@@ -97,7 +96,12 @@ def diagnose(  # noqa: PLR0913
         return query.ask(placement, limits.max_placement_results, live=False)
 
     first = find_first(capable, query.demand, limits, ask_for_first, live=live)
-    return _with_first(diagnosis, first, len(capable), limits)
+    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
+    if first.hosts is not None and first.hosts < len(capable):
+        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
+    if len(capable) > most:
+        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
+    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
 
 
 class _Query:
@@ -109,20 +113,12 @@ class _Query:
         self.decision = self.sources.decision
         self.text = allocation_candidates_query(request_spec, limit=None)
         self.demand = demand_of(request_spec)
+        self.traits = {name for item in self.demand.conditions() if item.kind == TRAIT for name in item.names}
         self.notes = tuple(dict.fromkeys(str(note) for note in self.decision.notes))
-
-    def check_traits(self, known: frozenset[str]) -> None:
-        """Refuse traits that the request itself requires and that do not exist.
-
-        Placement may return no candidates before it checks them.
-        """
-        required = {name for item in self.demand.conditions() if item.kind == TRAIT for name in item.names}
-        if unknown := required - {item.trait for item in self.decision.requirements} - known:
-            raise UnknownTraits(unknown)
 
     def ask(self, placement: Placement, limit: int, *, live: bool) -> Any:
         """Return the candidates of Placement."""
-        send = candidates.ask_live_placement if live else candidates.ask_placement
+        send = ask_live_placement if live else ask_placement
         return send(self._request_spec, self.decision, placement, limit).candidates
 
 
@@ -148,21 +144,8 @@ def _without_answer(
     return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
 
 
-def _with_first(diagnosis: Diagnosis, first: FirstCandidates, capable: int, limits: Limits) -> Diagnosis:
-    """Return the diagnosis with the hosts that the first candidates cover.
-
-    :param capable: how many hosts meet all requirements
-    """
-    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
-    if first.hosts is not None and first.hosts < capable:
-        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
-    if capable > most:
-        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
-    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
-
-
 def _analyse(
-    diagnosis: Diagnosis, query: _Query, fleet: Fleet, known: frozenset[str] | None, progress: Progress
+    diagnosis: Diagnosis, query: _Query, fleet: Fleet, unknown: Collection[str], progress: Progress
 ) -> Diagnosis:
     """Return the diagnosis with the results for each requirement and each host."""
     hosts = hosts_in(fleet)
@@ -177,7 +160,7 @@ def _analyse(
         candidates=now.candidates,
         hosts=len(hosts),
         candidates_if_empty=len(empty.candidates),
-        requirements=findings(now, empty, query.sources, hosts, known),
+        requirements=findings(now, empty, query.sources, hosts, unknown),
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),

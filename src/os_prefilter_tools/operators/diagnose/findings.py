@@ -1,7 +1,7 @@
 """One finding for each requirement: its source, its state, the hosts that fail it, and the suggested change."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -94,11 +94,11 @@ class Sources:
 
 
 def findings(
-    now: Shortfalls, empty: Shortfalls, sources: Sources, hosts: Sequence[Host], known: frozenset[str] | None
+    now: Shortfalls, empty: Shortfalls, sources: Sources, hosts: Sequence[Host], unknown: Collection[str]
 ) -> tuple[Finding, ...]:
     """Return a finding for each requirement.
 
-    :param known: the traits that exist in Placement; None if it did not answer
+    :param unknown: the traits that do not exist in Placement, as far as it answered
     """
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
@@ -108,7 +108,7 @@ def findings(
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
-        state = _state(item, now, empty, offered, known)
+        state = _state(item, now, empty, offered, unknown)
         freed = [(host, free) for host, free in room if item in free]
         found.append(
             Finding(
@@ -129,9 +129,9 @@ def findings(
 
 
 def _state(
-    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], known: frozenset[str] | None
+    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], unknown: Collection[str]
 ) -> str:
-    if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
+    if item.kind == TRAIT and not frozenset(item.names).isdisjoint(unknown):
         return result.UNKNOWN
     if now.count_lacking(item) < now.hosts:
         return result.MET if now.candidates else result.ELSEWHERE

@@ -32,11 +32,11 @@ class Limits:
     """The options that limit allocation candidates."""
 
     max_placement_results: int = 1000
-    """Of nova-scheduler, ``[scheduler] max_placement_results``: the most that it requests."""
+    """nova-scheduler's ``[scheduler] max_placement_results``: the most that it requests."""
     max_allocation_candidates: int | None = None
-    """Of Placement, ``[placement] max_allocation_candidates``; negative for all; None if it is not known."""
+    """Placement's ``[placement] max_allocation_candidates``; negative for all; None if it is not known."""
     strategy: str | None = None
-    """Of Placement, ``[placement] allocation_candidates_generation_strategy``; None if it is not known."""
+    """Placement's ``[placement] allocation_candidates_generation_strategy``; None if it is not known."""
 
     @property
     def created(self) -> int | None:

@@ -51,11 +51,11 @@ class Finding:
     hosts_lacking: int
     """Hosts that fail it even if all other requirements are dropped."""
     hosts_lacking_only_this: int
-    """Those of them that would be candidates without it."""
+    """The hosts among them that would be candidates without it."""
     candidates_without_it: int
     """The hosts that Placement would return without this requirement."""
     others_kept_out_by: Mapping[str, int]
-    """Of the hosts that meet it and are no candidates: reason -> number of hosts."""
+    """Reason -> number of the hosts that meet it and are no candidates."""
     free_on: tuple[str, ...]
     """If it is an amount: the hosts where making room helps, with what else must change for a host there."""
     help: str
@@ -77,7 +77,7 @@ class Conflict:
     requirements: tuple[int, ...]
     """Their numbers."""
     ever: bool
-    """Whether no host could even if all were empty."""
+    """True if no host could even if all were empty."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Lack:
 
     requirement: int
     has: str
-    """What the host has instead."""
+    """The host's own value instead."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class FirstCandidates:
     combinations: int
     """How many combinations of providers Placement may try: at least the number of candidates of all hosts."""
     hosts: int | None = None
-    """Of the hosts that meet all requirements, those that these candidates cover; None if they were not counted."""
+    """The hosts that meet all requirements and that these candidates cover; None if they were not counted."""
     help: str = ""
     """The suggested change; empty if the candidates cover all hosts."""
 

@@ -9,21 +9,20 @@ give the resources. A way has them nevertheless if no provider that has any of t
 the group is back once there is room. Of a host without such a provider, it is the root.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
-from os_prefilter_tools.fleet.matching import Host, Work, fits, meets, room_in
-from os_prefilter_tools.fleet.model import Inventory, Provider
+from os_prefilter_tools.fleet.host_index import Look
+from os_prefilter_tools.fleet.matching import Host, Work, meets
 from os_prefilter_tools.operators.audit.image_audit import Progress
 
 Way = frozenset[Condition]
 
 _MOST_STEPS = 200_000
-"""Of searches for the ways of all hosts, after which only one way of each is looked for; and for conflicts."""
+"""The most steps of searches for the ways of all hosts, then for only one way of each; and of that for conflicts."""
 _MOST_KEPT = 10_000
 
 
@@ -56,18 +55,23 @@ class Shortfalls:
         self.conditions = demand.conditions()
         self._everything = frozenset(self.conditions)
         self._demand = demand
+        self._rest_of = {
+            suffix: [item for item in Demand({suffix: group}).conditions() if item.kind != RESOURCE]
+            for suffix, group in demand.groups.items()
+        }
+        """The conditions of each group beside its resources."""
         self._ignore_usage = ignore_usage
         self._progress = progress
         self._work = Work()
         self._parts: dict[Way, tuple[Demand, Way]] = {}
-        self._candidates_without: dict[tuple[int, Way], bool] = {}
+        self._is_candidate_without = cache(lambda number, way: self._suffices(self._kinds[number].host, way))
         self._last: Host | None = None
         self._met_with_room: Way = frozenset()
-        """What the last host meets if there is room on it."""
-        self._look = _Look(demand, ignore_usage=ignore_usage)
+        """The conditions that the last host meets if there is room on it."""
+        look = Look(self.conditions, ignore_usage=ignore_usage)
         alike: dict[object, list[Host]] = {}
         for host in hosts:
-            alike.setdefault(self._look.at(host), []).append(host)
+            alike.setdefault(look.key_of(host), []).append(host)
         self._kinds = []
         for number, members in enumerate(alike.values(), 1):
             self._kinds.append(self._kind_of(members))
@@ -127,20 +131,17 @@ class Shortfalls:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there may be more ways or conflicts than were found."""
+        """Return whether there may be more ways or conflicts than were found."""
         return not (self._smallest.are_all and all(are_all for _, are_all in self._ways))
 
     def is_conflict(self, conditions: Way) -> bool:
-        """Whether no host meets these."""
+        """Return whether no host meets these."""
         left_out = self._everything - conditions
         return not any(self._suffices(k.host, left_out) for k in self._kinds if conditions.isdisjoint(k.lacks))
 
     def is_candidate_without(self, host: str, conditions: Way) -> bool:
-        """Whether a host would be a candidate without these conditions, or without fewer of them."""
-        key = self._number_of[host], conditions
-        if key not in self._candidates_without:
-            self._candidates_without[key] = self._suffices(self._kinds[key[0]].host, conditions)
-        return self._candidates_without[key]
+        """Return whether a host would be a candidate without these conditions, or without fewer of them."""
+        return self._is_candidate_without(self._number_of[host], conditions)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ class Shortfalls:
         return _Kind(hosts[0], [each.name for each in hosts], lacks, is_candidate)
 
     def _suffices(self, host: Host, left_out: Way) -> bool:
-        """Whether a host would be a candidate without these conditions, and if it had what they demand."""
+        """Return whether a host would be a candidate without these conditions, and if it had what they demand."""
         if left_out not in self._parts:
             if len(self._parts) >= _MOST_KEPT:
                 self._parts.clear()
@@ -166,8 +167,35 @@ class Shortfalls:
     def _is_met(self, host: Host, demand: Demand) -> bool:
         if host is not self._last:
             self._work.options.clear()
-            self._last, self._met_with_room = host, self._look.met_with_room(host)
+            self._last, self._met_with_room = host, self._find_met_with_room(host)
         return meets(host, demand, ignore_usage=self._ignore_usage, work=self._work)
+
+    def _find_met_with_room(self, host: Host) -> Way:
+        """Return the conditions of groups that a provider meets which has any of the group's resources, full or not.
+
+        If the host has no such provider, they are those that its root meets.
+        """
+        found = []
+        for suffix, group in self._demand.groups.items():
+            own = [each for each in host.own if not group.resources.keys().isdisjoint(each.resources)]
+            shared = [each for each in host.shared if not group.resources.keys().isdisjoint(each.resources)]
+            offering = own + shared or [host.root]
+            for item in self._rest_of[suffix]:
+                if item.kind == TRAIT:
+                    having = [not each.traits.isdisjoint(item.names) for each in offering]
+                    is_met = any(having) if item.wanted else not all(having)
+                elif item.kind == TREE:
+                    is_met = offering != shared and any(each.uuid in item.names for each in host.own)
+                else:
+                    of_root = () if suffix else host.root.aggregates
+                    is_met = any(
+                        {*each.aggregates, *(() if item.wanted and each in shared else of_root)}.isdisjoint(item.names)
+                        != item.wanted
+                        for each in offering
+                    )
+                if is_met:
+                    found.append(item)
+        return frozenset(found)
 
     @cached_property
     def _kinds_without(self) -> Mapping[Condition, list[_Kind]]:
@@ -230,94 +258,3 @@ class Shortfalls:
 
 def _count_hosts(kinds: Iterable[_Kind]) -> int:
     return sum(len(kind.names) for kind in kinds)
-
-
-class _Look:
-    """What a demand can see of a host; hosts that look alike fail the same conditions."""
-
-    def __init__(self, demand: Demand, *, ignore_usage: bool) -> None:
-        self._ignore_usage = ignore_usage
-        self._groups = [
-            (suffix, group.resources.keys(), rest)
-            for suffix, group in demand.groups.items()
-            if (rest := [item for item in Demand({suffix: group}).conditions() if item.kind != RESOURCE])
-        ]
-        self._names = frozenset(name for item in demand.conditions() if item.kind != RESOURCE for name in item.names)
-        self._trees = {group.in_tree for group in demand.groups.values()} - {None}
-        amounts: dict[str, list[int]] = {}
-        for suffixes, group in demand.groups.items():
-            for name, amount in group.resources.items():
-                amounts.setdefault(name, []).extend([amount] * len(suffixes.split(",")))
-        self._amounts = {name: (sorted(set(each)), len(each), sum(each)) for name, each in amounts.items()}
-        self._any_provider = not all(group.resources for group in demand.groups.values())
-        """Whether there is a group that providers without any of the resources may serve."""
-        self._by_place = bool(demand.same_subtree)
-
-    def at(self, host: Host) -> object:
-        """Return a key that is equal for hosts that look alike."""
-        root = self._of(host.root)
-        if len(host.own) == 1 and not host.shared:
-            return root
-        rest = self.met_with_room(host)
-        if self._by_place:
-            number = {provider.uuid: index for index, provider in enumerate((*host.own, *host.shared))}
-            places = [
-                (self._of(each), number.get(host.parents.get(each.uuid, ""))) for each in (*host.own, *host.shared)
-            ]
-            return root, rest, len(host.own), tuple(places)
-        trees = frozenset(each.uuid for each in host.own if each.uuid in self._trees)
-        return root, rest, self._count(host.own[1:]), self._count(host.shared), trees
-
-    def met_with_room(self, host: Host) -> Way:
-        """Return the conditions of groups that a provider meets which has any of the group's resources, full or not.
-
-        If the host has no such provider, they are those that its root meets.
-        """
-        found = []
-        for suffix, classes, conditions in self._groups:
-            own = [each for each in host.own if not classes.isdisjoint(each.resources)]
-            shared = [each for each in host.shared if not classes.isdisjoint(each.resources)]
-            offering = own + shared or [host.root]
-            some = frozenset().union(*(each.traits for each in offering))
-            all_ = offering[0].traits.intersection(*(each.traits for each in offering))
-            for item in conditions:
-                if item.kind == TRAIT:
-                    is_met = not some.isdisjoint(item.names) if item.wanted else all_.isdisjoint(item.names)
-                elif item.kind == TREE:
-                    is_met = offering != shared and any(each.uuid in item.names for each in host.own)
-                else:
-                    of_root = () if suffix else host.root.aggregates
-                    is_met = any(
-                        {*each.aggregates, *(() if item.wanted and each in shared else of_root)}.isdisjoint(item.names)
-                        != item.wanted
-                        for each in offering
-                    )
-                if is_met:
-                    found.append(item)
-        return frozenset(found)
-
-    def _count(self, providers: Iterable[Provider]) -> object:
-        looks = map(self._of, providers)
-        return frozenset(Counter(look for look in looks if self._any_provider or look[-1]).items())
-
-    def _of(self, provider: Provider) -> tuple[object, ...]:
-        resources = (
-            self._amount(name, provider.resources[name]) for name in self._amounts if name in provider.resources
-        )
-        return (
-            provider.traits & self._names,
-            self._names.intersection(provider.aggregates),
-            provider.uuid if provider.uuid in self._trees else "",
-            tuple(each for each in resources if each),
-        )
-
-    def _amount(self, name: str, inventory: Inventory) -> object:
-        """Return which of the amounts an inventory can give; None if none of them."""
-        amounts, count, total = self._amounts[name]
-        fitting = [amount for amount in amounts if fits(inventory, amount, ignore_usage=self._ignore_usage)]
-        if not fitting:
-            return None
-        if count == 1:
-            return name
-        together = min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit, total)
-        return name, tuple(fitting), together

@@ -20,8 +20,8 @@ from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import enabling_values
 from os_prefilter.vocabulary.model import Row
-from os_prefilter_tools.fleet.capability_index import CapabilityIndex
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
+from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import fits
 from os_prefilter_tools.fleet.model import Fleet
 
@@ -115,10 +115,10 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
     ]
     ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
     named = chain(_ENABLED, chain.from_iterable(ways))
-    index = CapabilityIndex(
+    index = HostIndex.by_capability(
         fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
     )
-    enabled = index.find_serving(_ENABLED)
+    enabled = index.find_candidates(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
     def judge(row: Row, value: str, ways: list[_Conditions]) -> Value:
@@ -133,7 +133,7 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
         ]
         if ways and not known:
             return Value(value, Status.NOT_CHECKED)
-        serving = union(map(index.find_serving, known)) & enabled
+        serving = union(map(index.find_candidates, known)) & enabled
         by_place = tuple((serving & members).bit_count() for members in places.values())
         status = Status.OFFERED if serving else Status.NOT_OFFERED
         return Value(value, status, "", serving.bit_count(), by_place)
@@ -224,7 +224,11 @@ class _SmallestRequests:
         decision = self._service.apply(spec)
         self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
         conditions = demand_of(spec).conditions()
-        return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
+        return frozenset(
+            item._replace(amount=1) if item.kind == RESOURCE else item
+            for item in conditions
+            if item.kind in (RESOURCE, TRAIT)
+        )
 
 
 def _classes_in(conditions: _Conditions) -> frozenset[str]:

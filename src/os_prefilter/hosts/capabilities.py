@@ -16,7 +16,7 @@ REPORTERS = "os_prefilter.capability_reporters"
 """The entry point group of capability reporters."""
 
 
-class _Meaning(NamedTuple):
+class _TraitValue(NamedTuple):
     """The value of a row that a trait stands for."""
 
     row: str
@@ -25,13 +25,13 @@ class _Meaning(NamedTuple):
 
 
 @cache
-def _meanings() -> dict[Trait, list[_Meaning]]:
+def _meanings() -> dict[Trait, list[_TraitValue]]:
     # disk_bus and cdrom_bus share their traits.
-    found: dict[Trait, list[_Meaning]] = {}
+    found: dict[Trait, list[_TraitValue]] = {}
     for row in table():
         for value, term in row.values.items():
             if term.trait and term.required:
-                found.setdefault(term.trait, []).append(_Meaning(row.name, value, ""))
+                found.setdefault(term.trait, []).append(_TraitValue(row.name, value, ""))
     for (trait, architecture), qualified in QUALIFIED.items():
         found[qualified] = [meaning._replace(architecture=architecture) for meaning in found[trait]]
     return found
@@ -81,7 +81,7 @@ def _foreign_architecture(trait: Trait, facts: HostFacts) -> str:
     return next((value for value in named if guest_architecture(value) != facts.architecture), "")
 
 
-def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:
+def _owned_meaning(reporter: Reporter, trait: str) -> _TraitValue | None:
     return next((each for each in _meanings().get(Trait(trait), ()) if each.row in reporter.owns), None)
 
 

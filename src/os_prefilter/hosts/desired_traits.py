@@ -31,7 +31,7 @@ class Mode(Enum):
     """No other service does: all traits of the reporter are managed."""
 
 
-class Change(NamedTuple):
+class TraitChange(NamedTuple):
     """One difference between the traits in Placement and the desired ones."""
 
     provider: str
@@ -41,11 +41,11 @@ class Change(NamedTuple):
     """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not desired, but set by another service."""
 
 
-def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[Change]:
+def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[TraitChange]:
     """Return the traits that are added to a provider, and then those that are removed, each sorted."""
     old, new = set(before), set(after)
-    added = [Change(provider, trait, "add") for trait in sorted(new - old)]
-    return added + [Change(provider, trait, "remove") for trait in sorted(old - new)]
+    added = [TraitChange(provider, trait, "add") for trait in sorted(new - old)]
+    return added + [TraitChange(provider, trait, "remove") for trait in sorted(old - new)]
 
 
 @dataclass(frozen=True)

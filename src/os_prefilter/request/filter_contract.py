@@ -15,7 +15,7 @@ NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Unknown(Enum):
+class UnknownFact(Enum):
     """The type of :data:`UNKNOWN`."""
 
     UNKNOWN = "unknown"
@@ -28,7 +28,7 @@ class Unknown(Enum):
         raise TypeError("a deployment fact that is not known is neither true nor false: compare it with 'is UNKNOWN'")
 
 
-UNKNOWN: Final = Unknown.UNKNOWN
+UNKNOWN: Final = UnknownFact.UNKNOWN
 """In place of the value of a deployment fact that could not be read yet; a filter gets it if it declares so."""
 
 

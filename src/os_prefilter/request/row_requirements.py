@@ -23,7 +23,7 @@ _EMULATION = BY_NAME["emulation_architecture"]
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
-class _Meaning(NamedTuple):
+class _RowMeaning(NamedTuple):
     """What the value of a row means on a guest's platform: a requirement, a preference, or a note why it is neither."""
 
     requirement: Requirement | None
@@ -93,7 +93,7 @@ def forbid_default_machines(request: Request, rows: Iterable[Row], options: Opti
 
 
 def _forbid_incapable_defaults(
-    meaning: _Meaning, found: RowValue, requirements: Iterable[Requirement]
+    meaning: _RowMeaning, found: RowValue, requirements: Iterable[Requirement]
 ) -> list[Requirement]:
     """Return the requirements that the machine type which a host gives by default has the value.
 
@@ -110,7 +110,7 @@ def _forbid_incapable_defaults(
 # There are some hundred values, a few platforms and one set of options; many more with what tests try. With the texts
 # of sources and the requirements themselves: made for each request, they took a fifth of the time of image_metadata.
 @lru_cache(maxsize=4096)
-def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _Meaning:
+def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _RowMeaning:
     value, source = found
     term = row.values[value]
     trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait
@@ -131,7 +131,7 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     # Another default does not matter to a guest with a machine type of its own.
     defaults = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
     incapable = tuple(source.requirement(default, False, ROOT) for default in defaults)
-    return _Meaning(requirement, preference, note, ruled_out, incapable)
+    return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
 def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:

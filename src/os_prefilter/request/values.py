@@ -24,7 +24,7 @@ class RowValue(NamedTuple):
     source: Source
 
 
-class Unknown(NamedTuple):
+class UnknownRowValue(NamedTuple):
     """A value that is not in the vocabulary."""
 
     row: Row
@@ -40,7 +40,7 @@ class Resolved(NamedTuple):
     """
 
     value: RowValue | None = None
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownRowValue, ...] = ()
     """Values of this row, and of the row on which it depends, that were left out."""
     notes: tuple[Note, ...] = ()
     problem: Callable[[], RequestRejected] | None = None
@@ -213,7 +213,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
     :param place: where the image property is set
     """
     found: RowValue | None = None
-    unknown: list[Unknown] = []
+    unknown: list[UnknownRowValue] = []
     notes: list[Note] = []
     names = (row.image_property, row.image_attribute, row.extra_spec)
     places = (place, f"image field {row.image_attribute}", f"flavor extra spec {row.extra_spec}")
@@ -231,7 +231,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
             notes.append(Note(where, f"{quote(raw)} is not a boolean: taken as false, as in Nova", warn=True))
             value = "false"
         if value is None:
-            unknown.append(Unknown(row, where, raw))
+            unknown.append(UnknownRowValue(row, where, raw))
             notes.append(Note(where, f"unknown value {quote(raw)}: not required", warn=True))
             if wins:
                 # Nova takes it all the same, and does not look at the other one either.

@@ -123,7 +123,7 @@ def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     return clone
 
 
-class _Part(dict[Any, _Reader]):
+class _PartReaders(dict[Any, _Reader]):
     """The readers of one part of a request spec by the class of the part, found when a class is first seen.
 
     A reader returns the values of the fields, None for one that is unset, and whether the class is known. An object of
@@ -233,10 +233,10 @@ GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_trait
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 _OF_IMAGE, _OF_FLAVOR = ("properties", *_IMAGE_FIELDS), ("extra_specs", *_FLAVOR_FIELDS)
 _READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
-_SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
-_IMAGE = _Part(Image, _OF_IMAGE)
-_FLAVOR = _Part(Flavor, _OF_FLAVOR)
-_PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
+_SPEC = _PartReaders(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_IMAGE = _PartReaders(Image, _OF_IMAGE)
+_FLAVOR = _PartReaders(Flavor, _OF_FLAVOR)
+_PARAMS = _PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
 @cache

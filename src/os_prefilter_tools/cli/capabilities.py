@@ -17,9 +17,9 @@ from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
-    Change,
     Goal,
     Mode,
+    TraitChange,
     select_managed,
     with_marker,
     withdraw_all,
@@ -143,7 +143,7 @@ class CapabilitiesReport(Listing):
             self.tell(line)
         return CHANGE_COLUMNS, self._count(write(facts), parsed_args)
 
-    def _count(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
+    def _count(self, changes: list[TraitChange], arguments: argparse.Namespace) -> list[TraitChange]:
         made = [each for each in changes if each.change != "keep"]
         self.tell(f"{pluralize(len(made), 'change')} {'to make' if arguments.dry_run else 'made'}.")
         if len(made) < len(changes):
@@ -236,7 +236,7 @@ class _Placement:
         self._name = ""
         self._provider: HostTraits | None = None
 
-    def report(self, facts: HostFacts) -> list[Change]:
+    def report(self, facts: HostFacts) -> list[TraitChange]:
         """Reconcile the traits in Placement with the facts; return the changes."""
         name = self._arguments.provider or facts.host
         if self._provider is None or name != self._name:
@@ -265,7 +265,7 @@ class _Placement:
         return Goal(marked, self._options, self._scope.known, spare)
 
 
-def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
+def _report_on_node(arguments: argparse.Namespace) -> list[TraitChange]:
     """Reconcile the traits of a node in Ironic with its facts; Nova takes them from there."""
     for name in ("provider", "provider_config", "alone"):
         if getattr(arguments, name):
@@ -316,7 +316,7 @@ def _libvirt_host(arguments: argparse.Namespace) -> agent.Host:
     return LibvirtHost(arguments.connect or "", settings_from(arguments))
 
 
-def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
+def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[TraitChange]]:
     if arguments.alone:
         raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
@@ -324,14 +324,14 @@ def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], lis
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
     scope = _scope(arguments)
 
-    def write(facts: HostFacts) -> list[Change]:
+    def write(facts: HostFacts) -> list[TraitChange]:
         traits = with_marker(_reported(facts, scope), facts, scope.custom_marker)
         return write_document(path, traits, provider, dry_run=arguments.dry_run)
 
     return write
 
 
-def _format_changes(changes: Sequence[Change]) -> str:
+def _format_changes(changes: Sequence[TraitChange]) -> str:
     """Return changes as a line for the log."""
     words = {"create": "created", "add": "added", "remove": "removed"}
     traits: dict[tuple[str, str], list[str]] = {}

@@ -23,8 +23,8 @@ from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts.desired_traits import (
-    Change,
     Goal,
+    TraitChange,
     changes_between,
     check_traits,
     is_foreign,
@@ -105,7 +105,7 @@ class HostTraits:
         self._marker: frozenset[str] = frozenset()
         self._foreign: set[str] = set()
 
-    def sync(self, goal: Goal, *, dry_run: bool = False) -> list[Change]:
+    def sync(self, goal: Goal, *, dry_run: bool = False) -> list[TraitChange]:
         """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
 
         :raises UnknownProvider: there is no such provider
@@ -118,7 +118,7 @@ class HostTraits:
         if self._clock() >= self._recheck_due:
             self._verdicts.clear()
             self._recheck_due = self._clock() + RECHECK_INTERVAL
-        changes: list[Change] = []
+        changes: list[TraitChange] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_OutdatedError),
             stop=stop_after_attempt(self._attempts),
@@ -134,7 +134,7 @@ class HostTraits:
             raise outdated.error from outdated.error.__cause__
         return changes
 
-    def _attempt(self, goal: Goal, changes: list[Change], *, dry_run: bool) -> None:
+    def _attempt(self, goal: Goal, changes: list[TraitChange], *, dry_run: bool) -> None:
         tree = self._tree()
         try:
             writes = self._writes(tree, goal)
@@ -142,7 +142,7 @@ class HostTraits:
                 if not dry_run:
                     self._client.create_trait(trait)
                     self._known = (self._known or frozenset()) | {trait}
-                changes.append(Change("", trait, "create"))
+                changes.append(TraitChange("", trait, "create"))
             # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
             for write in reversed(writes):
                 if not dry_run:

@@ -81,6 +81,18 @@ class LibvirtFacts(HostFacts):
     """The release of that Nova: 34 for 2026.2; None if it is not known."""
 
     @property
+    def is_qemu(self) -> bool:
+        """Whether QEMU runs its guests."""
+        return self.virt_type in ("kvm", "qemu")
+
+    def list_older(self, libvirt: Version, qemu: Version) -> list[tuple[str, str, str]]:
+        """Return which of libvirt and QEMU is older than these: name, own version, compared version."""
+        versions = [("libvirt", self.libvirt_version, libvirt)]
+        if self.is_qemu:
+            versions.append(("QEMU", self.hypervisor_version, qemu))
+        return [(what, version_text(own), version_text(other)) for what, own, other in versions if own < other]
+
+    @property
     def own_guests(self) -> GuestFacts:
         """What it can give guests of its own architecture."""
         return self.guests.get(self.architecture, _NO_GUESTS)

@@ -4,7 +4,7 @@ The request filter ``deploy_config``, the reporter ``ironic`` and the driver's s
 ones, and those of the file that ``[prefilter] config_templates`` names.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -132,15 +132,6 @@ class Templates:
     def find_naming(self, trait: str) -> tuple[Template, ...]:
         """Return the templates that need a trait."""
         return self._naming.get(trait, ())
-
-    def lack(self, trait: str, configure: Callable[[Template], str]) -> str:
-        """Return why a host does not have one of :attr:`found_traits`; empty if it has.
-
-        Each template that needs it must fit: a request with the trait may be configured either way.
-
-        :param configure: why the host cannot be configured as a template says; empty if it can
-        """
-        return next((f"{each}: {reason}" for each in self.find_naming(trait) if (reason := configure(each))), "")
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""

@@ -1,4 +1,4 @@
-"""What is known of a bare-metal node, and how it is read from what Ironic says of it.
+"""The facts of a bare-metal node, read from Ironic's documents.
 
 Sources: Ironic's API reference (nodes, node BIOS settings), the headings of its command line
 (``ironicclient/v1/resource_fields.py``), ``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
@@ -29,7 +29,7 @@ class BiosSetting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class IronicFacts(HostFacts):
-    """What is known of a node. :attr:`other_traits` are the traits on the node."""
+    """The facts of a node. :attr:`other_traits` are the traits on the node."""
 
     driver: ClassVar[str] = "ironic"
 
@@ -43,7 +43,7 @@ class IronicFacts(HostFacts):
     vendor: str = ""
     """Its maker, as its properties have it; empty if they do not."""
     bios_interface: str = ""
-    """What Ironic changes them with; ``no-bios`` if with nothing, empty if that is not known."""
+    """Ironic's interface for BIOS settings; ``no-bios`` if there is none, empty if that is not known."""
     boot_mode: str = ""
     """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
     secure_boot: bool | None = None
@@ -58,21 +58,20 @@ def facts_from_node(
     path: str | Path = "node",
     bios_path: str | Path = "BIOS settings",
 ) -> IronicFacts:
-    """Return what is known of a node, from Ironic's API (1.37 or later) or from what its command line prints.
+    """Return the facts of a node, from Ironic's API (1.37 or later) or from the output of its command line.
 
     :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f json``
     :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios setting list ID -f json``; with
-        ``?detail=True`` or ``--long`` settings that are read-only are told from others; or names with values
+        ``?detail=True`` or ``--long`` settings that are read-only are told from others
     :param traits: the traits on the node, if not those in ``node``
-    :param path: what errors call the first document
-    :param bios_path: what errors call the second
+    :param path: the name of the first document in errors
+    :param bios_path: the name of the second
     :raises DocumentError: if one of them is not what it should be.
     """
     data = _mapping(node, path, "the document")
     properties = _mapping(data.get("properties"), path, "properties")
     capabilities = _capabilities(_text(properties, "capabilities", path, "properties."))
-    host = _text(data, "uuid", path)
-    if not host:
+    if not (host := _text(data, "uuid", path)):
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
     return IronicFacts(
         # So Nova names the node, and Placement its provider.
@@ -124,11 +123,7 @@ def _traits(names: object, path: str | Path) -> frozenset[str]:
 
 
 def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
-    settings: object = document
-    if isinstance(document, Mapping):
-        settings = document.get("bios")
-        if not isinstance(settings, list):
-            return {name: BiosSetting(value) for name, value in _mapping(document, path, "the document").items()}
+    settings = document.get("bios") if isinstance(document, Mapping) else document
     if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
         raise _unexpected(path, "the document", settings, "a list of BIOS settings")
     return dict(_setting(each, path, f"item {number}") for number, each in enumerate(settings, start=1))
@@ -140,10 +135,8 @@ def _setting(document: object, path: str | Path, where: str) -> tuple[str, BiosS
     if not isinstance(name, str):
         raise _unexpected(path, f"the name in {where}", name, "a string")
     values = _first(setting, "allowable_values", "Allowable Values")
-    only_one = isinstance(values, list) and len(values) == 1
-    read_only = _first(setting, "read_only", "Read Only") is True
-    allowed = tuple(str(value) for value in values) if isinstance(values, list) else ()
-    changeable = not (only_one or read_only)
+    allowed = tuple(map(str, values)) if isinstance(values, list) else ()
+    changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
     return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
 
 

@@ -58,15 +58,8 @@ The architecture is empty for guests of the host's own, and for rows that are no
 ``Reporter.configured`` is also asked about configuration templates: row ``deploy-config:TYPE``.
 """
 
-Configured = Callable[[Any], Mapping[Trait, str]]
-"""``facts -> {trait: reason}``, empty if the host has the trait: traits beyond the vocabulary that the facts decide."""
-
 TraitsOf = Callable[[Any], frozenset[str]]
 """``facts -> traits``."""
-
-
-def _every_row() -> frozenset[str]:
-    return frozenset(row.name for row in table())
 
 
 def standard_traits(_facts: object = None) -> frozenset[str]:
@@ -86,23 +79,20 @@ def traits_without_devices(_facts: object) -> frozenset[str]:
     return standard_traits().difference(*(BY_NAME[row].traits for row in _DEVICES.split()))
 
 
-def _none(_facts: object) -> frozenset[str]:
-    return frozenset()
-
-
 @dataclass(frozen=True)
 class Reporter:
-    """What the hosts of a virt driver can do."""
+    """The capabilities of the hosts of a virt driver."""
 
     facts: type[HostFacts]
     refusal: Refusal
-    owns: frozenset[str] = field(default_factory=_every_row)
+    owns: frozenset[str] = field(default_factory=lambda: frozenset(row.name for row in table()))
     """The rows that it reports, by default all; it never touches the traits of the others."""
-    configured: Configured | None = None
-    """The traits of configuration templates that the facts decide; None where hosts are not configured by request."""
+    configured: Callable[[Any], Mapping[Trait, str]] | None = None
+    """Returns ``{trait: reason}``, empty if the host has the trait, for traits of configuration templates that the
+    facts decide; None where hosts are not configured by request."""
     reported_by_nova: TraitsOf = standard_traits
     """The traits that a nova-compute with this virt driver writes itself: beside it they are not ours to write."""
-    unknown: TraitsOf = _none
+    unknown: TraitsOf = lambda _facts: frozenset()
     """The traits that the facts say nothing about now: beside a nova-compute they stay as they are."""
 
 

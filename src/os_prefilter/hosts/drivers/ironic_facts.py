@@ -70,13 +70,26 @@ def facts_from_node(
     """
     data = _mapping(node, path, "the document")
     properties = _mapping(data.get("properties"), path, "properties")
-    capabilities = _capabilities(_text(properties, "capabilities", path, "properties."))
+    # As Ironic and Nova do: of "a:1,b:2" what is not of that form is passed over, and of equal names the first counts.
+    items = reversed(_text(properties, "capabilities", path, "properties.").split(","))
+    pairs = (item.split(":") for item in items)
+    capabilities = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
+    named = _text(properties, "cpu_arch", path, "properties.")
+    architecture = BY_NAME["architecture"].canonical(named) or ""
+    if named and not architecture:
+        expected = "an architecture that Nova knows: x86_64, aarch64, ..."
+        raise _unexpected(path, "properties.cpu_arch", named, expected)
+    secure_boot = data.get("secure_boot")
+    if secure_boot is not None and not isinstance(secure_boot, bool):
+        raise _unexpected(path, "secure_boot", secure_boot, "true, false or null")
+    if "secure_boot" in capabilities:
+        secure_boot = capabilities["secure_boot"].lower() == "true"
     if not (host := _text(data, "uuid", path)):
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
     return IronicFacts(
         # So Nova names the node, and Placement its provider.
         host=host,
-        architecture=_architecture(_text(properties, "cpu_arch", path, "properties."), path),
+        architecture=architecture,
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
         bios=MappingProxyType(_bios(bios, bios_path)),
         # An operation that is aborted leaves an error, and then the state that was before it.
@@ -86,28 +99,8 @@ def facts_from_node(
         bios_interface=_text(data, "bios_interface", path),
         # Ironic deploys in the mode of the capability; without one, in that which the machine is in.
         boot_mode=(capabilities.get("boot_mode") or _text(data, "boot_mode", path)).lower(),
-        secure_boot=_secure_boot(capabilities.get("secure_boot"), data.get("secure_boot"), path),
+        secure_boot=secure_boot,
     )
-
-
-def _capabilities(text: str) -> dict[str, str]:
-    """Return the capabilities in ``a:1,b:2``; what is not of that form is passed over, as Ironic and Nova do."""
-    # Reversed: of equal names the first counts.
-    pairs = (item.split(":") for item in reversed(text.split(",")))
-    return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
-
-
-def _architecture(text: str, path: str | Path) -> str:
-    known = BY_NAME["architecture"].canonical(text)
-    if text and not known:
-        raise _unexpected(path, "properties.cpu_arch", text, "an architecture that Nova knows: x86_64, aarch64, ...")
-    return known or ""
-
-
-def _secure_boot(capability: str | None, state: object, path: str | Path) -> bool | None:
-    if state is not None and not isinstance(state, bool):
-        raise _unexpected(path, "secure_boot", state, "true, false or null")
-    return state if capability is None else capability.lower() == "true"
 
 
 def _traits(names: object, path: str | Path) -> frozenset[str]:
@@ -126,18 +119,17 @@ def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
     settings = document.get("bios") if isinstance(document, Mapping) else document
     if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
         raise _unexpected(path, "the document", settings, "a list of BIOS settings")
-    return dict(_setting(each, path, f"item {number}") for number, each in enumerate(settings, start=1))
-
-
-def _setting(document: object, path: str | Path, where: str) -> tuple[str, BiosSetting]:
-    setting = _mapping(document, path, where)
-    name = _first(setting, "name", "Name", "BIOS setting name")
-    if not isinstance(name, str):
-        raise _unexpected(path, f"the name in {where}", name, "a string")
-    values = _first(setting, "allowable_values", "Allowable Values")
-    allowed = tuple(map(str, values)) if isinstance(values, list) else ()
-    changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
-    return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+    found = {}
+    for number, each in enumerate(settings, start=1):
+        setting = _mapping(each, path, f"item {number}")
+        name = _first(setting, "name", "Name", "BIOS setting name")
+        if not isinstance(name, str):
+            raise _unexpected(path, f"the name in item {number}", name, "a string")
+        values = _first(setting, "allowable_values", "Allowable Values")
+        allowed = tuple(map(str, values)) if isinstance(values, list) else ()
+        changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
+        found[name] = BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+    return found
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:

@@ -2,11 +2,23 @@
 
 Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>`` into its own, and adds the devices.
 Devices that the driver writes anyway (disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
-instead. :data:`LEFT_TO_THE_DRIVER` has the settings that are none of these.
+instead. The other settings, by row of the vocabulary, are left to the driver:
+
+- ``architecture``: it is the host's own
+- ``hypervisor_type``: the type of the domain, which is the host's virt_type, or qemu where it emulates
+- ``vm_mode``: a domain of QEMU is hvm
+- ``tpm_secret_security``: access to the secret that encrypts the TPM's state, which the driver makes and keeps
+- ``device_profile``: the devices that Cyborg has bound are host devices
+- ``image_type``: the driver's image backend reads it
+- ``pci_numa_affinity_policy``: the scheduler and the driver choose the devices by it
+- ``mem_encryption``: its model decides
+- ``mem_encryption_model``: <launchSecurity> has values of the host's processor, and its devices need more
+- ``cpu_policy``: the driver pins the CPUs (<cputune>)
+- ``cpu_thread_policy``: the driver chooses the host's threads that it pins to
+- ``emulator_threads_policy``: the driver pins the emulator's threads (<emulatorpin>)
 """
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.hosts.reporter import GuestSettings
@@ -16,24 +28,6 @@ from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, familie
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
 # Rows of devices that may be on USB.
 _MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
-
-LEFT_TO_THE_DRIVER: Mapping[str, str] = MappingProxyType(
-    {
-        "architecture": "it is the host's own",
-        "hypervisor_type": "the type of the domain, which is the host's virt_type, or qemu where it emulates",
-        "vm_mode": "a domain of QEMU is hvm",
-        "tpm_secret_security": "access to the secret that encrypts the TPM's state, which the driver makes and keeps",
-        "device_profile": "the devices that Cyborg has bound are host devices",
-        "image_type": "the driver's image backend reads it",
-        "pci_numa_affinity_policy": "the scheduler and the driver choose the devices by it",
-        "mem_encryption": "its model decides",
-        "mem_encryption_model": "<launchSecurity> has values of the host's processor, and its devices need more",
-        "cpu_policy": "the driver pins the CPUs (<cputune>)",
-        "cpu_thread_policy": "the driver chooses the host's threads that it pins to",
-        "emulator_threads_policy": "the driver pins the emulator's threads (<emulatorpin>)",
-    }
-)
-"""Row of the vocabulary -> how the driver fulfils it."""
 
 
 def domain_elements(settings: GuestSettings) -> list[str]:

@@ -59,18 +59,13 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
         *written_requirements(request),
         *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements,
     )
-    _check_encrypted_machine(request)
-    return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
-
-
-def _check_encrypted_machine(request: Request) -> None:
-    """Raise ImpossibleCombination as Nova refuses it: by a part of the machine type's name, and only if it has one."""
     machine = request.image_property(_MACHINE)
-    if machine is None or _ENCRYPTED_MACHINE in str(machine):
-        return
-    model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
-    if model:
-        raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
+    # As Nova refuses it: by a part of the machine type's name, and only if it has one.
+    if machine is not None and _ENCRYPTED_MACHINE not in str(machine):
+        model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
+        if model:
+            raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
+    return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
 
 
 # -- the query ---------------------------------------------------------------------------------------------------------
@@ -117,7 +112,9 @@ def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> 
     query = query_of(request_spec)
     parameters: list[tuple[str, str]] = []
     if limit is not None:
-        parameters.append(("limit", str(_check_limit(limit))))
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"limit is {limit!r}; expected a whole number of at least 1, or None")
+        parameters.append(("limit", str(limit)))
     if query.policy:
         parameters.append(("group_policy", query.policy))
     if root := _join_traits(query.root_required, query.root_forbidden):
@@ -227,9 +224,3 @@ def _join_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 
 def _is_suffix(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 64 and set(value) <= _SUFFIX_CHARACTERS  # noqa: PLR2004
-
-
-def _check_limit(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise ValueError(f"limit is {limit!r}; expected a whole number of at least 1, or None")
-    return limit

@@ -264,22 +264,18 @@ def _may_be_kept(raws: _Raws) -> bool:
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
-    if beside.never:
-        name, value = beside.never
-        other = resolve(request, row_named(name))
+    others = [(each, False) for each in filter(None, (beside.never,))] + [(each, True) for each in beside.needs]
+    for (name, value), is_needed in others:
+        row_beside = row_named(name)
+        other = resolve(request, row_beside)
         # First: the request is rejected with the same words, whichever of the two rows is read first.
         if other.problem:
             return other.problem
-        if other.value and other.value.value == value:
-            return partial(ImpossibleCombination, str(found.source), str(other.value.source))
-    for name, value in beside.needs:
-        needed = row_named(name)
-        other = resolve(request, needed)
-        if other.problem:
-            return other.problem
-        if other.value is None or other.value.value != value:
-            without = str(other.value.source) if other.value else f"an image without {needed.image_property}={value}"
-            return partial(ImpossibleCombination, str(found.source), without)
+        if (other.value is not None and other.value.value == value) != is_needed:
+            without = f"an image without {row_beside.image_property}={value}"
+            return partial(
+                ImpossibleCombination, str(found.source), str(other.value.source if other.value else without)
+            )
     return None
 
 

@@ -98,19 +98,17 @@ def keeps_fields_in_dict(kind: Any) -> bool:
         return False
 
 
-def clone_of(owner: _Owner) -> _Owner:
+def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
     """Return a deep copy of a RequestSpec-like object or of one of its parts.
 
     Objects of oslo.versionedobjects copy themselves by calling their class without arguments, which fails for one that
     needs some, and loses all but their fields. Here the fields are copied, and the rest is taken over.
 
+    :param memo: as of :func:`copy.deepcopy`
     :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be copied.
     """
-    return _clone(owner, {})
-
-
-def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     kind: Any = owner.__class__
+    memo = {} if memo is None else memo
     is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(kind)
     if not is_versioned or id(owner) in memo:
         return copy.deepcopy(owner, memo)
@@ -119,7 +117,7 @@ def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     memo[id(owner)] = clone
     for name, value in vars(owner).items():
         is_own = name.startswith(PREFIX) or name == _CHANGED
-        vars(clone)[name] = _clone(value, memo) if is_own else value
+        vars(clone)[name] = clone_of(value, memo) if is_own else value
     return clone
 
 

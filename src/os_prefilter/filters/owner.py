@@ -93,9 +93,8 @@ def _on_device_profiles(request: Request, trait: Trait, options: Options) -> lis
             continue
         if trait != os_traits.OWNER_CYBORG:
             if trait not in group.required_traits:
-                requirements.append(
-                    Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's")
-                )
+                source = f"request group {suffix}: Cyborg's, not the owner's"
+                requirements.append(Requirement(trait, False, suffix, source))
         elif any(map(options.owns, group.resource_classes)) and not _names_owner(group, options):
             requirements.append(Requirement(trait, True, suffix, f"request group {suffix}"))
     return requirements

@@ -10,12 +10,7 @@ from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.values import RowValue, is_implied, value_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import (
-    BY_NAME,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
-    trait_of_platform,
-)
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, trait_of_platform
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -123,7 +118,10 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     if options.prefers(row):
         preference = Preference(trait, str(source))
     elif opt_in and not options.reports(trait):
-        note = Note(str(source), f"{_why_not_reported(trait, options)}: not required")
+        emulated = TRAITS_OF_EMULATION.get(trait)
+        unmet = emulated and not options.emulates(emulated)
+        missing = (emulated, "emulated_architectures") if unmet else (trait, "reported_traits")
+        note = Note(str(source), "{} is not in [prefilter] {}: not required".format(*missing))
     else:
         requirement = source.requirement(trait, term.required, scope)
     without = guest.families_without(row.name, value)
@@ -140,13 +138,6 @@ def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options)
     if guest.default_architecture == "i686" or _has_own_traits(guest, options):
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return tuple(trait for trait in traits if trait and options.reports(trait))
-
-
-def _why_not_reported(trait: Trait, options: Options) -> str:
-    emulated = TRAITS_OF_EMULATION.get(trait)
-    if emulated and not options.emulates(emulated):
-        return f"{emulated} is not in [prefilter] emulated_architectures"
-    return f"{trait} is not in [prefilter] reported_traits"
 
 
 def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | None:

@@ -184,14 +184,6 @@ def loose_properties(values: Mapping[Any, Any]) -> str:
     )
 
 
-def _image_attributes(image: Any) -> dict[str, Any]:
-    # Those of Nova's objects are fields, and no properties.
-    if hasattr(image, "obj_attr_is_set"):
-        return {}
-    names = [name for name in dir(image) if name.startswith(_PROPERTY_PREFIXES)]
-    return {name: getattr(image, name, None) for name in names}
-
-
 def _problem_in_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> str:
     """Return the first reason why a request spec cannot be read; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
@@ -214,7 +206,11 @@ def _problem_of_image(spec: Any, image: Any) -> str:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
         is_elsewhere = others and not hasattr(spec, "image")
         return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
-    loose = loose_properties(_image_attributes(image))
+    # The attributes of Nova's objects are fields, and no properties.
+    names = () if hasattr(image, "obj_attr_is_set") else dir(image)
+    loose = loose_properties(
+        {name: getattr(image, name, None) for name in names if name.startswith(_PROPERTY_PREFIXES)}
+    )
     text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
     return text if loose else ""
 

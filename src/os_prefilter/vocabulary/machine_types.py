@@ -149,15 +149,8 @@ def guest_architecture(architecture: str) -> str:
     return "x86_64" if architecture == "i686" else architecture
 
 
-_FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
-    **FAMILIES_WITHOUT,
-    **{
-        ("emulation_architecture", name): (_EVERYWHERE | {NONE}) - families_of(guest_architecture(name))
-        for name in ARCHITECTURES.split()
-    },
-}
-
-
 def families_without(row: str, value: str) -> frozenset[str]:
     """Return the families of machine types that can never have the value of a row of the vocabulary."""
-    return _FAMILIES_WITHOUT.get((row, value), frozenset())
+    if row == "emulation_architecture":
+        return (_EVERYWHERE | {NONE}) - families_of(guest_architecture(value))
+    return FAMILIES_WITHOUT.get((row, value), frozenset())

@@ -167,9 +167,16 @@ class Row:
             return value
         if self.boolean:
             return canonical_boolean(value)
-        number = self._canonical_number(value)
-        if number is not None or not isinstance(value, str):
-            return number
+        if self._numbers:
+            # Nova reads a text such as "05" as a number.
+            number = value
+            if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
+                with suppress(ValueError):
+                    number = int(value)
+            if isinstance(number, int) and not isinstance(number, bool) and number in self._numbers:
+                return self._numbers[number]
+        if not isinstance(value, str):
+            return None
         if self.spelling.ignores_case:
             # No known value is longer: do not copy megabytes of a tenant's text.
             value = value[:_LONGEST_VALUE].lower()
@@ -178,15 +185,6 @@ class Row:
             if value.startswith(prefix):
                 return family
         return value if value in self.values else None
-
-    def _canonical_number(self, value: object) -> str | None:
-        """Return the key for a number, or for a text that Nova reads as one, such as ``05``."""
-        if not self._numbers:
-            return None
-        if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
-            with suppress(ValueError):
-                value = int(value)
-        return self._numbers.get(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:

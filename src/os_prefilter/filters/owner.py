@@ -76,8 +76,6 @@ def _on_hosts(options: Options) -> Requirements:
 
 def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
     ids = request.pci_request_ids
-    if not ids:
-        return []
     return [
         Requirement(trait, True, suffix, f"PCI request group {suffix}")
         for suffix in request.requested_groups

@@ -107,8 +107,8 @@ def _persistent_memory(request: Request) -> Counter[str]:
 
 
 def _amount(request: Request, name: str) -> int:
-    value = request.flavor_attribute(name)
-    value = 0 if value is None else value
+    found = request.flavor_attribute(name)
+    value = 0 if found is None else found
     return _check_amount(f"flavor field {name}", resource_amount(value), value)
 
 

@@ -443,14 +443,12 @@ class Request:
     @property
     def project_id(self) -> str | None:
         """The project that the server belongs to."""
-        value: str | None = self._beyond("project_id")
-        return value
+        return _as_text(self._beyond("project_id"))
 
     @property
     def availability_zone(self) -> str | None:
         """The availability zone that the author of the request chose."""
-        value: str | None = self._beyond("availability_zone")
-        return value
+        return _as_text(self._beyond("availability_zone"))
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
@@ -465,8 +463,7 @@ class Request:
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
         """Lists of group suffixes that must come from one subtree."""
-        subtrees: Sequence[Sequence[str]] = self._beyond("same_subtree")
-        return subtrees
+        return tuple(self._beyond("same_subtree"))
 
     @property
     def destination(self) -> Destination:

@@ -21,6 +21,12 @@ from os_prefilter.vocabulary.options import Options
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 
 
+# One pipeline has one.
+@lru_cache(maxsize=16)
+def _with_hpet(options: Options) -> Options:
+    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))
+
+
 @Declaration(traits=lambda options: filter(_with_hpet(options).reports, _TRAITS))
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
@@ -28,9 +34,3 @@ def hpet(request: Request, *, options: Options) -> Requirements:
     :raises FlavorImageConflict: if it is both required and forbidden.
     """
     return require_rows(request, rows_of(request, "hpet"), _with_hpet(options))
-
-
-# One pipeline has one.
-@lru_cache(maxsize=16)
-def _with_hpet(options: Options) -> Options:
-    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))

@@ -115,7 +115,7 @@ def with_traits(
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:
-    """Whether the traits of a provider say that it belongs to another service than the owner."""
+    """Return whether the traits of a provider say that it belongs to another service than the owner."""
     return any(
         trait in owner.foreign_owner_traits
         or trait.startswith(_NEUTRON_PREFIX)
@@ -125,5 +125,5 @@ def is_foreign(traits: Iterable[str], owner: Options) -> bool:
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
-    """Whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
+    """Return whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
     return set(map(owner.owns, resource_classes)) == {True}

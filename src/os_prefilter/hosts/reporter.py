@@ -35,9 +35,9 @@ class HostFacts:
     host: str = "this host"
     """Its name, for messages."""
     architecture: str = ""
-    """Of its processors, as Nova spells it; empty if not known."""
+    """The architecture of its processors, as Nova spells it; empty if not known."""
     physical_address_bits: int | None = None
-    """Of its processors; None if that is not known."""
+    """The address width of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
     """Traits that operators or other services have set; they count for rows that the reporter does not own."""
     emulated_architectures: frozenset[str] = frozenset()
@@ -111,13 +111,13 @@ class GuestSettings:
 
     settings: tuple[Setting, ...]
     architecture: str
-    """Of the guest."""
+    """The architecture of the guest."""
     machine: str = ""
     """The requested machine type, as the image names it; empty leaves it to the host."""
     family: str = ""
     """The family of the machine type that the guest gets; empty where the driver has no machine types."""
     physical_address_bits: int | None = None
-    """Of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
+    """The address width of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
 
     def value(self, name: str) -> str | None:
         """Return the value of a row of the vocabulary; None if the request has none."""

@@ -27,7 +27,7 @@ _DESTINATION = ("Destination", "1.4")
 
 
 class Additions(NamedTuple):
-    """What is to be added to a request spec."""
+    """The changes to a request spec."""
 
     root_required: tuple[str, ...]
     root_forbidden: tuple[str, ...]
@@ -60,7 +60,8 @@ def prepare(
     aggregates = tuple(aggregates)
     _check_aggregates(aggregates)
     requirements, own_groups, preferences = tuple(requirements), tuple(own_groups), tuple(preferences)
-    for item in (*requirements, *preferences):
+    named: tuple[Requirement | Preference, ...] = (*requirements, *preferences)
+    for item in named:
         if not is_trait_name(item.trait):
             raise FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
     _check(request, requirements, own_groups)

@@ -72,7 +72,7 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
 
 
 class Query(NamedTuple):
-    """What a request asks Placement: rendered to a URL here, and to conditions on a host by the tools."""
+    """The query of a request: rendered to a URL here, and to conditions on a host by the tools."""
 
     groups: Mapping[str, RequestGroup]
     """The request groups by suffix, the unsuffixed one under ``""``."""

@@ -77,7 +77,7 @@ def port_groups(request: Request) -> tuple[str, ...]:
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:
-    """Whether the unsuffixed group is sure to request CPUs or memory, which the root provider of a host has.
+    """Return whether the unsuffixed group is sure to request CPUs or memory, which the root provider of a host has.
 
     The amounts are not computed: inside Nova, a filter must not refuse one that Nova's own query takes.
     """
@@ -140,7 +140,8 @@ def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     realtime = _realtime(request, vcpus, leaves_all=emulator is not None)
     mask = request.extra_spec(_DEDICATED_MASK)
     source = f"flavor extra spec {_DEDICATED_MASK}"
-    pinned = len((mask and _cpus(mask, vcpus, source, all_is_too_much=True)) or realtime)
+    dedicated = _cpus(mask, vcpus, source, all_is_too_much=True) if mask else frozenset()
+    pinned = len(dedicated or realtime)
     return {orc.VCPU: vcpus - pinned, orc.PCPU: pinned + isolated}
 
 

@@ -19,7 +19,7 @@ _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME[
 
 
 class _RowMeaning(NamedTuple):
-    """What the value of a row means on a guest's platform: a requirement, a preference, or a note why it is neither."""
+    """The meaning of a value on a guest's platform: a requirement, a preference, or a note why it is neither."""
 
     requirement: Requirement | None
     preference: Preference | None
@@ -68,7 +68,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
 
 
 def _has_property(request: Request, row: Row) -> bool:
-    """Whether the image property, or the flavor extra spec, of a row is set."""
+    """Return whether the image property, or the flavor extra spec, of a row is set."""
     in_image = request.image_property(row.image_property) if row.image_property else None
     return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
 
@@ -155,7 +155,7 @@ def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | N
 
 
 def _has_own_traits(guest: Guest, options: Options) -> bool:
-    """Whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
+    """Return whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
 
     Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
     the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,

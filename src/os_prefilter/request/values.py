@@ -153,7 +153,7 @@ def _index() -> _Index:
 
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Whether another row of the request requires the value of a row, and more."""
+    """Return whether another row of the request requires the value of a row, and more."""
     beside = row.beside.get(value)
     # Of an emulated guest the other row's trait says nothing: it is about guests of the host's own architecture.
     if not beside or not beside.implied_by or guest_of(request).architecture:
@@ -264,7 +264,9 @@ def _may_be_kept(raws: _Raws) -> bool:
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
-    others = [(each, False) for each in filter(None, (beside.never,))] + [(each, True) for each in beside.needs]
+    others = [(each, True) for each in beside.needs]
+    if beside.never:
+        others.insert(0, (beside.never, False))
     for (name, value), is_needed in others:
         row_beside = row_named(name)
         other = resolve(request, row_beside)

@@ -86,7 +86,7 @@ def _names_by_key(kind: Any) -> Mapping[str, str]:
 
 @cache
 def keeps_fields_in_dict(kind: Any) -> bool:
-    """Whether a value under the prefixed name is what the class's public interface gives for the field."""
+    """Return whether a value under the prefixed name is what the class's public interface gives for the field."""
     # Not kind(): the class of another service may need arguments.
     probe: Any = object.__new__(kind)
     name = next(iter(probe.fields))
@@ -340,13 +340,13 @@ class Request:
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
         """The traits that the request spec forbids on the root provider."""
         self.boots_from_volume: Final = bool(is_bfv)
-        """Whether the root disk is a volume, so that the host does not read the image."""
+        """True if the root disk is a volume, so that the host does not read the image."""
         self.kept_machine_type: Final = kept_machine_type
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
         self.server_exists: Final = destination is not None and (
             field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
         )
-        """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
+        """True if the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
         self._spec = request_spec
@@ -423,7 +423,7 @@ class Request:
 
     @property
     def takes_default_machine_type(self) -> bool:
-        """Whether a guest whose image names no machine type gets the host's default."""
+        """True if a guest whose image names no machine type gets the host's default."""
         return self.kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
 
     def image_attribute(self, name: str) -> object:
@@ -487,7 +487,7 @@ class Request:
 
     @property
     def names_traits(self) -> bool:
-        """Whether the image or the flavor names a trait itself.
+        """True if the image or the flavor names a trait itself.
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
@@ -525,7 +525,7 @@ class Request:
         return MappingProxyType(groups)
 
     def is_of_host(self, scope: str) -> bool:
-        """Whether a trait that is required or forbidden in a scope is one of the host.
+        """Return whether a trait that is required or forbidden in a scope is one of the host.
 
         So it is on the root, in the unsuffixed group, in a group that requests CPUs or memory, and in one of the flavor
         that requests no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
@@ -566,7 +566,7 @@ def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
 
 
 def uses_host(resource_classes: Collection[str]) -> bool:
-    """Whether a group that requests these resource classes uses the root provider of a host: its CPUs or memory."""
+    """Return whether a group with these resource classes uses the root provider of a host: its CPUs or memory."""
     return not HOST_CLASSES.isdisjoint(resource_classes)
 
 

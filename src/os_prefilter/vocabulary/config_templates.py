@@ -23,7 +23,7 @@ BIOS_STEP = ("bios", "apply_configuration")
 """The interface and the step that change BIOS settings."""
 
 NODE_FIELDS = ("driver", "vendor")
-"""What a variant may require of a node: its driver, and ``vendor`` in its properties."""
+"""Fields of a node that a variant may require: its driver, and ``vendor`` in its properties."""
 
 
 def _term(traits: tuple[Trait, ...]) -> Term:
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What may be there once in a list of steps."""
+        """The interface and the step, which may be there once in a list of steps."""
         return self.interface, self.step
 
     def for_ironic(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class Variant:
     node: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for any characters."""
     in_use: bool = False
-    """Whether ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
+    """True if ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What one configuration means."""
+    """The meaning of one configuration."""
 
     config_type: str
     value: str
@@ -88,7 +88,7 @@ class Template:
 
     @property
     def is_found(self) -> bool:
-        """Whether a node itself says if it can: by its BIOS settings, its driver or its maker."""
+        """True if a node itself says if it can: by its BIOS settings, its driver or its maker."""
         return bool(self.variants) and all(each.bios or each.node for each in self.variants)
 
     def __str__(self) -> str:

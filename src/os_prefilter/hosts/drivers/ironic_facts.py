@@ -36,7 +36,7 @@ class IronicFacts(HostFacts):
     bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
     """BIOS settings by name."""
     bios_may_differ: bool = False
-    """Whether the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
+    """True if the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
     Ironic reads them after an operation that succeeds."""
     hardware_type: str = ""
     """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
@@ -47,7 +47,7 @@ class IronicFacts(HostFacts):
     boot_mode: str = ""
     """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
     secure_boot: bool | None = None
-    """Whether it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
+    """True if it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
 
 
 def facts_from_node(

@@ -14,7 +14,7 @@ from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
 
 BIOS_PRIORITY = 150
-"""Of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
+"""The priority of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
 
 
 class Fit(NamedTuple):
@@ -24,7 +24,7 @@ class Fit(NamedTuple):
     reason: str = ""
     """Why it cannot; empty if it can."""
     in_use: bool = True
-    """Whether the steps may run on a node that is in use."""
+    """True if the steps may run on a node that is in use."""
 
 
 def fit(facts: IronicFacts, template: Template) -> Fit:

@@ -143,7 +143,7 @@ SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "server_list": _server_lists,
     "server_lines": _server_lists,
     "flavor": lambda: [*_json(_FLAVOR), *_of_docs(".json")],
-    "ironic_node": lambda: _json(_NODE, {**_NODE, "bios": _BIOS}, {**_NODE, "bios": {"LogicalProc": "Enabled"}}),
+    "ironic_node": lambda: _json(_NODE, {**_NODE, "bios": _BIOS}),
     "nova_conf": lambda: [_NOVA_CONF, *_of_docs(".conf")],
 }
 """Seeds of each document of the table."""

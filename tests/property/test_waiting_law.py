@@ -10,7 +10,7 @@ import pytest
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts.desired_traits import knows_all
+from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
@@ -94,7 +94,7 @@ def test_capable_hosts_are_excluded_without_gates(offered: frozenset[str]) -> No
 @_OFFERED
 def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
     """What is required is the same; of what is forbidden, only traits that no host has are left out."""
-    hosts = [facts for facts in _hosts(offered) if knows_all(facts)]
+    hosts = [facts for facts in _hosts(offered) if not reporter_of(facts).unknown(facts)]
     fleet = fleet_of([by_the_agent(each) for each in hosts])
     waiting, at_once = (_pipeline(_told(fleet), offered, names) for names in (("*",), ()))
     compared = 0

@@ -10,7 +10,7 @@ import pytest
 
 from os_prefilter import NOTHING, Decision, Request, Requirements, forbid, require
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
-from os_prefilter.request.filter_contract import UNKNOWN, Declaration, Unknown
+from os_prefilter.request.filter_contract import UNKNOWN, Declaration, UnknownFact
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact, PendingQuery, readings_of
 from os_prefilter.service.loading import as_filter
@@ -278,7 +278,7 @@ def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
     takes = Declaration(takes_unknown=True)
 
     @takes
-    def careful(_request: Request, *, down: bool | Unknown) -> Requirements:
+    def careful(_request: Request, *, down: bool | UnknownFact) -> Requirements:
         return NOTHING if down is UNKNOWN else require("CUSTOM_X", "known")
 
     @takes

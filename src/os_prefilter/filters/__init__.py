@@ -18,10 +18,3 @@ in :mod:`os_prefilter.vocabulary` and an answer of each reporter. ``noop.py`` is
 Functions written the Nova way, ``f(context, request_spec) -> bool``, which change the request spec themselves, are
 accepted under the same entry point group: see :mod:`os_prefilter.pipeline.nova_style`.
 """
-
-from collections.abc import Callable
-
-from os_prefilter.request.requirements import Requirements
-
-RequestFilter = Callable[..., Requirements]
-"""``(request: Request, *, needs...) -> Requirements``."""

@@ -7,7 +7,6 @@ filter says that hosts report the trait, and its qualified ones for guests of an
 ``reported_traits`` says.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,20 +21,16 @@ from os_prefilter.vocabulary.options import Options
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 
 
-def _traits(options: Options) -> Iterable[str]:
-    return filter(_with_hpet(options).reports, _TRAITS)
+# One pipeline has one.
+@lru_cache(maxsize=16)
+def _with_hpet(options: Options) -> Options:
+    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))
 
 
-@Declaration(traits=_traits)
+@Declaration(traits=lambda options: filter(_with_hpet(options).reports, _TRAITS))
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 
     :raises FlavorImageConflict: if it is both required and forbidden.
     """
     return require_rows(request, rows_of(request, "hpet"), _with_hpet(options))
-
-
-# One pipeline has one.
-@lru_cache(maxsize=16)
-def _with_hpet(options: Options) -> Options:
-    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))

@@ -76,8 +76,6 @@ def _on_hosts(options: Options) -> Requirements:
 
 def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
     ids = request.pci_request_ids
-    if not ids:
-        return []
     return [
         Requirement(trait, True, suffix, f"PCI request group {suffix}")
         for suffix in request.requested_groups
@@ -93,9 +91,8 @@ def _on_device_profiles(request: Request, trait: Trait, options: Options) -> lis
             continue
         if trait != os_traits.OWNER_CYBORG:
             if trait not in group.required_traits:
-                requirements.append(
-                    Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's")
-                )
+                source = f"request group {suffix}: Cyborg's, not the owner's"
+                requirements.append(Requirement(trait, False, suffix, source))
         elif any(map(options.owns, group.resource_classes)) and not _names_owner(group, options):
             requirements.append(Requirement(trait, True, suffix, f"request group {suffix}"))
     return requirements

@@ -20,7 +20,6 @@ def remote_managed_ports(request: Request) -> Requirements:
         if each.port_id and each.vnic_type == _REMOTE_MANAGED:
             return require(_TRAIT, f"port {quote(each.port_id)} with the VNIC type {_REMOTE_MANAGED}")
         if each.port_id and each.vnic_type is None:
-            notes.append(
-                Note(f"port {quote(each.port_id)}", "the request spec has no VNIC type of it: not required", warn=True)
-            )
+            reason = "the request spec has no VNIC type of it: not required"
+            notes.append(Note(f"port {quote(each.port_id)}", reason, warn=True))
     return Requirements(notes=tuple(notes)) if notes else NOTHING

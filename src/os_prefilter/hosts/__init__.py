@@ -1,1 +1,1 @@
-"""What hosts can do: reporters, the traits they report, the late check, guest settings, and the agent."""
+"""Capabilities of hosts: reporters, their traits, the late check, guest settings, and the agent."""

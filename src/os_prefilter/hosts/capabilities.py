@@ -1,7 +1,6 @@
 """The capabilities of a host as traits: the installed reporters, the traits that each owns, and why one is missing."""
 
 from functools import cache, lru_cache, partial
-from typing import NamedTuple
 
 from os_prefilter.common.entry_points import Errors, load_entry_point
 from os_prefilter.common.errors import UnusableReporter
@@ -16,24 +15,20 @@ REPORTERS = "os_prefilter.capability_reporters"
 """The entry point group of capability reporters."""
 
 
-class _Meaning(NamedTuple):
-    """The value of a row that a trait stands for."""
-
-    row: str
-    value: str
-    architecture: str
+_TraitValue = tuple[str, str, str]
+"""Row, value and guest architecture that a trait stands for: the last arguments of ``Reporter.refusal``."""
 
 
 @cache
-def _meanings() -> dict[Trait, list[_Meaning]]:
+def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
     # disk_bus and cdrom_bus share their traits.
-    found: dict[Trait, list[_Meaning]] = {}
+    found: dict[Trait, list[_TraitValue]] = {}
     for row in table():
         for value, term in row.values.items():
             if term.trait and term.required:
-                found.setdefault(term.trait, []).append(_Meaning(row.name, value, ""))
+                found.setdefault(term.trait, []).append((row.name, value, ""))
     for (trait, architecture), qualified in QUALIFIED.items():
-        found[qualified] = [meaning._replace(architecture=architecture) for meaning in found[trait]]
+        found[qualified] = [(row, value, architecture) for row, value, _ in found[trait]]
     return found
 
 
@@ -51,11 +46,9 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reporter = reporter_of(facts)
-    owned = {trait: meaning for trait in _meanings() if (meaning := _owned_meaning(reporter, trait))}
+    found = {trait: _refusal_of_vocabulary(trait, facts, reporter) for trait in _values_by_trait()}
     configured = reporter.configured(facts) if reporter.configured else {}
-    # What the host itself cannot do comes first: the option would not help.
-    reasons = {t: reporter.refusal(facts, *meaning) or emulation_refusal(t, facts) for t, meaning in owned.items()}
-    return reasons | dict(configured)
+    return {trait: reason for trait, reason in found.items() if reason is not None} | dict(configured)
 
 
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
@@ -63,31 +56,32 @@ def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None
     configured = reporter.configured(facts) if reporter.configured else {}
     if trait in configured:
         return configured[trait]
-    meaning = _owned_meaning(reporter, trait)
-    return reporter.refusal(facts, *meaning) or emulation_refusal(trait, facts) if meaning else None
+    return _refusal_of_vocabulary(trait, facts, reporter)
+
+
+def _refusal_of_vocabulary(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
+    for value in _values_by_trait().get(trait, ()):
+        if value[0] in reporter.owns:
+            # What the host itself cannot do comes first: the option would not help.
+            return reporter.refusal(facts, *value) or emulation_refusal(trait, facts)
+    return None
 
 
 def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
     """Return why a host must not have a trait about an architecture that the cloud does not offer to emulate."""
-    architecture = TRAITS_OF_EMULATION.get(trait) or _foreign_architecture(trait, facts)
+    architecture = TRAITS_OF_EMULATION.get(trait)
+    if not architecture:
+        # One of Nova's, if it is about another architecture than the host's own.
+        named = (value for value, term in BY_NAME["emulation_architecture"].values.items() if term.trait == trait)
+        architecture = next((value for value in named if guest_architecture(value) != facts.architecture), None)
     if not architecture or is_offered(architecture, facts.emulated_architectures):
         return ""
     return f"{architecture} is not in [prefilter] emulated_architectures"
 
 
-def _foreign_architecture(trait: Trait, facts: HostFacts) -> str:
-    """Return the architecture of a trait of Nova's, if it is not the host's own; else empty."""
-    named = (value for value, term in BY_NAME["emulation_architecture"].values.items() if term.trait == trait)
-    return next((value for value in named if guest_architecture(value) != facts.architecture), "")
-
-
-def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:
-    return next((each for each in _meanings().get(Trait(trait), ()) if each.row in reporter.owns), None)
-
-
 def known_traits() -> tuple[Trait, ...]:
     """Return all traits that a reporter can own, in the order of the vocabulary."""
-    return tuple(_meanings())
+    return tuple(_values_by_trait())
 
 
 def load_reporter(driver: str) -> Reporter:

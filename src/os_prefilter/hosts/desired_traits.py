@@ -23,7 +23,7 @@ _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
 
 
 class Mode(Enum):
-    """Whether another service writes traits of the host."""
+    """How the traits of a host are shared with another service that writes some."""
 
     BESIDE = "beside"
     """A nova-compute does: only the traits that its virt driver does not write are managed."""
@@ -31,7 +31,7 @@ class Mode(Enum):
     """No other service does: all traits of the reporter are managed."""
 
 
-class Change(NamedTuple):
+class TraitChange(NamedTuple):
     """One difference between the traits in Placement and the desired ones."""
 
     provider: str
@@ -41,11 +41,11 @@ class Change(NamedTuple):
     """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not desired, but set by another service."""
 
 
-def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[Change]:
+def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[TraitChange]:
     """Return the traits that are added to a provider, and then those that are removed, each sorted."""
     old, new = set(before), set(after)
-    added = [Change(provider, trait, "add") for trait in sorted(new - old)]
-    return added + [Change(provider, trait, "remove") for trait in sorted(old - new)]
+    added = [TraitChange(provider, trait, "add") for trait in sorted(new - old)]
+    return added + [TraitChange(provider, trait, "remove") for trait in sorted(old - new)]
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,12 @@ def check_traits(names: Iterable[str]) -> None:
 
     :raises ConfigurationError: if one is not the name of a trait
     """
-    for name in names:
-        try:
+    try:
+        for name in names:
             trait_named(name)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"A capability reporter owns {error}. Update or fix the package that provides it."
-            ) from error
+    except ValueError as error:
+        message = f"A capability reporter owns {error}. Update or fix the package that provides it."
+        raise ConfigurationError(message) from error
 
 
 def select_managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
@@ -86,14 +85,12 @@ def select_managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> 
     return {trait: has for trait, has in traits.items() if trait not in left}
 
 
-def knows_all(facts: HostFacts) -> bool:
-    """Whether the facts decide every trait of the reporter: Ironic may not have read a node's BIOS settings yet."""
-    return not reporter_of(facts).unknown(facts)
-
-
 def with_marker(traits: Mapping[str, bool], facts: HostFacts, marker: Trait = REPORTED) -> dict[str, bool]:
-    """Return the managed traits with the marker of their report; without it where the facts lack something."""
-    return {**traits, marker: True} if knows_all(facts) else dict(traits)
+    """Return the managed traits with the marker of their report; without it where the facts lack something.
+
+    Ironic may not have read a node's BIOS settings yet.
+    """
+    return dict(traits) if reporter_of(facts).unknown(facts) else {**traits, marker: True}
 
 
 def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
@@ -118,7 +115,7 @@ def with_traits(
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:
-    """Whether the traits of a provider say that it belongs to another service than the owner."""
+    """Return whether the traits of a provider say that it belongs to another service than the owner."""
     return any(
         trait in owner.foreign_owner_traits
         or trait.startswith(_NEUTRON_PREFIX)
@@ -128,6 +125,5 @@ def is_foreign(traits: Iterable[str], owner: Options) -> bool:
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
-    """Whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
-    classes = tuple(resource_classes)
-    return bool(classes) and all(map(owner.owns, classes))
+    """Return whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
+    return set(map(owner.owns, resource_classes)) == {True}

@@ -1,4 +1,4 @@
-"""The virt driver's side: what the host cannot do of a request, and the settings that its driver must give the guest.
+"""The virt driver's side: parts of a request that its host cannot do, and the settings to give to the guest.
 
 The scheduler requests only hosts that can, but a host may have changed since, or a filter may be off. So the driver
 checks again, by the same table as the traits of the host, and fails the spawn rather than start a guest without what
@@ -17,7 +17,7 @@ from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, repor
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import named_traits
-from os_prefilter.request.values import RowValue, is_implied, known_value, resolve, unknown_configurations
+from os_prefilter.request.values import is_implied, known_value, resolve, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
@@ -108,17 +108,28 @@ class _Check:
             Unsupported(f"flavor extra spec {quote(key)}", quote(request.extra_spec(key)), "no configuration template")
             for key in unknown_configurations(request, self._rows)
         ]
-        for row, choice in self._choices(found):
+        for row in self._rows:
+            for each in resolve(request, row).unknown[:1]:
+                item = Unsupported(each.place, quote(each.raw), "unknown value")
+                # Rows that depend on this one find it as well.
+                found += [item] * (item not in found)
+            # Image or flavor, whichever has a known value.
+            choice = known_value(request, row)
+            if not choice:
+                continue
             reason = self._refusal(row, choice.value)
             if reason and not is_implied(request, row, choice.value):
-                found.append(self._refuse(row, choice, reason))
+                place, value, default, *_ = choice.source
+                value = self._exact_machine() if row is _MACHINE else value
+                found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits()
         places = {(item.property, item.value) for item in found}
         return [*found, *(item for item in self._named_traits() if (item.property, item.value) not in places)]
 
     def settings(self) -> GuestSettings:
-        values = {row.name: choice for row, choice in self._choices([])}
+        known = ((row.name, known_value(self._request, row)) for row in self._rows)
+        values = {name: choice for name, choice in known if choice}
         secure_boot = values.get(_SECURE_BOOT.name)
         if secure_boot and secure_boot.value == "optional":
             has_uefi = "firmware_type" in values and values["firmware_type"].value == "uefi"
@@ -127,34 +138,15 @@ class _Check:
         settings = [Setting(name, choice.value, str(choice.source)) for name, choice in values.items()]
         settings.sort(key=lambda setting: setting.name != "time_hpet")
         address_space = values.get(_ADDRESS_SPACE.name)
+        # The host may have fewer than QEMU's default.
+        default_bits = min(_DEFAULT_ADDRESS_BITS, self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS)
         return GuestSettings(
             tuple(settings),
             self._guest.architecture or guest_architecture(self._facts.architecture),
             self._exact_machine() if _MACHINE.name in values else "",
             self._guest.family or self._default_family(),
-            self._address_bits() if address_space and address_space.value == "emulate" else None,
+            (self._address_bits()[2] or default_bits) if address_space and address_space.value == "emulate" else None,
         )
-
-    def _choices(self, unknown: list[Unsupported]) -> Iterator[tuple[Row, RowValue]]:
-        """Yield what the request requires by rows; unknown values are added to ``unknown``."""
-        for row in self._rows:
-            for each in resolve(self._request, row).unknown[:1]:
-                item = Unsupported(each.place, quote(each.raw), "unknown value")
-                # Rows that depend on this one find it as well.
-                unknown += [item] * (item not in unknown)
-            # Image or flavor, whichever has a known value.
-            choice = known_value(self._request, row)
-            if choice:
-                yield row, choice
-
-    def _refuse(self, row: Row, choice: RowValue, reason: str) -> Unsupported:
-        place, written, default, *_ = choice.source
-        if default:
-            return Unsupported(place, written, f"with the default {default}: {reason}")
-        if row.boolean:
-            # A device may be required by its trait: "trait1:X=required".
-            return Unsupported(place, written, reason)
-        return Unsupported(place, self._exact_machine() if row is _MACHINE else choice.value, reason)
 
     def _exact_machine(self) -> str:
         """Return the requested machine type with its version, which no trait has."""
@@ -207,7 +199,7 @@ class _Check:
         if guest.what_rules_out(row.name, value):
             kind = f"machine type {guest.family}" if guest.family else guest.architecture
             return f"a guest of {kind} never has it"
-        family = "" if guest.family or not without else self._default_family(without)
+        family = "" if guest.family else self._default_family(without)
         if family == NONE:
             return f"it gets the default machine type of the host's architecture; name one in {_MACHINE.image_property}"
         return f"the default machine type here is of the family {family}, which never has it" if family else ""
@@ -223,26 +215,20 @@ class _Check:
                 return family
         return ""
 
-    def _requested_address_bits(self) -> tuple[str, object, int]:
+    def _address_bits(self) -> tuple[str, object, int]:
         """Return the place, the value (None if there is none) and the number (0 if it is not one) of address bits."""
         place, value = "flavor extra spec hw:maxphysaddr_bits", self._request.extra_spec("hw:maxphysaddr_bits") or None
         if value is None:
             place, value = "image property hw_maxphysaddr_bits", self._request.image_property("hw_maxphysaddr_bits")
         # Nova's own images have numbers.
-        text = str(value) if isinstance(value, (int, str)) else ""
-        return place, value, int(text) if re.fullmatch("[0-9]{1,3}", text) else 0
+        return place, value, int(str(value)) if re.fullmatch("[0-9]{1,3}", str(value)) else 0
 
     def _invalid_address_bits(self) -> Iterator[Unsupported]:
         """Yield why the guest cannot have the requested address bits; no trait has the number of a host."""
-        place, value, bits = self._requested_address_bits()
+        place, value, bits = self._address_bits()
         has = self._facts.physical_address_bits
         if value is not None and bits not in _ADDRESS_BITS:
             takes = f"QEMU takes a whole number from {_ADDRESS_BITS[0]} to {_ADDRESS_BITS[-1]}"
             yield Unsupported(place, quote(value), takes)
         elif has and bits > has:
             yield Unsupported(place, str(bits), f"the host's processors have {has}")
-
-    def _address_bits(self) -> int:
-        # The host may have fewer than QEMU's default.
-        default = min(_DEFAULT_ADDRESS_BITS, self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS)
-        return self._requested_address_bits()[2] or default

@@ -35,9 +35,9 @@ class HostFacts:
     host: str = "this host"
     """Its name, for messages."""
     architecture: str = ""
-    """Of its processors, as Nova spells it; empty if not known."""
+    """The architecture of its processors, as Nova spells it; empty if not known."""
     physical_address_bits: int | None = None
-    """Of its processors; None if that is not known."""
+    """The address width of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
     """Traits that operators or other services have set; they count for rows that the reporter does not own."""
     emulated_architectures: frozenset[str] = frozenset()
@@ -58,15 +58,8 @@ The architecture is empty for guests of the host's own, and for rows that are no
 ``Reporter.configured`` is also asked about configuration templates: row ``deploy-config:TYPE``.
 """
 
-Configured = Callable[[Any], Mapping[Trait, str]]
-"""``facts -> {trait: reason}``, empty if the host has the trait: traits beyond the vocabulary that the facts decide."""
-
 TraitsOf = Callable[[Any], frozenset[str]]
 """``facts -> traits``."""
-
-
-def _every_row() -> frozenset[str]:
-    return frozenset(row.name for row in table())
 
 
 def standard_traits(_facts: object = None) -> frozenset[str]:
@@ -86,23 +79,20 @@ def traits_without_devices(_facts: object) -> frozenset[str]:
     return standard_traits().difference(*(BY_NAME[row].traits for row in _DEVICES.split()))
 
 
-def _none(_facts: object) -> frozenset[str]:
-    return frozenset()
-
-
 @dataclass(frozen=True)
 class Reporter:
-    """What the hosts of a virt driver can do."""
+    """The capabilities of the hosts of a virt driver."""
 
     facts: type[HostFacts]
     refusal: Refusal
-    owns: frozenset[str] = field(default_factory=_every_row)
+    owns: frozenset[str] = field(default_factory=lambda: frozenset(row.name for row in table()))
     """The rows that it reports, by default all; it never touches the traits of the others."""
-    configured: Configured | None = None
-    """The traits of configuration templates that the facts decide; None where hosts are not configured by request."""
+    configured: Callable[[Any], Mapping[Trait, str]] | None = None
+    """Returns ``{trait: reason}``, empty if the host has the trait, for traits of configuration templates that the
+    facts decide; None where hosts are not configured by request."""
     reported_by_nova: TraitsOf = standard_traits
     """The traits that a nova-compute with this virt driver writes itself: beside it they are not ours to write."""
-    unknown: TraitsOf = _none
+    unknown: TraitsOf = lambda _facts: frozenset()
     """The traits that the facts say nothing about now: beside a nova-compute they stay as they are."""
 
 
@@ -121,13 +111,13 @@ class GuestSettings:
 
     settings: tuple[Setting, ...]
     architecture: str
-    """Of the guest."""
+    """The architecture of the guest."""
     machine: str = ""
     """The requested machine type, as the image names it; empty leaves it to the host."""
     family: str = ""
     """The family of the machine type that the guest gets; empty where the driver has no machine types."""
     physical_address_bits: int | None = None
-    """Of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
+    """The address width of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
 
     def value(self, name: str) -> str | None:
         """Return the value of a row of the vocabulary; None if the request has none."""

@@ -38,7 +38,7 @@ class Decision:
     remarks: tuple[Note, ...] = ()
     """Notes on the request itself, whatever the filters require."""
     additions: Additions = field(default=NO_ADDITIONS, repr=False, compare=False)
-    """What :func:`os_prefilter.pipeline.writer.write` adds to the request spec."""
+    """The changes that :func:`os_prefilter.pipeline.writer.write` makes to the request spec."""
     taken_back: frozenset[Requirement] = frozenset()
     """Requirements that a later filter, written the Nova way, removed from the root."""
 
@@ -90,7 +90,7 @@ class Progress:
         """A copy of the request spec with what filters written the Nova way changed; None without such a filter."""
         self.runs: list[Run] = []
         self.pending: list[Requirement] = []
-        """What is required and not in :attr:`draft` yet: all of it is written at the end, or nothing."""
+        """Requirements that are not in :attr:`draft` yet: all of it is written at the end, or nothing."""
         self._own_groups = list(NOTHING.own_groups)
         self._preferences: list[Preference] = []
         self._aggregates: list[AggregateRequirement] = []

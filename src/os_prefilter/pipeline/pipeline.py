@@ -14,8 +14,6 @@ from os_prefilter.request.requirements import NOTHING, Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
-_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-
 
 class Pipeline:
     """Request filters in the order in which they run. It has no state: use it from many threads.
@@ -32,7 +30,7 @@ class Pipeline:
         self,
         filters: Iterable[LoadedFilter] = (),
         options: Options | None = None,
-        facts: Mapping[str, Any] = _NO_FACTS,
+        facts: Mapping[str, Any] = MappingProxyType({}),
         adjust: Iterable[Adjust] = (),
         remark: Callable[[Request], Iterable[Note]] | None = None,
     ) -> None:

@@ -27,7 +27,7 @@ _DESTINATION = ("Destination", "1.4")
 
 
 class Additions(NamedTuple):
-    """What is to be added to a request spec."""
+    """The changes to a request spec."""
 
     root_required: tuple[str, ...]
     root_forbidden: tuple[str, ...]
@@ -60,9 +60,11 @@ def prepare(
     aggregates = tuple(aggregates)
     _check_aggregates(aggregates)
     requirements, own_groups, preferences = tuple(requirements), tuple(own_groups), tuple(preferences)
+    named: tuple[Requirement | Preference, ...] = (*requirements, *preferences)
+    for item in named:
+        if not is_trait_name(item.trait):
+            raise FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
     _check(request, requirements, own_groups)
-    for item in preferences:
-        _check_name(item)
     preferred = frozenset(item.trait for item in preferences)
     has_to_respell = preferred and respell_preferences(request.extra_specs, preferred) != request.extra_specs
     return Additions(
@@ -90,11 +92,6 @@ def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
             raise ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
 
 
-def _check_name(item: Requirement | Preference) -> None:
-    if not is_trait_name(item.trait):
-        raise FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
-
-
 def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
     known: dict[tuple[str, str, bool], str | Requirement]
     known = {(ROOT, trait, True): "the request spec's root_required" for trait in request.root_required}
@@ -107,7 +104,6 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
         known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
     for item in requirements:
-        _check_name(item)
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
             by, forbidden = map(_source_of, (item, against) if item.required else (against, item))

@@ -109,7 +109,7 @@ def preferred_trait(key: object, value: object) -> str | None:
 
 
 def is_preference(key: object, value: object) -> bool:
-    """Whether an extra spec is meant to prefer a trait, well-formed or not."""
+    """Return whether an extra spec is meant to prefer a trait, well-formed or not."""
     return isinstance(key, str) and (
         key.startswith(_PREFERRED_TRAIT) or (value == _PREFERRED and key.startswith(_TRAIT))
     )

@@ -28,12 +28,12 @@ class Guest(NamedTuple):
     """The family of the machine type; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
     takes_default: bool = True
-    """Whether the host's default machine type counts."""
+    """True if the host's default machine type counts."""
     default_architecture: str = ""
     """The architecture whose default that is: one that is emulated, or i686, which has one of its own; empty for the
     host's own."""
     is_kept: bool = False
-    """Whether the family is that of a server that exists. Its guest may be of another one: Nova's libvirt driver writes
+    """True if the family is that of a server that exists. Its guest may be of another one: Nova's libvirt driver writes
     the host's default over what is kept when it rescues a server, and then starts the old guest again."""
     may_lack: frozenset[str] = frozenset()
     """The rows of devices that Nova may leave out of the guest, so that the machine type need not have them."""
@@ -54,7 +54,7 @@ class Guest(NamedTuple):
 
     @property
     def has_own_traits(self) -> bool:
-        """Whether hosts report by separate traits what such an emulated guest can have."""
+        """True if hosts report by separate traits what such an emulated guest can have."""
         return self.architecture in PLATFORM_ARCHITECTURES
 
 

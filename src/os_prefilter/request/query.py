@@ -59,25 +59,20 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
         *written_requirements(request),
         *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements,
     )
-    _check_encrypted_machine(request)
-    return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
-
-
-def _check_encrypted_machine(request: Request) -> None:
-    """Raise ImpossibleCombination as Nova refuses it: by a part of the machine type's name, and only if it has one."""
     machine = request.image_property(_MACHINE)
-    if machine is None or _ENCRYPTED_MACHINE in str(machine):
-        return
-    model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
-    if model:
-        raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
+    # As Nova refuses it: by a part of the machine type's name, and only if it has one.
+    if machine is not None and _ENCRYPTED_MACHINE not in str(machine):
+        model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
+        if model:
+            raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
+    return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
 
 
 # -- the query ---------------------------------------------------------------------------------------------------------
 
 
 class Query(NamedTuple):
-    """What a request asks Placement: rendered to a URL here, and to conditions on a host by the tools."""
+    """The query of a request: rendered to a URL here, and to conditions on a host by the tools."""
 
     groups: Mapping[str, RequestGroup]
     """The request groups by suffix, the unsuffixed one under ``""``."""

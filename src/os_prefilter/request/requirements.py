@@ -34,7 +34,7 @@ class Source(NamedTuple):
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """What its author wrote, ``hw_vif_model=e1000e``, with that of ``beside``."""
+        """The text of its author, ``hw_vif_model=e1000e``, with that of ``beside``."""
         own = (f"{self.name}={self.value}",) if self.name else ()
         return own + tuple(each for other in self.beside for each in other.properties)
 
@@ -81,11 +81,11 @@ class AggregateRequirement(NamedTuple):
     required: bool
     """True: the host is in one of them. False: in none."""
     source: str
-    """What it comes from: ``availability zone 'north'``. The author of a rejected request reads it."""
+    """Its reason: ``availability zone 'north'``. The author of a rejected request reads it."""
     filter: str = ""
     """The configured name of the filter."""
     names: str = ""
-    """What the operator alone reads, the names of the aggregates above all: ``aggregates rack-1, rack-2``."""
+    """Text that the operator alone reads, the names of the aggregates above all: ``aggregates rack-1, rack-2``."""
     scope: str = UNSUFFIXED
     """Always the unsuffixed group: Nova writes it there as well."""
 
@@ -125,9 +125,9 @@ class Note(NamedTuple):
     source: str
     reason: str
     warn: bool = False
-    """Whether the operator should see it in the log: an unknown value."""
+    """True if the operator should see it in the log: an unknown value."""
     waits: bool = False
-    """Whether it will be required once every compute node has reported."""
+    """True if it will be required once every compute node has reported."""
 
     def __str__(self) -> str:
         return escape_line(f"{self.source}: {self.reason}")

@@ -48,7 +48,11 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
     if orc.MEMORY_MB not in named:
         resources[orc.MEMORY_MB] = _amount(request, "memory_mb")
     if orc.DISK_GB not in named:
-        resources[orc.DISK_GB] = _disk_gb(request)
+        # Swap is in MiB and takes whole GiB.
+        swap = -(-_amount(request, "swap") // 1024)
+        root = 0 if request.boots_from_volume else _amount(request, "root_gb")
+        total = root + _amount(request, "ephemeral_gb") + swap
+        resources[orc.DISK_GB] = _check_amount("the flavor's disks together", total)
     encryption = value_of(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT)
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
@@ -73,7 +77,7 @@ def port_groups(request: Request) -> tuple[str, ...]:
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:
-    """Whether the unsuffixed group is sure to request CPUs or memory, which the root provider of a host has.
+    """Return whether the unsuffixed group is sure to request CPUs or memory, which the root provider of a host has.
 
     The amounts are not computed: inside Nova, a filter must not refuse one that Nova's own query takes.
     """
@@ -102,16 +106,9 @@ def _persistent_memory(request: Request) -> Counter[str]:
     return classes
 
 
-def _disk_gb(request: Request) -> int:
-    root = 0 if request.boots_from_volume else _amount(request, "root_gb")
-    # Swap is in MiB and takes whole GiB.
-    total = root + _amount(request, "ephemeral_gb") + -(-_amount(request, "swap") // 1024)
-    return _check_amount("the flavor's disks together", total)
-
-
 def _amount(request: Request, name: str) -> int:
-    value = request.flavor_attribute(name)
-    value = 0 if value is None else value
+    found = request.flavor_attribute(name)
+    value = 0 if found is None else found
     return _check_amount(f"flavor field {name}", resource_amount(value), value)
 
 
@@ -141,16 +138,11 @@ def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     if vcpus > _MOST_CPUS:
         raise MalformedRequest("flavor field vcpus", vcpus, f"at most {_MOST_CPUS}, of which some can be pinned")
     realtime = _realtime(request, vcpus, leaves_all=emulator is not None)
-    pinned = len(_dedicated(request, vcpus) or realtime)
-    return {orc.VCPU: vcpus - pinned, orc.PCPU: pinned + isolated}
-
-
-def _dedicated(request: Request, vcpus: int) -> frozenset[int]:
     mask = request.extra_spec(_DEDICATED_MASK)
-    if not mask:
-        return frozenset()
     source = f"flavor extra spec {_DEDICATED_MASK}"
-    return _check_cpus(_cpus(mask, vcpus, source), vcpus, mask, source, all_is_too_much=True)
+    dedicated = _cpus(mask, vcpus, source, all_is_too_much=True) if mask else frozenset()
+    pinned = len(dedicated or realtime)
+    return {orc.VCPU: vcpus - pinned, orc.PCPU: pinned + isolated}
 
 
 def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[int]:
@@ -160,22 +152,11 @@ def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[in
     in_image = request.image_property(_REALTIME_MASK_OF_IMAGE)
     mask = in_image or request.extra_spec(_REALTIME_MASK)
     source = f"image property {_REALTIME_MASK_OF_IMAGE}" if in_image else f"flavor extra spec {_REALTIME_MASK}"
-    cpus = _cpus(mask, vcpus, source) if mask else frozenset(range(vcpus))
     # Somewhere the emulator's own threads must run.
-    return _check_cpus(cpus, vcpus, mask, source, all_is_too_much=not leaves_all)
+    return _cpus(mask or f"0-{vcpus - 1}", vcpus, source, all_is_too_much=not leaves_all)
 
 
-def _check_cpus(
-    cpus: frozenset[int], vcpus: int, mask: object, source: str, *, all_is_too_much: bool
-) -> frozenset[int]:
-    all_cpus = frozenset(range(vcpus))
-    if not cpus or not cpus <= all_cpus or (all_is_too_much and cpus == all_cpus):
-        most = "some, but not all" if all_is_too_much else "some"
-        raise MalformedRequest(source, mask, f"a list of {most} of the flavor's CPUs 0 to {vcpus - 1}")
-    return cpus
-
-
-def _cpus(mask: object, vcpus: int, source: str) -> frozenset[int]:
+def _cpus(mask: object, vcpus: int, source: str, *, all_is_too_much: bool) -> frozenset[int]:
     """Return the CPUs of a list such as ``0-3,^2``; one that begins with ``^`` leaves out some of all."""
     if not isinstance(mask, str):
         raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
@@ -193,4 +174,8 @@ def _cpus(mask: object, vcpus: int, source: str) -> frozenset[int]:
         if not 0 <= start <= end < _MOST_CPUS or listed > _MOST_CPUS:
             raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
         (excluded if item.startswith("^") else included).update(range(start, end + 1))
-    return frozenset(included - excluded)
+    cpus, all_cpus = frozenset(included - excluded), frozenset(range(vcpus))
+    if not cpus or not cpus <= all_cpus or (all_is_too_much and cpus == all_cpus):
+        most = "some, but not all" if all_is_too_much else "some"
+        raise MalformedRequest(source, mask, f"a list of {most} of the flavor's CPUs 0 to {vcpus - 1}")
+    return cpus

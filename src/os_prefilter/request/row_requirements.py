@@ -10,12 +10,7 @@ from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.values import RowValue, is_implied, value_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import (
-    BY_NAME,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
-    trait_of_platform,
-)
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, trait_of_platform
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -23,8 +18,8 @@ _EMULATION = BY_NAME["emulation_architecture"]
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
-class _Meaning(NamedTuple):
-    """What the value of a row means on a guest's platform: a requirement, a preference, or a note why it is neither."""
+class _RowMeaning(NamedTuple):
+    """The meaning of a value on a guest's platform: a requirement, a preference, or a note why it is neither."""
 
     requirement: Requirement | None
     preference: Preference | None
@@ -73,7 +68,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
 
 
 def _has_property(request: Request, row: Row) -> bool:
-    """Whether the image property, or the flavor extra spec, of a row is set."""
+    """Return whether the image property, or the flavor extra spec, of a row is set."""
     in_image = request.image_property(row.image_property) if row.image_property else None
     return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
 
@@ -93,7 +88,7 @@ def forbid_default_machines(request: Request, rows: Iterable[Row], options: Opti
 
 
 def _forbid_incapable_defaults(
-    meaning: _Meaning, found: RowValue, requirements: Iterable[Requirement]
+    meaning: _RowMeaning, found: RowValue, requirements: Iterable[Requirement]
 ) -> list[Requirement]:
     """Return the requirements that the machine type which a host gives by default has the value.
 
@@ -110,7 +105,7 @@ def _forbid_incapable_defaults(
 # There are some hundred values, a few platforms and one set of options; many more with what tests try. With the texts
 # of sources and the requirements themselves: made for each request, they took a fifth of the time of image_metadata.
 @lru_cache(maxsize=4096)
-def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _Meaning:
+def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _RowMeaning:
     value, source = found
     term = row.values[value]
     trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait
@@ -123,7 +118,10 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     if options.prefers(row):
         preference = Preference(trait, str(source))
     elif opt_in and not options.reports(trait):
-        note = Note(str(source), f"{_why_not_reported(trait, options)}: not required")
+        emulated = TRAITS_OF_EMULATION.get(trait)
+        unmet = emulated and not options.emulates(emulated)
+        missing = (emulated, "emulated_architectures") if unmet else (trait, "reported_traits")
+        note = Note(str(source), "{} is not in [prefilter] {}: not required".format(*missing))
     else:
         requirement = source.requirement(trait, term.required, scope)
     without = guest.families_without(row.name, value)
@@ -131,7 +129,7 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     # Another default does not matter to a guest with a machine type of its own.
     defaults = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
     incapable = tuple(source.requirement(default, False, ROOT) for default in defaults)
-    return _Meaning(requirement, preference, note, ruled_out, incapable)
+    return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
 def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:
@@ -140,13 +138,6 @@ def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options)
     if guest.default_architecture == "i686" or _has_own_traits(guest, options):
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return tuple(trait for trait in traits if trait and options.reports(trait))
-
-
-def _why_not_reported(trait: Trait, options: Options) -> str:
-    emulated = TRAITS_OF_EMULATION.get(trait)
-    if emulated and not options.emulates(emulated):
-        return f"{emulated} is not in [prefilter] emulated_architectures"
-    return f"{trait} is not in [prefilter] reported_traits"
 
 
 def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | None:
@@ -164,7 +155,7 @@ def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | N
 
 
 def _has_own_traits(guest: Guest, options: Options) -> bool:
-    """Whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
+    """Return whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
 
     Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
     the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,

@@ -80,7 +80,7 @@ class NetworkRequest:
 
 @dataclass
 class Destination:
-    """Where the instance may go."""
+    """The hosts that the instance may go to."""
 
     aggregates: list[str] | None = None
     """Each item is comma-separated aggregates, in one of which the host must be."""

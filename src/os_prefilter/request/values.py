@@ -24,7 +24,7 @@ class RowValue(NamedTuple):
     source: Source
 
 
-class Unknown(NamedTuple):
+class UnknownRowValue(NamedTuple):
     """A value that is not in the vocabulary."""
 
     row: Row
@@ -40,7 +40,7 @@ class Resolved(NamedTuple):
     """
 
     value: RowValue | None = None
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UnknownRowValue, ...] = ()
     """Values of this row, and of the row on which it depends, that were left out."""
     notes: tuple[Note, ...] = ()
     problem: Callable[[], RequestRejected] | None = None
@@ -153,7 +153,7 @@ def _index() -> _Index:
 
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Whether another row of the request requires the value of a row, and more."""
+    """Return whether another row of the request requires the value of a row, and more."""
     beside = row.beside.get(value)
     # Of an emulated guest the other row's trait says nothing: it is about guests of the host's own architecture.
     if not beside or not beside.implied_by or guest_of(request).architecture:
@@ -213,7 +213,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
     :param place: where the image property is set
     """
     found: RowValue | None = None
-    unknown: list[Unknown] = []
+    unknown: list[UnknownRowValue] = []
     notes: list[Note] = []
     names = (row.image_property, row.image_attribute, row.extra_spec)
     places = (place, f"image field {row.image_attribute}", f"flavor extra spec {row.extra_spec}")
@@ -231,7 +231,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
             notes.append(Note(where, f"{quote(raw)} is not a boolean: taken as false, as in Nova", warn=True))
             value = "false"
         if value is None:
-            unknown.append(Unknown(row, where, raw))
+            unknown.append(UnknownRowValue(row, where, raw))
             notes.append(Note(where, f"unknown value {quote(raw)}: not required", warn=True))
             if wins:
                 # Nova takes it all the same, and does not look at the other one either.
@@ -264,22 +264,20 @@ def _may_be_kept(raws: _Raws) -> bool:
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
+    others = [(each, True) for each in beside.needs]
     if beside.never:
-        name, value = beside.never
-        other = resolve(request, row_named(name))
+        others.insert(0, (beside.never, False))
+    for (name, value), is_needed in others:
+        row_beside = row_named(name)
+        other = resolve(request, row_beside)
         # First: the request is rejected with the same words, whichever of the two rows is read first.
         if other.problem:
             return other.problem
-        if other.value and other.value.value == value:
-            return partial(ImpossibleCombination, str(found.source), str(other.value.source))
-    for name, value in beside.needs:
-        needed = row_named(name)
-        other = resolve(request, needed)
-        if other.problem:
-            return other.problem
-        if other.value is None or other.value.value != value:
-            without = str(other.value.source) if other.value else f"an image without {needed.image_property}={value}"
-            return partial(ImpossibleCombination, str(found.source), without)
+        if (other.value is not None and other.value.value == value) != is_needed:
+            without = f"an image without {row_beside.image_property}={value}"
+            return partial(
+                ImpossibleCombination, str(found.source), str(other.value.source if other.value else without)
+            )
     return None
 
 

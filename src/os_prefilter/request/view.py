@@ -86,7 +86,7 @@ def _names_by_key(kind: Any) -> Mapping[str, str]:
 
 @cache
 def keeps_fields_in_dict(kind: Any) -> bool:
-    """Whether a value under the prefixed name is what the class's public interface gives for the field."""
+    """Return whether a value under the prefixed name is what the class's public interface gives for the field."""
     # Not kind(): the class of another service may need arguments.
     probe: Any = object.__new__(kind)
     name = next(iter(probe.fields))
@@ -98,19 +98,17 @@ def keeps_fields_in_dict(kind: Any) -> bool:
         return False
 
 
-def clone_of(owner: _Owner) -> _Owner:
+def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
     """Return a deep copy of a RequestSpec-like object or of one of its parts.
 
     Objects of oslo.versionedobjects copy themselves by calling their class without arguments, which fails for one that
     needs some, and loses all but their fields. Here the fields are copied, and the rest is taken over.
 
+    :param memo: as of :func:`copy.deepcopy`
     :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be copied.
     """
-    return _clone(owner, {})
-
-
-def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     kind: Any = owner.__class__
+    memo = {} if memo is None else memo
     is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(kind)
     if not is_versioned or id(owner) in memo:
         return copy.deepcopy(owner, memo)
@@ -119,11 +117,11 @@ def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     memo[id(owner)] = clone
     for name, value in vars(owner).items():
         is_own = name.startswith(PREFIX) or name == _CHANGED
-        vars(clone)[name] = _clone(value, memo) if is_own else value
+        vars(clone)[name] = clone_of(value, memo) if is_own else value
     return clone
 
 
-class _Part(dict[Any, _Reader]):
+class _PartReaders(dict[Any, _Reader]):
     """The readers of one part of a request spec by the class of the part, found when a class is first seen.
 
     A reader returns the values of the fields, None for one that is unset, and whether the class is known. An object of
@@ -186,14 +184,6 @@ def loose_properties(values: Mapping[Any, Any]) -> str:
     )
 
 
-def _image_attributes(image: Any) -> dict[str, Any]:
-    # Those of Nova's objects are fields, and no properties.
-    if hasattr(image, "obj_attr_is_set"):
-        return {}
-    names = [name for name in dir(image) if name.startswith(_PROPERTY_PREFIXES)]
-    return {name: getattr(image, name, None) for name in names}
-
-
 def _problem_in_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> str:
     """Return the first reason why a request spec cannot be read; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
@@ -216,7 +206,11 @@ def _problem_of_image(spec: Any, image: Any) -> str:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
         is_elsewhere = others and not hasattr(spec, "image")
         return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
-    loose = loose_properties(_image_attributes(image))
+    # The attributes of Nova's objects are fields, and no properties.
+    names = () if hasattr(image, "obj_attr_is_set") else dir(image)
+    loose = loose_properties(
+        {name: getattr(image, name, None) for name in names if name.startswith(_PROPERTY_PREFIXES)}
+    )
     text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
     return text if loose else ""
 
@@ -233,10 +227,10 @@ GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_trait
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 _OF_IMAGE, _OF_FLAVOR = ("properties", *_IMAGE_FIELDS), ("extra_specs", *_FLAVOR_FIELDS)
 _READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
-_SPEC = _Part(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
-_IMAGE = _Part(Image, _OF_IMAGE)
-_FLAVOR = _Part(Flavor, _OF_FLAVOR)
-_PARAMS = _Part(RequestLevelParams, _LEVEL_FIELDS[:2])
+_SPEC = _PartReaders(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_IMAGE = _PartReaders(Image, _OF_IMAGE)
+_FLAVOR = _PartReaders(Flavor, _OF_FLAVOR)
+_PARAMS = _PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
 @cache
@@ -346,13 +340,13 @@ class Request:
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
         """The traits that the request spec forbids on the root provider."""
         self.boots_from_volume: Final = bool(is_bfv)
-        """Whether the root disk is a volume, so that the host does not read the image."""
+        """True if the root disk is a volume, so that the host does not read the image."""
         self.kept_machine_type: Final = kept_machine_type
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
         self.server_exists: Final = destination is not None and (
             field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
         )
-        """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
+        """True if the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
         self._spec = request_spec
@@ -429,7 +423,7 @@ class Request:
 
     @property
     def takes_default_machine_type(self) -> bool:
-        """Whether a guest whose image names no machine type gets the host's default."""
+        """True if a guest whose image names no machine type gets the host's default."""
         return self.kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
 
     def image_attribute(self, name: str) -> object:
@@ -449,14 +443,12 @@ class Request:
     @property
     def project_id(self) -> str | None:
         """The project that the server belongs to."""
-        value: str | None = self._beyond("project_id")
-        return value
+        return _as_text(self._beyond("project_id"))
 
     @property
     def availability_zone(self) -> str | None:
         """The availability zone that the author of the request chose."""
-        value: str | None = self._beyond("availability_zone")
-        return value
+        return _as_text(self._beyond("availability_zone"))
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
@@ -471,8 +463,7 @@ class Request:
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
         """Lists of group suffixes that must come from one subtree."""
-        subtrees: Sequence[Sequence[str]] = self._beyond("same_subtree")
-        return subtrees
+        return tuple(self._beyond("same_subtree"))
 
     @property
     def destination(self) -> Destination:
@@ -496,7 +487,7 @@ class Request:
 
     @property
     def names_traits(self) -> bool:
-        """Whether the image or the flavor names a trait itself.
+        """True if the image or the flavor names a trait itself.
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
@@ -534,7 +525,7 @@ class Request:
         return MappingProxyType(groups)
 
     def is_of_host(self, scope: str) -> bool:
-        """Whether a trait that is required or forbidden in a scope is one of the host.
+        """Return whether a trait that is required or forbidden in a scope is one of the host.
 
         So it is on the root, in the unsuffixed group, in a group that requests CPUs or memory, and in one of the flavor
         that requests no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
@@ -575,7 +566,7 @@ def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
 
 
 def uses_host(resource_classes: Collection[str]) -> bool:
-    """Whether a group that requests these resource classes uses the root provider of a host: its CPUs or memory."""
+    """Return whether a group with these resource classes uses the root provider of a host: its CPUs or memory."""
     return not HOST_CLASSES.isdisjoint(resource_classes)
 
 

@@ -4,7 +4,7 @@ The request filter ``deploy_config``, the reporter ``ironic`` and the driver's s
 ones, and those of the file that ``[prefilter] config_templates`` names.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ BIOS_STEP = ("bios", "apply_configuration")
 """The interface and the step that change BIOS settings."""
 
 NODE_FIELDS = ("driver", "vendor")
-"""What a variant may require of a node: its driver, and ``vendor`` in its properties."""
+"""Fields of a node that a variant may require: its driver, and ``vendor`` in its properties."""
 
 
 def _term(traits: tuple[Trait, ...]) -> Term:
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What may be there once in a list of steps."""
+        """The interface and the step, which may be there once in a list of steps."""
         return self.interface, self.step
 
     def for_ironic(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class Variant:
     node: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for any characters."""
     in_use: bool = False
-    """Whether ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
+    """True if ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What one configuration means."""
+    """The meaning of one configuration."""
 
     config_type: str
     value: str
@@ -88,7 +88,7 @@ class Template:
 
     @property
     def is_found(self) -> bool:
-        """Whether a node itself says if it can: by its BIOS settings, its driver or its maker."""
+        """True if a node itself says if it can: by its BIOS settings, its driver or its maker."""
         return bool(self.variants) and all(each.bios or each.node for each in self.variants)
 
     def __str__(self) -> str:
@@ -132,15 +132,6 @@ class Templates:
     def find_naming(self, trait: str) -> tuple[Template, ...]:
         """Return the templates that need a trait."""
         return self._naming.get(trait, ())
-
-    def lack(self, trait: str, configure: Callable[[Template], str]) -> str:
-        """Return why a host does not have one of :attr:`found_traits`; empty if it has.
-
-        Each template that needs it must fit: a request with the trait may be configured either way.
-
-        :param configure: why the host cannot be configured as a template says; empty if it can
-        """
-        return next((f"{each}: {reason}" for each in self.find_naming(trait) if (reason := configure(each))), "")
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""

@@ -16,7 +16,7 @@ _FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
 
 
 class UnknownValues(Enum):
-    """What to do with a value that is not in the vocabulary."""
+    """Treatment of a value that is not in the vocabulary."""
 
     SKIP = "skip"
     """Leave it out with a note; reject it only in a row that refuses unknown values (``Row.refuses_unknown``)."""
@@ -25,7 +25,7 @@ class UnknownValues(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What one value of a row requires of a host.
+    """The requirement that one value of a row makes on a host.
 
     ``trait`` is None for a value that requires no trait; ``reason`` then says why. ``required`` is
     False where hosts that *have* the trait are the wrong ones. ``unknown_to_nova`` is True for a standard trait that no
@@ -53,7 +53,7 @@ class Term:
 
     @property
     def opt_in(self) -> bool:
-        """Whether Nova's own virt drivers do not report the trait."""
+        """True if Nova's own virt drivers do not report the trait."""
         return self.unknown_to_nova or self.kind == "custom"
 
 
@@ -62,7 +62,7 @@ class Spelling:
     """Other ways to write a value than the keys of :attr:`Row.values`."""
 
     any_case: bool = False
-    """Whether Nova lower-cases the value before it compares; so it does wherever there are older spellings."""
+    """True if Nova lower-cases the value before it compares; so it does wherever there are older spellings."""
     older: Mapping[str, str] = field(default_factory=dict)
     """Spelling of an older Nova, in lower case -> value."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Spelling:
 
     @property
     def ignores_case(self) -> bool:
-        """Whether a value may be written in any case."""
+        """True if a value may be written in any case."""
         return self.any_case or bool(self.older)
 
 
@@ -97,14 +97,14 @@ class DependsOn:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a value means beside those of other rows, each as (row, value)."""
+    """Relations of a value to those of other rows, each as (row, value)."""
 
     never: tuple[str, str] | None = None
-    """What it contradicts."""
+    """The value that it contradicts."""
     needs: tuple[tuple[str, str], ...] = ()
-    """What it contradicts not to have."""
+    """The values that it needs."""
     implied_by: tuple[str, str] | None = None
-    """What includes it: beside that it requires no trait of its own."""
+    """The value that includes it: beside that it requires no trait of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +125,9 @@ class Row:
     required_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that require it; ``query`` where Nova translates it while it builds the query."""
     refuses_unknown: bool = False
-    """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
+    """True if an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
     per_architecture: bool = False
-    """Whether its traits have qualified ones for guests of an emulated architecture, where a host may differ. False for
+    """True if its traits have qualified ones for guests of an emulated architecture, where a host may differ. False for
     a new row: that set is frozen (``emulated_architectures.py``)."""
     namespace: str = ""
     """For a configuration that the driver applies to its host: the start of its extra spec, ``deploy-config:``.
@@ -167,9 +167,16 @@ class Row:
             return value
         if self.boolean:
             return canonical_boolean(value)
-        number = self._canonical_number(value)
-        if number is not None or not isinstance(value, str):
-            return number
+        if self._numbers:
+            # Nova reads a text such as "05" as a number.
+            number = value
+            if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
+                with suppress(ValueError):
+                    number = int(value)
+            if isinstance(number, int) and not isinstance(number, bool) and number in self._numbers:
+                return self._numbers[number]
+        if not isinstance(value, str):
+            return None
         if self.spelling.ignores_case:
             # No known value is longer: do not copy megabytes of a tenant's text.
             value = value[:_LONGEST_VALUE].lower()
@@ -178,15 +185,6 @@ class Row:
             if value.startswith(prefix):
                 return family
         return value if value in self.values else None
-
-    def _canonical_number(self, value: object) -> str | None:
-        """Return the key for a number, or for a text that Nova reads as one, such as ``05``."""
-        if not self._numbers:
-            return None
-        if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
-            with suppress(ValueError):
-                value = int(value)
-        return self._numbers.get(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
@@ -234,7 +232,7 @@ def as_boolean(value: object) -> bool | None:
 
 
 def is_true(value: object) -> bool:
-    """Whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
+    """Return whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
     return canonical_boolean(value) == "true"
 
 
@@ -259,10 +257,10 @@ _CUSTOM_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_CUSTOM_\d+(_[0-9A-F]{8})
 
 
 def is_reported_marker(trait: str) -> bool:
-    """Whether a trait is :data:`REPORTED`, of this revision or another, and of all traits or some."""
+    """Return whether a trait is :data:`REPORTED`, of this revision or another, and of all traits or some."""
     return _MARKER.fullmatch(trait) is not None
 
 
 def is_custom_marker(trait: str) -> bool:
-    """Whether a trait is :data:`REPORTED_CUSTOM`, of any revision and scope."""
+    """Return whether a trait is :data:`REPORTED_CUSTOM`, of any revision and scope."""
     return _CUSTOM_MARKER.fullmatch(trait) is not None

@@ -17,7 +17,7 @@ from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
 class TraitScope(Enum):
-    """Where the traits that a host must have are required: the values of ``[prefilter] trait_scope``."""
+    """Scopes in which the traits of a host are required: the values of ``[prefilter] trait_scope``."""
 
     AUTO = "auto"
     ROOT = "root"
@@ -52,7 +52,7 @@ class Options:
     preferred_properties: tuple[str, ...] = ()
     """Names of rows, image properties or extra specs whose traits are preferred instead of required."""
     tenant_aggregate_required: bool = False
-    """Whether the filter ``tenant_isolation`` rejects the requests of a tenant for which no aggregate is."""
+    """True if the filter ``tenant_isolation`` rejects the requests of a tenant for which no aggregate is."""
 
     def __hash__(self) -> int:
         # Part of a key that is looked up for each value of each request.
@@ -68,25 +68,25 @@ class Options:
         return rows_with(self.templates)
 
     def prefers(self, row: Row) -> bool:
-        """Whether the traits of a row are preferred instead of required."""
+        """Return whether the traits of a row are preferred instead of required."""
         return bool(self.preferred_properties) and not names_of(row).isdisjoint(self.preferred_properties)
 
     def reports(self, trait: str) -> bool:
-        """Whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
+        """Return whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
         emulated = TRAITS_OF_EMULATION.get(Trait(trait))
         return (not emulated or self.emulates(emulated)) and matches_any(trait, self.reported_traits)
 
     def emulates(self, architecture: str) -> bool:
-        """Whether the cloud offers to emulate an architecture."""
+        """Return whether the cloud offers to emulate an architecture."""
         return is_offered(architecture, self.emulated_architectures)
 
     @property
     def owns_hosts(self) -> bool:
-        """Whether the owning service creates the root providers of hosts, not only what is below them."""
+        """True if the owning service creates the root providers of hosts, not only what is below them."""
         return any(map(self.owns, HOST_CLASSES))
 
     def owns(self, resource_class: str) -> bool:
-        """Whether the owning service creates the providers of that resource class."""
+        """Return whether the owning service creates the providers of that resource class."""
         return matches_any(resource_class, self.owned_resource_classes)
 
 
@@ -97,12 +97,12 @@ def names_of(row: Row) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
+    """Return whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_offered(architecture: str, emulated: Collection[str]) -> bool:
-    """Whether an architecture is among those to be emulated; a guest of i686 has the platform of x86_64."""
+    """Return whether an architecture is among those to be emulated; a guest of i686 has the platform of x86_64."""
     return architecture in emulated or architecture in map(guest_architecture, emulated)
 
 

@@ -40,5 +40,5 @@ _MOST_DIGITS = 4300
 
 
 def is_resource_class(name: object) -> bool:
-    """Whether Placement could have a resource class of that name."""
+    """Return whether Placement could have a resource class of that name."""
     return isinstance(name, str) and (name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name)))

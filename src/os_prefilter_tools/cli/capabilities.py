@@ -15,7 +15,7 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed, with_marker, withdraw_all
+from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, select_managed, with_marker, withdraw_all
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import agent
 from os_prefilter.service.conf import GROUP, warn_of_misspelt_names
@@ -183,7 +183,7 @@ class ReportCapabilities(Listing):
             self.tell(line)
         return CHANGE_COLUMNS, self._count(write(facts), asked)
 
-    def _count(self, changes: list[Change], asked: ReportArguments) -> list[Change]:
+    def _count(self, changes: list[TraitChange], asked: ReportArguments) -> list[TraitChange]:
         made = [each for each in changes if each.change != "keep"]
         self.tell(f"{pluralize(len(made), 'change')} {'to make' if asked.dry_run else 'made'}.")
         if len(made) < len(changes):
@@ -246,7 +246,7 @@ class PlacementReport:
         self._name = ""
         self._provider: ProviderTraits | None = None
 
-    def report(self, facts: HostFacts) -> list[Change]:
+    def report(self, facts: HostFacts) -> list[TraitChange]:
         """Reconcile the traits in Placement with the facts; return the changes."""
         name = self._asked.provider or facts.host
         if self._provider is None or name != self._name:
@@ -282,7 +282,7 @@ def _reported(facts: HostFacts, scope: ReportScope) -> tuple[dict[str, bool], fr
     return reported, frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
 
 
-def _report_on_node(asked: ReportArguments, context: Context) -> list[Change]:
+def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChange]:
     """Reconcile the traits of a node in Ironic with its facts; Nova takes them from there."""
     for option in asked.given("provider", "provider_config") + ["--alone"] * asked.alone:
         raise DocumentError("--os-cloud", f"it writes to the node: leave out {option}.")
@@ -300,21 +300,21 @@ def _report_on_node(asked: ReportArguments, context: Context) -> list[Change]:
     return node_of(context, facts.host).report(traits, leave=leave, dry_run=asked.dry_run)
 
 
-def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[Change]]:
+def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[TraitChange]]:
     if asked.alone:
         raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider, scope = str(asked.provider_config), asked.provider or COMPUTE_NODE, asked.scope()
 
-    def write(facts: HostFacts) -> list[Change]:
+    def write(facts: HostFacts) -> list[TraitChange]:
         traits = with_marker(_reported(facts, scope)[0], facts, scope.custom_marker)
         return write_document(path, traits, provider, dry_run=asked.dry_run)
 
     return write
 
 
-def _format_changes(changes: Sequence[Change]) -> str:
+def _format_changes(changes: Sequence[TraitChange]) -> str:
     """Return changes as a line for the log."""
     words = {"create": "created", "add": "added", "remove": "removed"}
     traits: dict[tuple[str, str], list[str]] = {}

@@ -13,7 +13,7 @@ from nova.compute import provider_config as nova_provider_config
 from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, document, write_document
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change
+from os_prefilter.hosts.desired_traits import TraitChange
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.hosts import few_libvirt_hosts
 
@@ -66,12 +66,12 @@ def test_the_same_content_is_not_written_again(path: Path) -> None:
 
 def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
     """A dry run does so too, and writes nothing."""
-    assert write_document(path, TRAITS, dry_run=True) == [Change(COMPUTE_NODE, HPET, "add")]
+    assert write_document(path, TRAITS, dry_run=True) == [TraitChange(COMPUTE_NODE, HPET, "add")]
     assert list(path.parent.iterdir()) == []
     write_document(path, TRAITS)
-    changes = [Change(COMPUTE_NODE, XEN, "add"), Change(COMPUTE_NODE, HPET, "remove")]
+    changes = [TraitChange(COMPUTE_NODE, XEN, "add"), TraitChange(COMPUTE_NODE, HPET, "remove")]
     assert write_document(path, {HPET: False, XEN: True}) == changes
-    assert write_document(path, {XEN: True}, "kvm-1") == [Change("kvm-1", XEN, "add")]
+    assert write_document(path, {XEN: True}, "kvm-1") == [TraitChange("kvm-1", XEN, "add")]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
@@ -146,5 +146,5 @@ def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(path: Path, 
     write_document(path, TRAITS)
     mark = path.read_text().splitlines(keepends=True)[0]
     path.write_text(mark + edited)
-    assert Change(COMPUTE_NODE, HPET, "add") in write_document(path, TRAITS)
+    assert TraitChange(COMPUTE_NODE, HPET, "add") in write_document(path, TRAITS)
     assert write_document(path, TRAITS) == []

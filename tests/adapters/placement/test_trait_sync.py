@@ -15,7 +15,7 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.hosts.desired_traits import Change, Goal
+from os_prefilter.hosts.desired_traits import Goal, TraitChange
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -68,9 +68,9 @@ class TestWrittenTraits:
         changes = host(Observed(placement)).sync(GOAL)
         assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA"}
         assert [change for change in changes if change.provider] == [
-            Change(HOST, HPET, "add"),
-            Change(HOST, "OWNER_NOVA", "add"),
-            Change(HOST, XEN, "remove"),
+            TraitChange(HOST, HPET, "add"),
+            TraitChange(HOST, "OWNER_NOVA", "add"),
+            TraitChange(HOST, XEN, "remove"),
         ]
 
     def test_dry_run_returns_the_changes_of_a_real_run_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
@@ -134,7 +134,7 @@ class TestOwnership:
         assert keeper.sync(GOAL) == []
         inventory = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
         placement.client.request("PUT", f"/resource_providers/{provider_uuid('gpu')}/inventories", inventory)
-        assert keeper.sync(GOAL) == [Change("gpu", "OWNER_NOVA", "add")]
+        assert keeper.sync(GOAL) == [TraitChange("gpu", "OWNER_NOVA", "add")]
 
 
 class TestRequestCount:
@@ -182,7 +182,7 @@ class TestRequestCount:
         keeper = host(Observed(aware))
         keeper.sync(GOAL)
         put_traits(aware, lambda traits: traits.symmetric_difference_update({HPET, "HW_CPU_X86_AVX2"}))
-        assert keeper.sync(GOAL) == [Change(HOST, HPET, "add")]
+        assert keeper.sync(GOAL) == [TraitChange(HOST, HPET, "add")]
         assert {HPET, "HW_CPU_X86_AVX2"} <= traits_of(aware)
 
 
@@ -205,7 +205,11 @@ class TestConcurrentWriters:
         seen = Observed(aware, hook)
         changes = host(seen).sync(GOAL)
         assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA", "HW_CPU_X86_AVX2"}
-        assert changes == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add"), Change(HOST, XEN, "remove")]
+        assert changes == [
+            TraitChange(HOST, HPET, "add"),
+            TraitChange(HOST, "OWNER_NOVA", "add"),
+            TraitChange(HOST, XEN, "remove"),
+        ]
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}", TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
 
     def test_change_before_the_traits_are_read_causes_no_generation_conflict(self, aware: EmbeddedPlacement) -> None:
@@ -281,7 +285,7 @@ class TestConcurrentWriters:
             host(Observed(aware, delete)).sync(GOAL)
         aware.know([HPET])
         changes = host(Observed(aware, once(f"PUT {TRAITS}", delete))).sync(GOAL)
-        assert Change("", HPET, "create") in changes
+        assert TraitChange("", HPET, "create") in changes
         assert HPET in traits_of(aware)
 
     def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:
@@ -304,7 +308,7 @@ class TestConcurrentWriters:
         seen.sent.clear()
         if successor:
             aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
-            assert keeper.sync(GOAL) == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add")]
+            assert keeper.sync(GOAL) == [TraitChange(HOST, HPET, "add"), TraitChange(HOST, "OWNER_NOVA", "add")]
             assert {HPET, "OWNER_NOVA"} <= traits_of(aware, "again")
         else:
             with pytest.raises(UnknownProvider, match=HOST):
@@ -335,7 +339,7 @@ class TestConcurrentWriters:
         while generation() < remembered:
             put_traits(aware, lambda traits: traits.add("COMPUTE_NODE"))
         now[0] = 0.0 if seen_gone else RECHECK_INTERVAL
-        assert Change(HOST, HPET, "add") in keeper.sync(GOAL)
+        assert TraitChange(HOST, HPET, "add") in keeper.sync(GOAL)
 
 
 class TestProviderAndTraitNames:
@@ -350,7 +354,7 @@ class TestProviderAndTraitNames:
     def test_a_name_with_any_character_is_found(self) -> None:
         name = "kvm-1&name=x #/%ü"
         with EmbeddedPlacement(Fleet((provider(name), provider("kvm-1")))) as placement:
-            assert Change(name, HPET, "add") in host(Observed(placement), name).sync(GOAL)
+            assert TraitChange(name, HPET, "add") in host(Observed(placement), name).sync(GOAL)
 
     def test_nested_provider_is_refused_as_the_host(self) -> None:
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:

@@ -17,7 +17,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed
+from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, select_managed
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
@@ -187,5 +187,5 @@ def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(number:
         assert gpu == (GPU_NEW if number >= REQUESTS else GPU_OLD)
         changes = ProviderTraits(placement.client, HOST).sync(goal)
         assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
-        assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
+        assert (TraitChange(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
         assert traits_of(placement, "kvm-2") == {"CUSTOM_OLD"}

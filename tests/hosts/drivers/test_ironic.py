@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from nova.virt.ironic import driver as ironic_driver
 
-from os_prefilter.hosts.drivers.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
+from os_prefilter.hosts.drivers.ironic import REPORTER, refusal
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.support.hosts import declared_by_nova
@@ -76,13 +78,13 @@ def test_hyperthreading_is_configured_by_a_bios_setting_and_not_by_a_trait(
 ) -> None:
     facts = replace(facts, other_traits=trait_on_node)
     for template in BUNDLED:
-        found = configure(facts, template)
+        found = fit(facts, template).reason
         assert reason.replace("Enabled", template.value.title()) in found if reason else not found
 
 
 @pytest.mark.parametrize("facts", [_threads(), IronicFacts(), IronicFacts(other_traits=frozenset((HYPERTHREADING,)))])
 def test_thread_policies_require_and_isolate_follow_the_hyperthreading_setting(facts: IronicFacts) -> None:
-    switchable = not any(configure(facts, template) for template in BUNDLED)
+    switchable = not any(fit(facts, template).reason for template in BUNDLED)
     assert (not refusal(facts, "cpu_thread_policy", "require", "")) == switchable
     assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (not switchable)
     assert refusal(facts, "cpu_thread_policy", "prefer", "") == ""

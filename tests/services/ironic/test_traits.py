@@ -7,7 +7,7 @@ import pytest
 from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNode
 from os_prefilter.common.errors import ConfigurationError, IronicError
-from os_prefilter.hosts.desired_traits import Change
+from os_prefilter.hosts.desired_traits import TraitChange
 from os_prefilter.vocabulary import REPORTED
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.recorder import LOST, Answer, Recorder
@@ -26,14 +26,14 @@ def test_report_adds_and_removes_our_traits_and_keeps_all_others(ironic: Ironic)
     node = ironic.node("manageable", extra={"rack": 7})
     ironic.add_traits(node, GOLD)
     there = IronicNode(ironic.baremetal, node)
-    assert there.report({HYPERTHREADING: True, AVX2: False}) == [Change(node, HYPERTHREADING, "add")]
+    assert there.report({HYPERTHREADING: True, AVX2: False}) == [TraitChange(node, HYPERTHREADING, "add")]
     assert everything(ironic, node) == ({GOLD, HYPERTHREADING}, {"rack": 7, EXTRA: [HYPERTHREADING]})
     assert there.report({HYPERTHREADING: False, AVX2: True}) == [
-        Change(node, AVX2, "add"),
-        Change(node, HYPERTHREADING, "remove"),
+        TraitChange(node, AVX2, "add"),
+        TraitChange(node, HYPERTHREADING, "remove"),
     ]
     assert everything(ironic, node) == ({GOLD, AVX2}, {"rack": 7, EXTRA: [AVX2]})
-    assert there.report({AVX2: False}) == [Change(node, AVX2, "remove")]
+    assert there.report({AVX2: False}) == [TraitChange(node, AVX2, "remove")]
     assert everything(ironic, node) == ({GOLD}, {"rack": 7})
 
 
@@ -55,18 +55,18 @@ def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None
     node = ironic.node("manageable")
     ironic.add_traits(node, HYPERTHREADING)
     there = IronicNode(ironic.baremetal, node)
-    for has, changes in ((True, []), (False, [Change(node, HYPERTHREADING, KEEP)])):
+    for has, changes in ((True, []), (False, [TraitChange(node, HYPERTHREADING, KEEP)])):
         assert there.report({HYPERTHREADING: has}) == changes
         assert everything(ironic, node) == ({HYPERTHREADING}, {})
     # What an operator removes is restored if it is true, and else forgotten.
     ironic.remove_traits(node, HYPERTHREADING)
-    for has, changes in ((True, [Change(node, HYPERTHREADING, "add")]), (False, [])):
+    for has, changes in ((True, [TraitChange(node, HYPERTHREADING, "add")]), (False, [])):
         assert there.report({HYPERTHREADING: has}) == changes
         ironic.remove_traits(node, *ironic.traits(node))
     assert everything(ironic, node) == (set(), {})
     # From now on it is the operator's.
     ironic.add_traits(node, HYPERTHREADING)
-    assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, KEEP)]
+    assert there.report({HYPERTHREADING: False}) == [TraitChange(node, HYPERTHREADING, KEEP)]
 
 
 def test_trait_no_longer_reported_is_removed_and_an_undetermined_one_stays(ironic: Ironic) -> None:
@@ -75,7 +75,7 @@ def test_trait_no_longer_reported_is_removed_and_an_undetermined_one_stays(ironi
     there.report({HYPERTHREADING: True, AVX2: True})
     assert there.report({AVX2: True}, leave=[HYPERTHREADING]) == []
     assert everything(ironic, node)[1] == {EXTRA: [HYPERTHREADING, AVX2]}
-    assert there.report({AVX2: True}) == [Change(node, HYPERTHREADING, "remove")]
+    assert there.report({AVX2: True}) == [TraitChange(node, HYPERTHREADING, "remove")]
     assert everything(ironic, node)[1] == {EXTRA: [AVX2]}
 
 

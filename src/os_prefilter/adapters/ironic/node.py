@@ -17,7 +17,7 @@ from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need
 from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, SettingKind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
-from os_prefilter.hosts.desired_traits import Change, check_traits
+from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
@@ -68,7 +68,9 @@ class IronicNode:
         except DocumentError as error:
             raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
 
-    def report(self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False) -> list[Change]:
+    def report(
+        self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False
+    ) -> list[TraitChange]:
         """Make the traits on the node say what ``traits`` says.
 
         Traits with True are added. Of those with False, the ones that we have set are removed; an operator's stay, with
@@ -95,7 +97,7 @@ class IronicNode:
             write(self._baremetal, node, plan)
         return plan.changes(str(node.id))
 
-    def withdraw(self, *, dry_run: bool = False) -> list[Change]:
+    def withdraw(self, *, dry_run: bool = False) -> list[TraitChange]:
         """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
         return self.report(dict.fromkeys(read_own_traits(self._with_traits()), False), dry_run=dry_run)
 

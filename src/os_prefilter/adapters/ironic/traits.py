@@ -17,7 +17,7 @@ from os_prefilter.adapters.ironic.api import convert_errors
 from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.hosts.desired_traits import Change
+from os_prefilter.hosts.desired_traits import TraitChange
 from os_prefilter.vocabulary.model import is_reported_marker
 
 EXTRA = "os_prefilter_traits"
@@ -65,11 +65,11 @@ class TraitPlan:
     def _denied(self) -> frozenset[str]:
         return frozenset(trait for trait, has in self.traits.items() if not has)
 
-    def changes(self, node: str) -> list[Change]:
+    def changes(self, node: str) -> list[TraitChange]:
         """Return all differences: what is added, removed and, though it should not be there, kept."""
         kept = self.present & self._denied - self.noted
         kinds = (("add", self.added), ("remove", self.removed), (KEEP, kept))
-        return [Change(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
+        return [TraitChange(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
 
 
 def read_own_traits(node: Node) -> frozenset[str]:

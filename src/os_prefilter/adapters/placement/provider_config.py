@@ -15,7 +15,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.hosts.desired_traits import Change, changes_between, check_traits
+from os_prefilter.hosts.desired_traits import TraitChange, changes_between, check_traits
 
 COMPUTE_NODE = "$COMPUTE_NODE"
 """The provider of each compute node of the nova-compute that reads the file."""
@@ -42,7 +42,7 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
 
 def write_document(
     path: str | Path, traits: Mapping[str, bool], provider: str = COMPUTE_NODE, *, dry_run: bool = False
-) -> list[Change]:
+) -> list[TraitChange]:
     """Make the file list the traits of the host; return the changes, with ``dry_run`` without making them.
 
     The file is replaced at once, and not touched if nothing changes.

@@ -21,8 +21,8 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts.desired_traits import (
-    Change,
     Goal,
+    TraitChange,
     changes_between,
     check_traits,
     is_foreign,
@@ -77,7 +77,7 @@ class ProviderTraits:
         # The CUSTOM_ traits that Placement has.
         self._known: frozenset[str] = frozenset()
 
-    def sync(self, goal: Goal, *, dry_run: bool = False) -> list[Change]:
+    def sync(self, goal: Goal, *, dry_run: bool = False) -> list[TraitChange]:
         """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
 
         :raises UnknownProvider: there is no such provider
@@ -90,7 +90,7 @@ class ProviderTraits:
         if time.monotonic() >= self._recheck_due:
             self._verdicts.clear()
             self._recheck_due = time.monotonic() + RECHECK_INTERVAL
-        changes: list[Change] = []
+        changes: list[TraitChange] = []
         outdated: PlacementError
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -142,7 +142,9 @@ class ProviderTraits:
             tree += [each for each in providers if each.parent == parent.uuid and each not in tree]
         return tree
 
-    def _reconcile(self, tree: Sequence[ResourceProvider], goal: Goal, changes: list[Change], *, dry_run: bool) -> None:
+    def _reconcile(
+        self, tree: Sequence[ResourceProvider], goal: Goal, changes: list[TraitChange], *, dry_run: bool
+    ) -> None:
         writes = self._writes(tree, goal)
         added = frozenset(trait for write in writes for trait in write.wanted - write.present)
         needed = goal.known | {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
@@ -152,7 +154,7 @@ class ProviderTraits:
             if not dry_run:
                 self._client.create_trait(trait)
                 self._known |= {trait}
-            changes.append(Change("", trait, "create"))
+            changes.append(TraitChange("", trait, "create"))
         # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
         for write in reversed(writes):
             provider = write.provider

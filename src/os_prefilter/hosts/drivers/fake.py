@@ -9,7 +9,6 @@ A reporter is three things, in this order below: the facts, the function, and th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import ClassVar
 
 from os_prefilter.common.quoting import join_names, quote
@@ -17,17 +16,15 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
 from os_prefilter.vocabulary import row_named, table
 
-LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "architecture": frozenset(("x86_64",)),
-        "hypervisor_type": frozenset(("fake",)),
-        "vm_mode": frozenset(("hvm",)),
-        "image_type": frozenset(("raw",)),
-        "device_profile": frozenset(("any",)),
-        "maxphysaddr_mode": frozenset(("emulate", "passthrough")),
-        "firmware_stateless": frozenset(("true",)),
-    }
-)
+LIKE_NOVA: Mapping[str, frozenset[str]] = {
+    "architecture": frozenset(("x86_64",)),
+    "hypervisor_type": frozenset(("fake",)),
+    "vm_mode": frozenset(("hvm",)),
+    "image_type": frozenset(("raw",)),
+    "device_profile": frozenset(("any",)),
+    "maxphysaddr_mode": frozenset(("emulate", "passthrough")),
+    "firmware_stateless": frozenset(("true",)),
+}
 """The capabilities of Nova's fake driver (``nova/virt/fake.py``: ``supported_instances`` and ``capabilities``)."""
 
 
@@ -49,10 +46,8 @@ class FakeFacts(HostFacts):
         for row, values in self.can.items():
             unknown = values - rows[row].values.keys() if row in rows else values
             if row not in rows or unknown:
-                raise ValueError(
-                    f"FakeFacts.can has {quote(row)} with {join_names(map(quote, unknown))}, which the vocabulary "
-                    "does not have; 'os-prefilter vocabulary list' shows what it has."
-                )
+                what = f"{quote(row)} with {join_names(map(quote, unknown))}, which the vocabulary does not have"
+                raise ValueError(f"FakeFacts.can has {what}; 'os-prefilter vocabulary list' shows what it has.")
 
     @cached_property
     def traits(self) -> frozenset[Trait]:

@@ -1,4 +1,4 @@
-"""What is known of a bare-metal node, and how it is read from what Ironic says of it.
+"""The facts of a bare-metal node, read from Ironic's documents.
 
 Sources: Ironic's API reference (nodes, node BIOS settings), the headings of its command line
 (``ironicclient/v1/resource_fields.py``), ``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
@@ -29,25 +29,25 @@ class BiosSetting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class IronicFacts(HostFacts):
-    """What is known of a node. :attr:`other_traits` are the traits on the node."""
+    """The facts of a node. :attr:`other_traits` are the traits on the node."""
 
     driver: ClassVar[str] = "ironic"
 
     bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
     """BIOS settings by name."""
     bios_may_differ: bool = False
-    """Whether the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
+    """True if the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
     Ironic reads them after an operation that succeeds."""
     hardware_type: str = ""
     """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
     vendor: str = ""
     """Its maker, as its properties have it; empty if they do not."""
     bios_interface: str = ""
-    """What Ironic changes them with; ``no-bios`` if with nothing, empty if that is not known."""
+    """Ironic's interface for BIOS settings; ``no-bios`` if there is none, empty if that is not known."""
     boot_mode: str = ""
     """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
     secure_boot: bool | None = None
-    """Whether it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
+    """True if it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
 
 
 def facts_from_node(
@@ -58,26 +58,38 @@ def facts_from_node(
     path: str | Path = "node",
     bios_path: str | Path = "BIOS settings",
 ) -> IronicFacts:
-    """Return what is known of a node, from Ironic's API (1.37 or later) or from what its command line prints.
+    """Return the facts of a node, from Ironic's API (1.37 or later) or from the output of its command line.
 
     :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f json``
     :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios setting list ID -f json``; with
-        ``?detail=True`` or ``--long`` settings that are read-only are told from others; or names with values
+        ``?detail=True`` or ``--long`` settings that are read-only are told from others
     :param traits: the traits on the node, if not those in ``node``
-    :param path: what errors call the first document
-    :param bios_path: what errors call the second
+    :param path: the name of the first document in errors
+    :param bios_path: the name of the second
     :raises DocumentError: if one of them is not what it should be.
     """
     data = _mapping(node, path, "the document")
     properties = _mapping(data.get("properties"), path, "properties")
-    capabilities = _capabilities(_text(properties, "capabilities", path, "properties."))
-    host = _text(data, "uuid", path)
-    if not host:
+    # As Ironic and Nova do: of "a:1,b:2" what is not of that form is passed over, and of equal names the first counts.
+    items = reversed(_text(properties, "capabilities", path, "properties.").split(","))
+    pairs = (item.split(":") for item in items)
+    capabilities = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
+    named = _text(properties, "cpu_arch", path, "properties.")
+    architecture = BY_NAME["architecture"].canonical(named) or ""
+    if named and not architecture:
+        expected = "an architecture that Nova knows: x86_64, aarch64, ..."
+        raise _unexpected(path, "properties.cpu_arch", named, expected)
+    secure_boot = data.get("secure_boot")
+    if secure_boot is not None and not isinstance(secure_boot, bool):
+        raise _unexpected(path, "secure_boot", secure_boot, "true, false or null")
+    if "secure_boot" in capabilities:
+        secure_boot = capabilities["secure_boot"].lower() == "true"
+    if not (host := _text(data, "uuid", path)):
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
     return IronicFacts(
         # So Nova names the node, and Placement its provider.
         host=host,
-        architecture=_architecture(_text(properties, "cpu_arch", path, "properties."), path),
+        architecture=architecture,
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
         bios=MappingProxyType(_bios(bios, bios_path)),
         # An operation that is aborted leaves an error, and then the state that was before it.
@@ -87,28 +99,8 @@ def facts_from_node(
         bios_interface=_text(data, "bios_interface", path),
         # Ironic deploys in the mode of the capability; without one, in that which the machine is in.
         boot_mode=(capabilities.get("boot_mode") or _text(data, "boot_mode", path)).lower(),
-        secure_boot=_secure_boot(capabilities.get("secure_boot"), data.get("secure_boot"), path),
+        secure_boot=secure_boot,
     )
-
-
-def _capabilities(text: str) -> dict[str, str]:
-    """Return the capabilities in ``a:1,b:2``; what is not of that form is passed over, as Ironic and Nova do."""
-    # Reversed: of equal names the first counts.
-    pairs = (item.split(":") for item in reversed(text.split(",")))
-    return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
-
-
-def _architecture(text: str, path: str | Path) -> str:
-    known = BY_NAME["architecture"].canonical(text)
-    if text and not known:
-        raise _unexpected(path, "properties.cpu_arch", text, "an architecture that Nova knows: x86_64, aarch64, ...")
-    return known or ""
-
-
-def _secure_boot(capability: str | None, state: object, path: str | Path) -> bool | None:
-    if state is not None and not isinstance(state, bool):
-        raise _unexpected(path, "secure_boot", state, "true, false or null")
-    return state if capability is None else capability.lower() == "true"
 
 
 def _traits(names: object, path: str | Path) -> frozenset[str]:
@@ -124,27 +116,20 @@ def _traits(names: object, path: str | Path) -> frozenset[str]:
 
 
 def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
-    settings: object = document
-    if isinstance(document, Mapping):
-        settings = document.get("bios")
-        if not isinstance(settings, list):
-            return {name: BiosSetting(value) for name, value in _mapping(document, path, "the document").items()}
+    settings = document.get("bios") if isinstance(document, Mapping) else document
     if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
         raise _unexpected(path, "the document", settings, "a list of BIOS settings")
-    return dict(_setting(each, path, f"item {number}") for number, each in enumerate(settings, start=1))
-
-
-def _setting(document: object, path: str | Path, where: str) -> tuple[str, BiosSetting]:
-    setting = _mapping(document, path, where)
-    name = _first(setting, "name", "Name", "BIOS setting name")
-    if not isinstance(name, str):
-        raise _unexpected(path, f"the name in {where}", name, "a string")
-    values = _first(setting, "allowable_values", "Allowable Values")
-    only_one = isinstance(values, list) and len(values) == 1
-    read_only = _first(setting, "read_only", "Read Only") is True
-    allowed = tuple(str(value) for value in values) if isinstance(values, list) else ()
-    changeable = not (only_one or read_only)
-    return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+    found = {}
+    for number, each in enumerate(settings, start=1):
+        setting = _mapping(each, path, f"item {number}")
+        name = _first(setting, "name", "Name", "BIOS setting name")
+        if not isinstance(name, str):
+            raise _unexpected(path, f"the name in item {number}", name, "a string")
+        values = _first(setting, "allowable_values", "Allowable Values")
+        allowed = tuple(map(str, values)) if isinstance(values, list) else ()
+        changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
+        found[name] = BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+    return found
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:

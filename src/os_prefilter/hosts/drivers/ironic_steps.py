@@ -1,4 +1,4 @@
-"""From what a request requires of a bare-metal node to the steps that make Ironic do it.
+"""Steps by which Ironic configures a bare-metal node as a request requires.
 
 Ironic takes them where a node is deployed (API 1.69) and where an active one is serviced (API 1.87).
 """
@@ -14,7 +14,7 @@ from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
 
 BIOS_PRIORITY = 150
-"""Of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
+"""The priority of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
 
 
 class Fit(NamedTuple):
@@ -24,7 +24,7 @@ class Fit(NamedTuple):
     reason: str = ""
     """Why it cannot; empty if it can."""
     in_use: bool = True
-    """Whether the steps may run on a node that is in use."""
+    """True if the steps may run on a node that is in use."""
 
 
 def fit(facts: IronicFacts, template: Template) -> Fit:
@@ -34,11 +34,16 @@ def fit(facts: IronicFacts, template: Template) -> Fit:
     reasons = []
     for variant in template.variants:
         found = _fit(facts, variant)
-        if not found.reason:
+        if found and not found.reason:
             return found
-        reasons.append(found.reason)
+        reasons.append(found and found.reason)
+    missing = (
+        "none of its BIOS settings is one of the template: add those of its maker, see [prefilter] config_templates"
+        if facts.bios
+        else "Ironic has no BIOS settings of it; it reads them at 'openstack baremetal node manage' and when it cleans"
+    )
     # The nearest: a setting that is there and cannot be changed says more than settings that are not there.
-    return Fit(reason=next((each for each in reasons if each != _NOT_THERE), _not_there(facts)))
+    return Fit(reason=next(filter(None, reasons), missing))
 
 
 def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, Any]]:
@@ -66,38 +71,31 @@ def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-_NOT_THERE = "not there"
-
-
-def _fit(facts: IronicFacts, variant: Variant) -> Fit:
-    said = {"driver": facts.hardware_type, "vendor": facts.vendor}
-    for name, pattern in variant.node.items():
-        if not _matches(said[name].lower(), pattern.lower()):
-            return Fit(reason=_NOT_THERE)
+def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
+    """Return how a variant can be applied to a node, or why it cannot; None if it is about other nodes."""
+    own = {"driver": facts.hardware_type, "vendor": facts.vendor}
+    if not all(_matches(own[name].lower(), pattern.lower()) for name, pattern in variant.node.items()):
+        return None
     if not variant.bios:
         return Fit(variant.steps, in_use=variant.in_use)
     if facts.bios_interface == "no-bios":
         return Fit(reason="its bios_interface is no-bios: Ironic cannot change its BIOS settings")
-    settings: list[dict[str, str]] = []
+    settings: dict[str, str] = {}
     for change in variant.bios:
-        names = _names(facts, change)
+        names = sorted(name for name in facts.bios if _matches(name, change.name))
         if not names:
-            return Fit(reason=_NOT_THERE)
+            return None
         # Of several, one that can be changed.
         name = next((each for each in names if facts.bios[each].changeable), names[0])
         value, reason = _value(facts, name, change)
-        if any(name == each["name"] for each in settings):
+        if name in settings:
             reason = f"the template means its BIOS setting {quote(name)} twice"
         if reason:
             return Fit(reason=reason)
-        settings.append({"name": name, "value": value})
-    steps = (*variant.steps, Step(*BIOS_STEP, {"settings": settings}, BIOS_PRIORITY))
+        settings[name] = value
+    changes = [{"name": name, "value": value} for name, value in settings.items()]
+    steps = (*variant.steps, Step(*BIOS_STEP, {"settings": changes}, BIOS_PRIORITY))
     return Fit(steps, in_use=variant.in_use or not variant.steps)
-
-
-def _names(facts: IronicFacts, change: BiosChange) -> list[str]:
-    """Return the names that a setting may have on this node."""
-    return sorted(name for name in facts.bios if _matches(name, change.name))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -120,14 +118,6 @@ def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]
     return "", f"its BIOS setting {quote(name)} takes {join_names(map(quote, setting.allowed))}, not {change.values[0]}"
 
 
-def _not_there(facts: IronicFacts) -> str:
-    if not facts.bios:
-        return (
-            "Ironic has no BIOS settings of it; it reads them at 'openstack baremetal node manage' and when it cleans"
-        )
-    return "none of its BIOS settings is one of the template: add those of its maker, see [prefilter] config_templates"
-
-
 def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
     """Return each step once; the changes of all BIOS settings are one step.
 
@@ -135,19 +125,13 @@ def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
     """
     steps: dict[tuple[str, str], tuple[str, Step]] = {}
     for source, step in sourced:
-        before = steps.get(step.key)
-        if before is None:
-            steps[step.key] = source, step
-        elif step.key == BIOS_STEP and step.priority == before[1].priority:
-            steps[step.key] = f"{before[0]} and {source}", _both(before, (source, step))
-        elif step != before[1]:
-            raise ImpossibleCombination(source, before[0])
+        first, before = steps.setdefault(step.key, (source, step))
+        if step == before:
+            continue
+        values, more = bios_changes([before.for_ironic()]), bios_changes([step.for_ironic()])
+        is_mergeable = step.key == BIOS_STEP and step.priority == before.priority
+        if not is_mergeable or any(values.get(name, value) != value for name, value in more.items()):
+            raise ImpossibleCombination(source, first)
+        settings = [{"name": name, "value": value} for name, value in (values | more).items()]
+        steps[step.key] = f"{first} and {source}", before._replace(args={"settings": settings})
     return [step for _, step in steps.values()]
-
-
-def _both(first: tuple[str, Step], second: tuple[str, Step]) -> Step:
-    values = bios_changes([first[1].for_ironic()])
-    for name, value in bios_changes([second[1].for_ironic()]).items():
-        if values.setdefault(name, value) != value:
-            raise ImpossibleCombination(second[0], first[0])
-    return first[1]._replace(args={"settings": [{"name": name, "value": value} for name, value in values.items()]})

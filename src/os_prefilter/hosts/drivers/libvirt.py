@@ -4,11 +4,11 @@ The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``, ``blo
 "What a libvirt host reports" lists where this reporter differs from Nova's driver, and why.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from os_prefilter.hosts.drivers import nova_guests
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.hosts.reporter import Reporter, standard_traits
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES, NONE, families_of, family_of, guest_architecture
@@ -26,54 +26,22 @@ _POSSIBLE: Mapping[str, Mapping[str, str]] = {
     # A KVM host runs images for QEMU as well (LP#1837756).
     "hypervisor_type": {"kvm": "kvm qemu", "qemu": "qemu", "lxc": "lxc", "parallels": "parallels"},
     "vm_mode": {"kvm": "hvm", "qemu": "hvm", "lxc": "exe", "parallels": "hvm exe"},
-    "tpm_version": {},
-    "tpm_model": {},
-    "tpm_secret_security": {},
 }
 """Row -> virt type -> its values, by space. QEMU's domain capabilities have the rest; other virt types have none."""
 
-_ONLY_VERSIONS = (
-    "packed_virtqueue",
-    "usb_model",
-    "input_bus",
-    "pointer_model",
-    "firmware_stateless",
-    "maxphysaddr_mode",
-    "sound_model",
-)
+_ONLY_VERSIONS = """
+packed_virtqueue usb_model input_bus pointer_model firmware_stateless maxphysaddr_mode sound_model
+"""
 """Rows of which QEMU has every value, if it is new enough for it."""
-_ONLY_QEMU = frozenset(
-    (
-        *_ONLY_VERSIONS,
-        "usb_redirection",
-        "watchdog",
-        "viommu_model",
-        "firmware_type",
-        "machine_type",
-        "default_machine",
-        "time_hpet",
-    )
-)
-_ALWAYS = (
-    # Nova's driver reports both for every virt_type.
-    "device_profile",
-    "pci_numa_affinity_policy",
-    # No value of these requires a trait.
-    "cpu_policy",
-    "emulator_threads_policy",
-    "mem_encryption",
-)
-_IMAGE_TYPES = ("aki", "ami", "ari", "iso", "raw", "qcow2")
-_VIOMMU_ARCHITECTURES = {
-    "auto": ("x86_64", "aarch64", "armv7l"),
-    "virtio": ("x86_64", "aarch64"),
-    "intel": ("x86_64",),
-    "smmuv3": ("aarch64", "armv7l"),
-}
+_ONLY_QEMU = f"""{_ONLY_VERSIONS}
+usb_redirection watchdog viommu_model firmware_type machine_type default_machine time_hpet
+tpm_version tpm_model tpm_secret_security
+"""
+# Nova's driver reports the first two for every virt_type; no value of the others requires a trait.
+_ALWAYS = "device_profile pci_numa_affinity_policy cpu_policy emulator_threads_policy mem_encryption"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Needs:
+class Needs(NamedTuple):
     """The versions that a value needs."""
 
     libvirt: Version = _ANY
@@ -109,69 +77,43 @@ VERSIONS: Mapping[tuple[str, str], Needs] = {
 
 def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
-    guest = guest_architecture(architecture or facts.architecture)
-    if not _is_qemu(facts):
-        if row in _ONLY_QEMU:
-            return f"not possible on {facts.virt_type} hosts"
-        if architecture and guest != facts.architecture:
-            return f"{facts.virt_type} guests have the architecture of the host, {facts.architecture}"
-    possible = _POSSIBLE.get(row)
-    if possible is not None and (facts.virt_type in possible or not _is_qemu(facts)):
-        reason = _one_of(possible.get(facts.virt_type, "").split(), value, f"possible on {facts.virt_type} hosts")
-    elif row in _BY_GUEST:
-        guests = facts.guests.get(guest)
-        # Nova has a default machine type of its own for i686; else such a guest is one of x86_64.
-        of = architecture or guest if row == "default_machine" else guest
-        reason = _BY_GUEST[row](facts, value, of, guests) if guests else f"the host has no QEMU for {guest} guests"
+    virt_type, is_qemu = facts.virt_type, facts.is_qemu
+    # Nova has a default machine type of its own for i686; else such a guest is one of x86_64.
+    named = architecture or guest_architecture(facts.architecture)
+    guest = guest_architecture(named)
+    if not is_qemu and row in _ONLY_QEMU.split():
+        return f"not possible on {virt_type} hosts"
+    if not is_qemu and architecture and guest != facts.architecture:
+        return f"{virt_type} guests have the architecture of the host, {facts.architecture}"
+    possible, guests = _POSSIBLE.get(row), facts.guests.get(guest)
+    if possible is not None and (virt_type in possible or not is_qemu):
+        reason = _one_of(possible.get(virt_type, "").split(), value, f"possible on {virt_type} hosts")
+    elif BY_NAME[row].per_architecture and guests is None:
+        reason = f"the host has no QEMU for {guest} guests"
     else:
-        reason = _BY_HOST[row](facts, value) if row in _BY_HOST else ""
-    if _is_qemu(facts):
-        reason = reason or _version_reason(facts, row, value, guest)
+        reason = _ROWS[row](facts, value, named, guests or GuestFacts()) if row in _ROWS else ""
+    needs = VERSIONS.get((row, value))
+    if not reason and is_qemu and needs and needs.guest in ("", guest) and facts.hypervisor_version >= needs.since_qemu:
+        older = facts.list_older(needs.libvirt, needs.qemu)
+        reason = "; ".join(f"needs {what} {needed}, found {found}" for what, found, needed in older)
     return reason or nova_guests.refusal(facts, row, value, guest)
-
-
-def _is_qemu(facts: LibvirtFacts) -> bool:
-    return facts.virt_type in ("kvm", "qemu")
 
 
 def _one_of(values: Collection[str], value: str, what: str) -> str:
     return "" if value in values else f"{what}: {', '.join(sorted(values)) or 'none'}"
 
 
-def _version_reason(facts: LibvirtFacts, row: str, value: str, guest: str) -> str:
-    needs = VERSIONS.get((row, value))
-    if not needs or needs.guest not in ("", guest) or facts.hypervisor_version < needs.since_qemu:
-        return ""
-    versions: Iterable[tuple[str, Version, Version]] = (
-        ("libvirt", needs.libvirt, facts.libvirt_version),
-        ("QEMU", needs.qemu, facts.hypervisor_version),
-    )
-    return "; ".join(
-        f"needs {what} {version_text(needed)}, found {version_text(found)}"
-        for what, needed, found in versions
-        if found < needed
-    )
-
-
 # -- what depends on the guests of an architecture ---------------------------------------------------------------------
 
 
-def _bus(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
-    return _one_of(guests.buses, value, f"possible for {architecture} guests")
-
-
-def _video_model(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
-    return _one_of(guests.video_models, value, f"possible for {architecture} guests")
-
-
 def _viommu_model(_facts: LibvirtFacts, value: str, architecture: str, _guests: GuestFacts) -> str:
-    possible = _VIOMMU_ARCHITECTURES[value]
+    possible = {
+        "auto": ("x86_64", "aarch64", "armv7l"),
+        "virtio": ("x86_64", "aarch64"),
+        "intel": ("x86_64",),
+        "smmuv3": ("aarch64", "armv7l"),
+    }[value]
     return "" if architecture in possible else f"it is for guests of {' and '.join(possible)}, not of {architecture}"
-
-
-def _firmware_type(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
-    # "bios" is the firmware that QEMU has for a machine type, none on ARM's, as in Nova.
-    return "" if value == "bios" or guests.uefi else f"libvirt found no UEFI firmware for {architecture} guests"
 
 
 def _machine_type(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
@@ -199,29 +141,10 @@ def _time_hpet(_facts: LibvirtFacts, _value: str, architecture: str, guests: Gue
     return "" if has else "it needs machine type pc or q35, and QEMU has neither"
 
 
-_BY_GUEST: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
-    "disk_bus": _bus,
-    "cdrom_bus": _bus,
-    "video_model": _video_model,
-    "viommu_model": _viommu_model,
-    "firmware_type": _firmware_type,
-    "machine_type": _machine_type,
-    "default_machine": _default_machine,
-    "time_hpet": _time_hpet,
-}
-
-# -- what depends on the host ------------------------------------------------------------------------------------------
+# -- what depends on the host, and the guests of its own architecture --------------------------------------------------
 
 
-def _architecture(facts: LibvirtFacts, value: str) -> str:
-    return "" if guest_architecture(value) == facts.architecture else f"the host is {facts.architecture}"
-
-
-def _emulation_architecture(facts: LibvirtFacts, value: str) -> str:
-    return "" if guest_architecture(value) in facts.guests else f"the host has no QEMU for {value} guests"
-
-
-def _scsi_model(facts: LibvirtFacts, value: str) -> str:
+def _scsi_model(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
     if value == "buslogic":
         return "QEMU has no such controller"
     if value == "ibmvscsi" and facts.guests.keys().isdisjoint(MACHINES["pseries"]):
@@ -229,26 +152,16 @@ def _scsi_model(facts: LibvirtFacts, value: str) -> str:
     return ""
 
 
-def _usb_redirection(facts: LibvirtFacts, _value: str) -> str:
-    # The port leads to SPICE; a QEMU may have been built without.
-    listed = facts.own_guests.usb_redirection
-    return "libvirt lists no redirected USB devices, or no SPICE graphics" if listed is False else ""
-
-
-def _watchdog(facts: LibvirtFacts, _value: str) -> str:
-    return "QEMU has no watchdog of the model i6300esb for s390x" if facts.architecture == "s390x" else ""
-
-
-def _threads(facts: LibvirtFacts, value: str) -> str:
+def _cpu_thread_policy(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
     if value == "isolate":
         return "the cores run several threads" if facts.smt else ""
     return "" if facts.smt else "each core runs one thread (no SMT, or libvirt's capabilities list no topology)"
 
 
-def _image_type(facts: LibvirtFacts, value: str) -> str:
+def _image_type(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
     if value == "qcow2" and facts.images_type in ("rbd", "lvm") and not facts.force_raw_images:
         return f"images_type is {facts.images_type} and force_raw_images is off"
-    if value in _IMAGE_TYPES or (value == "ploop" and facts.virt_type == "parallels"):
+    if value in ("aki", "ami", "ari", "iso", "raw", "qcow2") or (value == "ploop" and facts.virt_type == "parallels"):
         return ""
     return f"Nova's libvirt driver runs no {value} images"
 
@@ -257,33 +170,24 @@ def _tpm(facts: LibvirtFacts, values: Collection[str], value: str, what: str) ->
     return _one_of(values, value, what) if facts.swtpm_enabled else "[libvirt] swtpm_enabled is off"
 
 
-def _tpm_version(facts: LibvirtFacts, value: str) -> str:
-    guests = facts.own_guests
+def _tpm_version(facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts) -> str:
     versions = (value,) if guests.tpm_versions is None else guests.tpm_versions
     return _tpm(facts, versions if guests.tpm_models else (), value, "versions of libvirt's emulated TPM")
 
 
-def _tpm_model(facts: LibvirtFacts, value: str) -> str:
-    return _tpm(facts, facts.own_guests.tpm_models, value, "libvirt's TPM models")
-
-
-def _tpm_secret_security(facts: LibvirtFacts, value: str) -> str:
-    return _tpm(facts, facts.tpm_secret_security, value, "[libvirt] supported_tpm_secret_security")
-
-
-def _secure_boot(facts: LibvirtFacts, _value: str) -> str:
-    if facts.architecture == "aarch64" and not facts.built_by_nova:
+def _secure_boot(facts: LibvirtFacts, _value: str, architecture: str, guests: GuestFacts) -> str:
+    if architecture == "aarch64" and not facts.built_by_nova:
         # <loader secure> in libvirt's capabilities is about x86's SMM; what the firmware itself has is not listed.
-        return "" if facts.own_guests.uefi else "libvirt found no UEFI firmware"
-    if not facts.own_guests.secure_boot:
+        return "" if guests.uefi else "libvirt found no UEFI firmware"
+    if not guests.secure_boot:
         return "libvirt found no UEFI firmware with secure boot"
     if facts.virt_type == "kvm" and facts.smm is False:
         return "KVM here has no System Management Mode, which UEFI firmware with secure boot needs"
     return ""
 
 
-def _mem_encryption_model(facts: LibvirtFacts, value: str) -> str:
-    found = facts.own_guests.mem_encryption
+def _mem_encryption_model(facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts) -> str:
+    found = guests.mem_encryption
     if facts.virt_type != "kvm":
         return "it needs virt_type kvm"
     if value == "amd-sev-es" and {value, "amd-sev-snp"} <= found:
@@ -293,22 +197,46 @@ def _mem_encryption_model(facts: LibvirtFacts, value: str) -> str:
     return _one_of(found, value, "libvirt's models of memory encryption")
 
 
-def _never_encrypted(_facts: LibvirtFacts, _value: str) -> str:
-    return "no image backend of Nova 34 encrypts ephemeral disks"
-
-
-_BY_HOST: Mapping[str, Callable[[LibvirtFacts, str], str]] = {
-    **dict.fromkeys(("ephemeral_encryption", "ephemeral_encryption_format"), _never_encrypted),
-    "architecture": _architecture,
-    "emulation_architecture": _emulation_architecture,
+# (facts, value, guest architecture, what libvirt can give such guests) -> reason
+_ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
+    **dict.fromkeys(
+        ("disk_bus", "cdrom_bus"),
+        lambda _, value, guest, guests: _one_of(guests.buses, value, f"possible for {guest} guests"),
+    ),
+    "video_model": lambda _, value, guest, guests: _one_of(guests.video_models, value, f"possible for {guest} guests"),
+    "viommu_model": _viommu_model,
+    # "bios" is the firmware that QEMU has for a machine type, none on ARM's, as in Nova.
+    "firmware_type": lambda _, value, guest, guests: (
+        "" if value == "bios" or guests.uefi else f"libvirt found no UEFI firmware for {guest} guests"
+    ),
+    "machine_type": _machine_type,
+    "default_machine": _default_machine,
+    "time_hpet": _time_hpet,
+    **dict.fromkeys(
+        ("ephemeral_encryption", "ephemeral_encryption_format"),
+        lambda *_: "no image backend of Nova 34 encrypts ephemeral disks",
+    ),
+    "architecture": lambda facts, value, *_: (
+        "" if guest_architecture(value) == facts.architecture else f"the host is {facts.architecture}"
+    ),
+    "emulation_architecture": lambda facts, value, *_: (
+        "" if guest_architecture(value) in facts.guests else f"the host has no QEMU for {value} guests"
+    ),
     "scsi_model": _scsi_model,
-    "usb_redirection": _usb_redirection,
-    "watchdog": _watchdog,
-    "cpu_thread_policy": _threads,
+    # The port leads to SPICE; a QEMU may have been built without.
+    "usb_redirection": lambda _facts, _value, _guest, guests: (
+        "libvirt lists no redirected USB devices, or no SPICE graphics" if guests.usb_redirection is False else ""
+    ),
+    "watchdog": lambda facts, *_: (
+        "QEMU has no watchdog of the model i6300esb for s390x" if facts.architecture == "s390x" else ""
+    ),
+    "cpu_thread_policy": _cpu_thread_policy,
     "image_type": _image_type,
     "tpm_version": _tpm_version,
-    "tpm_model": _tpm_model,
-    "tpm_secret_security": _tpm_secret_security,
+    "tpm_model": lambda facts, value, _, guests: _tpm(facts, guests.tpm_models, value, "libvirt's TPM models"),
+    "tpm_secret_security": lambda facts, value, *_: _tpm(
+        facts, facts.tpm_secret_security, value, "[libvirt] supported_tpm_secret_security"
+    ),
     "secure_boot": _secure_boot,
     "mem_encryption_model": _mem_encryption_model,
 }
@@ -330,7 +258,7 @@ REPORTER = Reporter(
     LibvirtFacts,
     refusal,
     # Not the rows of other packages.
-    owns=frozenset((*_POSSIBLE, *_BY_GUEST, *_BY_HOST, *_ONLY_VERSIONS, *_ALWAYS)),
+    owns=frozenset((*_POSSIBLE, *_ROWS, *_ONLY_VERSIONS.split(), *_ALWAYS.split())),
     reported_by_nova=reported_by_nova,
 )
 """The reporter ``libvirt``."""

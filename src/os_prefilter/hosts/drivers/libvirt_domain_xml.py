@@ -2,11 +2,23 @@
 
 Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>`` into its own, and adds the devices.
 Devices that the driver writes anyway (disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
-instead. :data:`LEFT_TO_THE_DRIVER` has the settings that are none of these.
+instead. The other settings, by row of the vocabulary, are left to the driver:
+
+- ``architecture``: it is the host's own
+- ``hypervisor_type``: the type of the domain, which is the host's virt_type, or qemu where it emulates
+- ``vm_mode``: a domain of QEMU is hvm
+- ``tpm_secret_security``: access to the secret that encrypts the TPM's state, which the driver makes and keeps
+- ``device_profile``: the devices that Cyborg has bound are host devices
+- ``image_type``: the driver's image backend reads it
+- ``pci_numa_affinity_policy``: the scheduler and the driver choose the devices by it
+- ``mem_encryption``: its model decides
+- ``mem_encryption_model``: <launchSecurity> has values of the host's processor, and its devices need more
+- ``cpu_policy``: the driver pins the CPUs (<cputune>)
+- ``cpu_thread_policy``: the driver chooses the host's threads that it pins to
+- ``emulator_threads_policy``: the driver pins the emulator's threads (<emulatorpin>)
 """
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.hosts.reporter import GuestSettings
@@ -15,25 +27,7 @@ from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, familie
 # Row -> device that the driver writes itself.
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
 # Rows of devices that may be on USB.
-_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model", "input_bus")
-
-LEFT_TO_THE_DRIVER: Mapping[str, str] = MappingProxyType(
-    {
-        "architecture": "it is the host's own",
-        "hypervisor_type": "the type of the domain, which is the host's virt_type, or qemu where it emulates",
-        "vm_mode": "a domain of QEMU is hvm",
-        "tpm_secret_security": "access to the secret that encrypts the TPM's state, which the driver makes and keeps",
-        "device_profile": "the devices that Cyborg has bound are host devices",
-        "image_type": "the driver's image backend reads it",
-        "pci_numa_affinity_policy": "the scheduler and the driver choose the devices by it",
-        "mem_encryption": "its model decides",
-        "mem_encryption_model": "<launchSecurity> has values of the host's processor, and its devices need more",
-        "cpu_policy": "the driver pins the CPUs (<cputune>)",
-        "cpu_thread_policy": "the driver chooses the host's threads that it pins to",
-        "emulator_threads_policy": "the driver pins the emulator's threads (<emulatorpin>)",
-    }
-)
-"""Row of the vocabulary -> how the driver fulfils it."""
+_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
 
 
 def domain_elements(settings: GuestSettings) -> list[str]:
@@ -80,9 +74,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield video
     if model := settings.value("sound_model"):
         yield Element("sound", model=model)
-    if model := _usb_controller(settings):
-        yield Element("controller", type="usb", index="0", model=model)
-    yield from _input_and_watchdog(settings)
+    yield from _usb_input_and_watchdog(settings)
     # As in Nova: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
     if model := settings.value("scsi_model"):
         yield Element("controller", type="scsi", index="0", model=model)
@@ -96,35 +88,26 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield tpm
 
 
-def _usb_controller(settings: GuestSettings) -> str:
-    """Return the model of the USB controller; empty where libvirt adds the one that it prefers, if any."""
-    model = settings.value("usb_model") or ""
-    if not _needs_usb(settings):
-        return model
-    # As in Nova: a guest with a USB device gets a controller in any case. libvirt adds none on these.
-    return model.replace("none", "") or ("qemu-xhci" if settings.family in {"virt", "s390-ccw-virtio"} else "")
+def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
+    """Yield a USB controller, a tablet, a keyboard, redirected USB ports, and a watchdog, as Nova does.
 
-
-def _needs_usb(settings: GuestSettings) -> bool:
-    on_usb = any(settings.value(row) == "usb" for row in _MAY_NEED_USB)
-    return on_usb or _pointer_bus(settings) == "usb" or _redirected_ports(settings) > 0
-
-
-def _pointer_bus(settings: GuestSettings) -> str:
-    return settings.value("input_bus") or ("usb" if settings.value("pointer_model") else "")
-
-
-def _redirected_ports(settings: GuestSettings) -> int:
-    return int(settings.value("usb_redirection") or 0)
-
-
-def _input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
-    """Yield a tablet, a keyboard where the image names the bus, redirected USB ports, and a watchdog, as Nova does."""
-    if bus := _pointer_bus(settings):
-        yield Element("input", type="tablet", bus=bus)
-    if bus := settings.value("input_bus") or "":
+    libvirt adds a controller where none is written, on most machine types.
+    """
+    bus = settings.value("input_bus") or ""
+    pointer = bus or ("usb" if settings.value("pointer_model") else "")
+    ports = int(settings.value("usb_redirection") or 0)
+    controller = settings.value("usb_model") or ""
+    if ports or pointer == "usb" or any(settings.value(row) == "usb" for row in _MAY_NEED_USB):
+        # As in Nova: a guest with a USB device gets a controller in any case. libvirt adds none on these.
+        without = settings.family in {"virt", "s390-ccw-virtio"}
+        controller = controller.replace("none", "") or ("qemu-xhci" if without else "")
+    if controller:
+        yield Element("controller", type="usb", index="0", model=controller)
+    if pointer:
+        yield Element("input", type="tablet", bus=pointer)
+    if bus:
         yield Element("input", type="keyboard", bus=bus)
-    for _ in range(_redirected_ports(settings)):
+    for _ in range(ports):
         yield Element("redirdev", bus="usb", type="spicevmc")
     if (action := settings.value("watchdog") or "disabled") != "disabled":
         yield Element("watchdog", model="i6300esb", action=action)

@@ -18,7 +18,7 @@ def version_text(version: Version) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GuestFacts:
-    """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
+    """Devices and firmware that libvirt can give a guest of one architecture, whatever its machine type."""
 
     default_machine: str = ""
     """The default machine type: from nova.conf, else from Nova, else from libvirt. Guests of an emulated architecture
@@ -26,20 +26,20 @@ class GuestFacts:
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False
-    """Whether :attr:`machines` has every name (capabilities list them); else only those of the domain capabilities."""
+    """True if :attr:`machines` has every name (capabilities list them); else only those of the domain capabilities."""
     buses: frozenset[str] = frozenset()
-    """Of disks (``<disk><enum name='bus'>``)."""
+    """Buses of disks (``<disk><enum name='bus'>``)."""
     video_models: frozenset[str] = frozenset()
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
     """None: libvirt does not list them, as old ones do not; then both are assumed, as in Nova."""
     usb_redirection: bool | None = None
-    """Whether a USB port can be redirected to a SPICE console (``<redirdev>``, ``<graphics>``). None: libvirt does not
+    """True if a USB port can be redirected to a SPICE console (``<redirdev>``, ``<graphics>``). None: libvirt does not
     list both, as old ones do not; then it is assumed."""
     uefi: bool = False
-    """Whether libvirt found UEFI firmware."""
+    """True if libvirt found UEFI firmware."""
     secure_boot: bool = False
-    """Whether that firmware can enforce signatures (``<loader>``: secure)."""
+    """True if that firmware can enforce signatures (``<loader>``: secure)."""
     mem_encryption: frozenset[str] = frozenset()
     """The models of memory encryption, as Nova spells them (``<sev>``, ``<launchSecurity>``, ``<tdx>``)."""
 
@@ -54,15 +54,15 @@ class LibvirtFacts(HostFacts):
     """``kvm``, ``qemu``, ``lxc`` or ``parallels``: [libvirt] virt_type of nova.conf."""
     libvirt_version: Version
     hypervisor_version: Version = (0, 0, 0)
-    """Of QEMU for kvm and qemu; nothing else depends on it."""
+    """The version of QEMU for kvm and qemu; nothing else depends on it."""
     guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
     i686_default_machine: str = "pc"
     """On x86_64, the default machine type of a guest whose image has the architecture i686."""
     smt: bool = False
-    """Whether its cores run more than one thread."""
+    """True if its cores run more than one thread."""
     smm: bool | None = None
-    """Whether KVM has System Management Mode (x86); None if that is not known."""
+    """True if KVM has System Management Mode (x86); None if that is not known."""
     swtpm_enabled: bool = False
     """[libvirt] swtpm_enabled."""
     tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))
@@ -76,13 +76,25 @@ class LibvirtFacts(HostFacts):
     spice_enabled: bool = False
     """[spice] enabled: whether guests that Nova builds get a SPICE console."""
     built_by_nova: bool = False
-    """Whether Nova's driver writes the XML of guests, not one with our guest settings."""
+    """True if Nova's driver writes the XML of guests, not one with our guest settings."""
     nova_release: int | None = None
     """The release of that Nova: 34 for 2026.2; None if it is not known."""
 
     @property
+    def is_qemu(self) -> bool:
+        """True if QEMU runs its guests."""
+        return self.virt_type in ("kvm", "qemu")
+
+    def list_older(self, libvirt: Version, qemu: Version) -> list[tuple[str, str, str]]:
+        """Return which of libvirt and QEMU is older than these: name, own version, compared version."""
+        versions = [("libvirt", self.libvirt_version, libvirt)]
+        if self.is_qemu:
+            versions.append(("QEMU", self.hypervisor_version, qemu))
+        return [(what, version_text(own), version_text(other)) for what, own, other in versions if own < other]
+
+    @property
     def own_guests(self) -> GuestFacts:
-        """What it can give guests of its own architecture."""
+        """The capabilities for guests of its own architecture."""
         return self.guests.get(self.architecture, _NO_GUESTS)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 
 
 class NovaRelease(NamedTuple):
@@ -48,12 +48,6 @@ def describe_too_old(facts: LibvirtFacts) -> str:
     needs = NOVA_RELEASES.get(facts.nova_release or 0)
     if needs is None or not facts.built_by_nova:
         return ""
-    versions = [("libvirt", facts.libvirt_version, needs.libvirt)]
-    if facts.virt_type in {"kvm", "qemu"}:
-        versions.append(("QEMU", facts.hypervisor_version, needs.qemu))
-    old = [
-        f"{what} {version_text(found)} is older than {version_text(oldest)}"
-        for what, found, oldest in versions
-        if found < oldest
-    ]
-    return f"{' and '.join(old)}: nova-compute of Nova {facts.nova_release} does not start here." if old else ""
+    older = facts.list_older(needs.libvirt, needs.qemu)
+    old = " and ".join(f"{what} {found} is older than {oldest}" for what, found, oldest in older)
+    return f"{old}: nova-compute of Nova {facts.nova_release} does not start here." if old else ""

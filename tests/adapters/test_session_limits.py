@@ -25,7 +25,7 @@ from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import agent
 from os_prefilter.service.agent import Watch
-from os_prefilter_tools.cli import cloud
+from os_prefilter_tools.cli import context
 from os_prefilter_tools.cli.main import main
 from tests.faults.watched import Host
 from tests.support.logins import Logins
@@ -91,7 +91,7 @@ def test_command_and_round_of_the_agent_end_although_placement_never_does(
             start_thread(watch.round, "a round").result(FOREVER)
         (line,) = (record.getMessage() for record in caplog.records if record.name == agent.LOG.name)
         assert "the report has not ended in 0.3 seconds" in line
-        monkeypatch.setattr(cloud, "TIMEOUT", 0.3)
+        monkeypatch.setattr(context, "TIMEOUT", 0.3)
         argv = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", "kvm-1"]
         assert main(argv) == 1
     (line,) = capsys.readouterr().err.splitlines()

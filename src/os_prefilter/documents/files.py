@@ -112,8 +112,12 @@ def status_to_replace(path: str | Path) -> os.stat_result | None:
         raise _unwritable(path, error) from error
     if stat.S_ISLNK(status.st_mode):
         # Followed, it could lead a process of root anywhere; replaced, it could be /dev/stdout.
-        target = escape_line(os.path.realpath(path))
-        raise DocumentError(path, f"this is a symbolic link to {target}, and links are not followed. Give that path.")
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise DocumentError(path, "this is a symbolic link that leads to itself. Remove it, or give another path.")
+        raise DocumentError(
+            path, f"this is a symbolic link to {escape_line(str(target))}, and links are not followed. Give that path."
+        )
     if not stat.S_ISREG(status.st_mode):
         raise DocumentError(path, "this is not a file; give the path of one, which may be new.")
     return status

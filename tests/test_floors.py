@@ -94,4 +94,13 @@ def test_explain_command_does_not_import_placement_or_openstacksdk() -> None:
         "from os_prefilter_tools.cli.main import main; main(['explain', '--example', 'intel-nic', '-f', 'value'])"
     )
     assert "cliff" in loaded
-    assert not loaded & {"keystoneauth1", "openstack", "placement", "requests", "rich", "sqlalchemy", "wcwidth"}
+    assert not loaded & {
+        "jsonschema",
+        "keystoneauth1",
+        "openstack",
+        "placement",
+        "requests",
+        "rich",
+        "sqlalchemy",
+        "wcwidth",
+    }

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.request.spec import RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
 
 _FILE = "requests.yaml"
 
@@ -18,27 +17,23 @@ class Example:
 
     name: str
     title: str
-    document: Mapping[str, Any]
+    flavor: Mapping[str, Any]
+    image: Mapping[str, Any]
 
     def request_spec(self) -> RequestSpec:
         """Return a new copy of the request, because filters change it."""
-        return request_spec_from(dict(self.document), f"{_FILE}: {self.name}")
+        return RequestSpec(Flavor(**self.flavor), Image(**self.image))
 
     def list_requested(self) -> list[str]:
         """Return its properties, extra specs and disk format, each as ``key=value``."""
-        spec = self.request_spec()
-        requested = [f"{key}={value}" for key, value in (spec.image.properties if spec.image else {}).items()]
-        requested += [f"{key}={value}" for key, value in spec.flavor.extra_specs.items()]
-        if spec.image and spec.image.disk_format:
-            requested.append(f"disk_format={spec.image.disk_format}")
-        return requested
+        requested = [f"{key}={value}" for key, value in self.image.get("properties", {}).items()]
+        requested += [f"{key}={value}" for key, value in self.flavor.get("extra_specs", {}).items()]
+        disk_format = self.image.get("disk_format")
+        return [*requested, f"disk_format={disk_format}"] if disk_format else requested
 
 
 def example_requests() -> dict[str, Example]:
     """Return the bundled requests by name, in the order of their file."""
     data = resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
     document: Any = parse_yaml(data, _FILE)
-    return {
-        name: Example(name, each["title"], {key: value for key, value in each.items() if key != "title"})
-        for name, each in document["requests"].items()
-    }
+    return {name: Example(name, **each) for name, each in document["requests"].items()}

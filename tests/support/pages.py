@@ -1,5 +1,6 @@
 """The pages of the documentation: the files and the commands that they show."""
 
+import doctest
 import re
 import textwrap
 from collections.abc import Iterator
@@ -63,6 +64,14 @@ def commands_of(page: Path) -> Iterator[Command]:
 def stripped(text: str) -> str:
     """Return the text without spaces at the ends of its lines."""
     return "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
+
+
+def prints(output: str, printed: str) -> bool:
+    """Return whether a command prints what a page shows (``...``: anything)."""
+    if "Hosts: " not in output:
+        # The line that says which hosts a command looked at is on one page, not in each example.
+        printed = re.sub(r"^Hosts: (\d|those).*\n", "", printed, flags=re.MULTILINE)
+    return doctest.OutputChecker().check_output(stripped(output), stripped(printed), doctest.ELLIPSIS)
 
 
 def installed_by_us(group: str) -> list[str]:

@@ -54,7 +54,7 @@ def test_commands_of_the_page_enable_safely_run_on_the_cloud_as_written(
 _REQUESTS = [
     # The command, requests to Placement, to Glance, to Nova.
     (["explain", "--property", "a=b"], (6, 0, 0)),
-    (["candidates", "--property", "a=b"], (8, 0, 0)),
+    (["candidates", "--property", "a=b"], (9, 0, 0)),
     (["candidates", "--property", "hw_time_hpet=yes"], (9, 0, 0)),
     (["explain", "--image", "{image}"], (6, 1, 0)),
     (["explain", "--image", "ubuntu-24.04"], (6, 2, 0)),

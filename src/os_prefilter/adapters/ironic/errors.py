@@ -58,7 +58,9 @@ class UnknownNode(IronicError):
         )
 
 
-class _NodeError(IronicError):
+class NodeError(IronicError):
+    """What went wrong with one node."""
+
     problem = ""
 
     def __init__(self, node: str, reason: str, advice: str) -> None:
@@ -67,13 +69,13 @@ class _NodeError(IronicError):
         super().__init__(f"{self.problem.format(quote(node, 200))}: {reason}. {advice}")
 
 
-class NodeNotReady(_NodeError):
+class NodeNotReady(NodeError):
     """A node is not in a state in which it can be changed; nothing was changed."""
 
     problem = "The node {} was not changed"
 
 
-class StepsFailed(_NodeError):
+class StepsFailed(NodeError):
     """The steps of a node ended, and what they should do is not done, or not all of it."""
 
     problem = "The steps on the node {} failed"

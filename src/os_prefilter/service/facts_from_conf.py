@@ -25,6 +25,8 @@ LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
 """The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
+OWNER_SERVICE_VERSION = 73
+"""The service version of the first nova-compute that reports OWNER_NOVA, of Nova 34 (``nova/objects/service.py``)."""
 _VERSION = "minimum_compute_version"
 _ADVICE = "Have the function of the embedding service return it, or remove the fact."
 
@@ -133,8 +135,8 @@ def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact
         return Fact(OWNER, lambda _context: True, inf, unknown=True)
     if group.owner_gate == "coverage":
         return Fact(OWNER, provided["owner_coverage"], group.facts_interval)
-    minimum, needed = provided[_VERSION], group.owner_compute_version
-    return Fact(OWNER, lambda context: minimum(context) >= needed, group.facts_interval)
+    minimum = provided[_VERSION]
+    return Fact(OWNER, lambda context: minimum(context) >= OWNER_SERVICE_VERSION, group.facts_interval)
 
 
 def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:

@@ -9,9 +9,6 @@ from os_prefilter.vocabulary.options import Options
 
 GROUP = "prefilter"
 
-OWNER_SERVICE_VERSION = 73
-"""The service version of the first nova-compute that reports OWNER_NOVA, of Nova 34 (``nova/objects/service.py``)."""
-
 # oslo-config-generator writes lines of 70 characters, each with "# " before it.
 _WIDTH = 68
 
@@ -211,22 +208,13 @@ Values: names of resource classes or patterns with ``*``, separated by commas.
         "owner_gate",
         default="compute_version",
         choices=[
-            ("compute_version", "once the minimum compute service version is at least owner_compute_version"),
+            ("compute_version", "once each nova-compute is of Nova 34 or later, which report OWNER_NOVA"),
             ("coverage", "once each provider with COMPUTE_NODE has the trait in Placement, whatever reports it"),
             ("always", "at once: every provider has the trait, or the embedding service is not Nova"),
         ],
         help="""
 When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
 ``minimum_compute_version`` and ``coverage`` the fact ``owner_coverage``; the entry point for Nova provides both.
-""",
-    ),
-    cfg.IntOpt(
-        "owner_compute_version",
-        default=OWNER_SERVICE_VERSION,
-        min=1,
-        help="""
-The compute service version from which on every provider has the owner trait, for ``owner_gate = compute_version``. One
-that is too low excludes hosts whose nova-compute does not report the trait.
 """,
     ),
 ]

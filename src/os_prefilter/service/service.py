@@ -189,13 +189,6 @@ class Service:
         """Return the service with the filters that only look at a request."""
         return replace(self, filters=tuple(each for each in self.filters if not each.nova_style))
 
-    def describe_trait_scope(self) -> str:
-        """Return what ``trait_scope = auto`` chose for the latest request, in one line; empty with another value."""
-        if self.options.trait_scope is not TraitScope.AUTO:
-            return ""
-        fact = self.facts.get(trait_scope.FACT)
-        return trait_scope.describe_choice(known_or_none(fact.latest) if fact else None)
-
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
 

@@ -3,14 +3,16 @@
 import textwrap
 
 import os_traits
-from oslo_config import cfg
+from oslo_config import cfg, types
 
+from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 
 GROUP = "prefilter"
 
 # oslo-config-generator writes lines of 70 characters, each with "# " before it.
 _WIDTH = 68
+_TRAIT_NAME = r"^[A-Z0-9_]{1,255}\Z"
 
 
 OPTIONS = [
@@ -77,6 +79,7 @@ Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separa
     cfg.ListOpt(
         "emulated_architectures",
         default=[],
+        item_type=types.String(choices=sorted(BY_NAME["emulation_architecture"].values)),
         help="""
 Architectures whose guests hosts of other architectures may run, for images with ``hw_emulation_architecture``. Only for
 these are the qualified traits (``CUSTOM_AARCH64_*``) and ``CUSTOM_COMPUTE_ARCH_*`` reported, and required if
@@ -176,6 +179,7 @@ decisions``. The service's logging determines where the lines go; 1,000 decision
     cfg.StrOpt(
         "owner_trait",
         default=os_traits.OWNER_NOVA,
+        regex=_TRAIT_NAME,
         help="""
 The trait of the providers that the service of the filter ``owner`` created. Whether they have it is not checked: where
 none has, the filter excludes all hosts.
@@ -186,6 +190,7 @@ Values: the name of a trait.
     cfg.ListOpt(
         "foreign_owner_traits",
         default=[os_traits.OWNER_CYBORG],
+        item_type=types.String(regex=_TRAIT_NAME),
         help="""
 The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot request a
 resource class in a group of its own. With none, there is no other owner.

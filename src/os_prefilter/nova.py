@@ -241,8 +241,7 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     def weight_multiplier(self, host_state: Any) -> float:
         """Return the option, or the metadata of the same name of the host's aggregates, the lowest of several."""
         name = "preferred_weight_multiplier"
-        multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
-        return multiplier
+        return float(utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name]))
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         share = RequestFilters.preferred_share.get(weight_properties)
@@ -461,7 +460,5 @@ def _minimum_compute_version(context: Any) -> int:
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
     with _CELLS:
-        version: int = nova_service.get_minimum_version_all_cells(
-            context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
-        )
-    return version
+        admin = context or nova_context.get_admin_context()
+        return int(nova_service.get_minimum_version_all_cells(admin, ["nova-compute"], require_all=True))

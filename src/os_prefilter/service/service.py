@@ -254,7 +254,10 @@ class Service:
         demand = None
         if self.no_host:
             demand = root_demand(item for item in decision.requirements if item not in decision.taken_back)
-        return Outcome(decision, demand, _warning(decision), described)
+        # Most requests have none.
+        warnings = [str(note) for note in decision.notes if note.warn]
+        warning = "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
+        return Outcome(decision, demand, warning, described)
 
     def _moment_of(self, readings: tuple[Reading, ...]) -> _Moment:
         values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
@@ -278,12 +281,6 @@ class Service:
 def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
     for name, read in (facts or {}).items():
         check_callable(f"the deployment fact {name!r}", read, "context")
-
-
-def _warning(decision: Decision) -> str:
-    # Most requests have none, and each request comes here.
-    warnings = [str(note) for note in decision.notes if note.warn]
-    return "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
 
 
 def _log(outcome: Outcome) -> None:

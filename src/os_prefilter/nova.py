@@ -89,20 +89,15 @@ SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
 
 STAYS_WITH_NOVA: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "availability_zone": ("map_az_to_placement_aggregate", "It needs no option."),
-        "isolated_aggregates": ("isolate_aggregates", "Set [scheduler] enable_isolated_aggregate_filtering = true."),
-        "remote_managed_ports": ("remote_managed_ports_filter", "It needs no option."),
-        "routed_networks": (
-            "routed_networks_filter",
-            "Set [scheduler] query_placement_for_routed_network_aggregates = true.",
-        ),
-        "tenant_isolation": (
-            "require_tenant_aggregate",
-            "Set [scheduler] limit_tenants_to_placement_aggregate = true.",
-        ),
+        "availability_zone": ("map_az_to_placement_aggregate", ""),
+        "isolated_aggregates": ("isolate_aggregates", "enable_isolated_aggregate_filtering"),
+        "remote_managed_ports": ("remote_managed_ports_filter", ""),
+        "routed_networks": ("routed_networks_filter", "query_placement_for_routed_network_aggregates"),
+        "tenant_isolation": ("require_tenant_aggregate", "limit_tenants_to_placement_aggregate"),
     }
 )
-"""Name of a filter that is for other schedulers -> Nova's function of the same purpose, and how to enable that.
+"""Name of a filter that is for other schedulers -> Nova's function of the same purpose, and the
+option in ``[scheduler]`` that enables it, if one does.
 
 They read what Nova has in its database and Neutron, and Nova reads it itself, up to date, for each request.
 """
@@ -246,8 +241,7 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     def weight_multiplier(self, host_state: Any) -> float:
         """Return the option, or the metadata of the same name of the host's aggregates, the lowest of several."""
         name = "preferred_weight_multiplier"
-        multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
-        return multiplier
+        return float(utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name]))
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         share = RequestFilters.preferred_share.get(weight_properties)
@@ -394,7 +388,8 @@ def _service(asking: PlacementClient) -> Service:
         facts = placement_facts(conf, client, _some_compute_nodes)
         facts["minimum_compute_version"] = _minimum_compute_version
         for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
-            function, advice = STAYS_WITH_NOVA[name]
+            function, option = STAYS_WITH_NOVA[name]
+            advice = f"Set [scheduler] {option} = true." if option else "It needs no option."
             problem = f"{name!r} is for other schedulers: in nova-scheduler, Nova's own {function} takes its place"
             raise InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
         return Service.from_conf(
@@ -465,7 +460,5 @@ def _minimum_compute_version(context: Any) -> int:
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
     with _CELLS:
-        version: int = nova_service.get_minimum_version_all_cells(
-            context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
-        )
-    return version
+        admin = context or nova_context.get_admin_context()
+        return int(nova_service.get_minimum_version_all_cells(admin, ["nova-compute"], require_all=True))

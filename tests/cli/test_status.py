@@ -356,7 +356,7 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
     ("nova", "line", "is_closed"),
     [
         ("33.1.0", "facts_interval = 60", True),
-        ("33.1.0", "owner_compute_version = 61", False),
+        ("33.1.0", "owner_gate = coverage", False),
         ("34.0.0", "owner_gate = compute_version", False),
         ("99.0.0", "owner_gate = compute_version", False),
     ],

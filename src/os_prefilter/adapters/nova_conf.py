@@ -20,7 +20,6 @@ from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
 from os_prefilter.service.conf import GROUP, options_from, register_opts
-from os_prefilter.service.conf.definitions import OWNER_SERVICE_VERSION
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
 
@@ -182,9 +181,6 @@ def closed_owner_gate(conf: cfg.ConfigOpts) -> str:
     """Return a warning if the gate of the filter ``owner`` cannot open with the installed Nova; empty if it can."""
     group, release = conf[GROUP], installed_nova()
     if release is None or release >= _OWNER_NOVA or group.owner_gate != "compute_version":
-        return ""
-    if group.owner_compute_version < OWNER_SERVICE_VERSION:
-        # Of computes that report the trait by other means.
         return ""
     return (
         f"The filter owner requires nothing: [prefilter] owner_gate = compute_version waits for nova-compute of Nova "

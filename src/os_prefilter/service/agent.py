@@ -42,6 +42,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 # Their default action ends a process without a line, and logrotate's scripts send any of them.
 _SIGNALS = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_INTERVAL = 0.25
+_PROBE, _REPORT = "probe the host", "report the traits of the host"
 
 
 class ReportingHost(Protocol):
@@ -90,8 +91,7 @@ class Watch:
         self._facts: HostFacts | None = None
         self._has_reported = False
         self._probe_due = 0.0
-        self._probing = _Outage("probe the host")
-        self._reporting = _Outage("report the traits of the host")
+        self._failing: set[str] = set()
 
     def run(self) -> None:
         """Run rounds until :meth:`stop` is called.
@@ -142,10 +142,10 @@ class Watch:
         except (PlacementError, IronicError, ConfigurationError) as error:
             if not self._has_reported and isinstance(error, ConfigurationError):
                 raise
-            self._reporting.begins(error)
+            self._log_outage(_REPORT, error)
             return
         self._has_reported = True
-        self._reporting.ends()
+        self._log_outage(_REPORT)
         if changed:
             LOG.info("%s", escape_line(changed))
 
@@ -168,30 +168,22 @@ class Watch:
         except PrefilterError as error:
             if self._facts is None and isinstance(error, ConfigurationError):
                 raise
-            self._probing.begins(error)
+            self._log_outage(_PROBE, error)
             return None
-        self._probing.ends()
+        self._log_outage(_PROBE)
         return self._facts
 
-
-class _Outage:
-    """Log one line when an action begins to fail, and one when it works again, however long it lasts."""
-
-    def __init__(self, action: str) -> None:
-        self._action = action
-        self._lasts = False
-
-    def begins(self, error: PrefilterError) -> None:
-        if not self._lasts:
+    def _log_outage(self, action: str, error: PrefilterError | None = None) -> None:
+        """Log one line when an action begins to fail, and one when it works again, however long it lasts."""
+        if error is None:
+            if action in self._failing:
+                LOG.info("Able to %s again.", action)
+            self._failing.discard(action)
+        elif action not in self._failing:
             LOG.warning(
-                "Failed to %s; its traits stay as they are until that works. %s", self._action, escape_line(str(error))
+                "Failed to %s; its traits stay as they are until that works. %s", action, escape_line(str(error))
             )
-        self._lasts = True
-
-    def ends(self) -> None:
-        if self._lasts:
-            LOG.info("Able to %s again.", self._action)
-        self._lasts = False
+            self._failing.add(action)
 
 
 def _handle(number: int, watch: Watch) -> bool:

@@ -1,6 +1,5 @@
 """The deployment facts of a service: provided by it, or derived from these and from the configuration."""
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
@@ -25,6 +24,8 @@ LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
 """The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
+OWNER_SERVICE_VERSION = 73
+"""The service version of the first nova-compute that reports OWNER_NOVA, of Nova 34 (``nova/objects/service.py``)."""
 _VERSION = "minimum_compute_version"
 _ADVICE = "Have the function of the embedding service return it, or remove the fact."
 
@@ -109,11 +110,6 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
     def read_prepared(context: Any) -> Any:
         nonlocal latest
         value = read(context)
-        if inspect.isawaitable(value) or inspect.isasyncgen(value):
-            if inspect.iscoroutine(value):
-                # Else Python warns that it was never awaited.
-                value.close()
-            raise UnusableFact(name, f"is {quote(value)}, which is never awaited", "Pass a function that is not async.")
         # Not isinstance(): True is an integer.
         if kind and value.__class__ is not kind:
             raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)
@@ -133,8 +129,8 @@ def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact
         return Fact(OWNER, lambda _context: True, inf, unknown=True)
     if group.owner_gate == "coverage":
         return Fact(OWNER, provided["owner_coverage"], group.facts_interval)
-    minimum, needed = provided[_VERSION], group.owner_compute_version
-    return Fact(OWNER, lambda context: minimum(context) >= needed, group.facts_interval)
+    minimum = provided[_VERSION]
+    return Fact(OWNER, lambda context: minimum(context) >= OWNER_SERVICE_VERSION, group.facts_interval)
 
 
 def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:

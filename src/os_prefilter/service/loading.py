@@ -19,15 +19,14 @@ NAMESPACE = "os_prefilter.request_filters"
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_LOAD_ERRORS = (UnknownFilter, DuplicateFilter, FilterLoadError)
 _GENERAL_ADVICE = "Pass it to Service.from_conf(conf, facts={name: callable}), or disable the filter."
-_ADVICE = {
-    "owner_is_reported": (
-        "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
-        "owner_gate = coverage from the fact owner_coverage, one of "
-        "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
-        "Service.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
-    ),
-}
+_OWNER_ADVICE = (
+    "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
+    "owner_gate = coverage from the fact owner_coverage, one of "
+    "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
+    "Service.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
+)
 
 
 def installed_filters() -> dict[str, str]:
@@ -47,11 +46,8 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
             raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    return tuple(as_filter(name, load_entry_point(NAMESPACE, name, _errors(name)), provided) for name in names)
-
-
-def _errors(name: str) -> Errors:
-    return Errors(*(partial(error, name) for error in (UnknownFilter, DuplicateFilter, FilterLoadError)))
+    errors = {name: Errors(*(partial(each, name) for each in _LOAD_ERRORS)) for name in names}
+    return tuple(as_filter(name, load_entry_point(NAMESPACE, name, errors[name]), provided) for name in names)
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
@@ -86,5 +82,5 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
     found = LoadedFilter(name, function, needs, nova_style, getattr(function, "declaration", NOTHING_SPECIAL))
     for fact in (*needs, *found.facts):
         if provided is not None and fact not in provided:
-            raise MissingFact(name, fact, _ADVICE.get(fact, _GENERAL_ADVICE))
+            raise MissingFact(name, fact, _OWNER_ADVICE if fact == "owner_is_reported" else _GENERAL_ADVICE)
     return found

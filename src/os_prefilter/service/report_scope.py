@@ -5,7 +5,7 @@ schedulers and the agents read the same options, and the marker of a report name
 host for reported that was configured otherwise.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -76,15 +76,17 @@ EVERY_TRAIT = ReportScope()
 """Scope of a host that reports all that its reporter finds out."""
 
 
-def report_scope(filters: Iterable[LoadedFilter], options: Options) -> ReportScope:
+def report_scope(filters: Collection[LoadedFilter], options: Options) -> ReportScope:
     """Return the traits that these filters, and Nova's own query, may require or forbid of a host.
 
     With all that ``reported_traits`` names in full: flavors, rules and filters of other packages may require them.
     """
     query = {trait for row in rows_required_by("query") for trait in row.traits}
     named = opt_in_traits().intersection(options.reported_traits)
-    of_filters = (_reported_for(each, options) for each in filters)
-    traits = frozenset().union(query, filter(options.reports, named), *of_filters)
+    of_filters = (_of_rows(each, options) for each in filters)
+    # What has a gate of its own, such as the owner's trait, is not of the host's abilities.
+    declared = (each.declaration.traits(options) for each in filters if not each.declaration.gate)
+    traits = frozenset().union(query, filter(options.reports, named), *of_filters, *declared)
     return ReportScope(traits, options.emulated_architectures)
 
 
@@ -117,14 +119,8 @@ def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
     Without the traits of operators' rules, and without those of a filter that neither the vocabulary nor the filter's
     own declaration names.
     """
-    declared = (*each.declaration.traits(options), *each.declaration.other_traits(options))
-    return frozenset((*_of_rows(each, options), *declared))
-
-
-def _reported_for(each: LoadedFilter, options: Options) -> frozenset[str]:
-    # What has a gate of its own, such as the owner's trait, is not of the host's abilities.
-    declared = () if each.declaration.gate else each.declaration.traits(options)
-    return frozenset((*_of_rows(each, options), *declared))
+    declared = each.declaration
+    return frozenset((*_of_rows(each, options), *declared.traits(options), *declared.other_traits(options)))
 
 
 def _of_rows(each: LoadedFilter, options: Options) -> Iterable[str]:

@@ -130,7 +130,7 @@ class Service:
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
-        provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
+        provided = facts or {}
         filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
         known = facts_from(conf, provided, filters, ensure_traits)
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
@@ -188,13 +188,6 @@ class Service:
     def without_nova_style(self) -> "Service":
         """Return the service with the filters that only look at a request."""
         return replace(self, filters=tuple(each for each in self.filters if not each.nova_style))
-
-    def describe_trait_scope(self) -> str:
-        """Return what ``trait_scope = auto`` chose for the latest request, in one line; empty with another value."""
-        if self.options.trait_scope is not TraitScope.AUTO:
-            return ""
-        fact = self.facts.get(trait_scope.FACT)
-        return trait_scope.describe_choice(known_or_none(fact.latest) if fact else None)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
@@ -261,7 +254,10 @@ class Service:
         demand = None
         if self.no_host:
             demand = root_demand(item for item in decision.requirements if item not in decision.taken_back)
-        return Outcome(decision, demand, _warning(decision), described)
+        # Most requests have none.
+        warnings = [str(note) for note in decision.notes if note.warn]
+        warning = "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
+        return Outcome(decision, demand, warning, described)
 
     def _moment_of(self, readings: tuple[Reading, ...]) -> _Moment:
         values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
@@ -285,12 +281,6 @@ class Service:
 def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
     for name, read in (facts or {}).items():
         check_callable(f"the deployment fact {name!r}", read, "context")
-
-
-def _warning(decision: Decision) -> str:
-    # Most requests have none, and each request comes here.
-    warnings = [str(note) for note in decision.notes if note.warn]
-    return "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
 
 
 def _log(outcome: Outcome) -> None:

@@ -29,18 +29,6 @@ def is_mirrored(scope: TraitScope, nested: Any) -> bool:
     return scope is TraitScope.ROOT_AND_UNSUFFIXED
 
 
-def describe_choice(nested: Any) -> str:
-    """Return what ``trait_scope = auto`` chooses for a value of the fact, and why, in one line."""
-    if nested is None:
-        reason = "whether the cloud has nested or shared providers is not known"
-    elif nested:
-        reason = "the cloud has nested or shared providers"
-    else:
-        reason = "the cloud has no nested or shared providers"
-    where = "the root and of the unsuffixed group" if is_mirrored(TraitScope.AUTO, nested) else "the root only"
-    return f"trait_scope auto: {reason}: traits are required of {where}."
-
-
 def mirror(_filter: LoadedFilter, result: Requirements, request: Request) -> Requirements:
     """Require the required traits of the root of the unsuffixed group too, if the candidates stay the same."""
     # Not the forbidden ones: each provider of the group is excluded by one, so a host would be by the trait of its GPU.

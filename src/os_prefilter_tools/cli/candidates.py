@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.request.requirements import ROOT
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import MOST_CANDIDATES, FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
@@ -22,8 +21,6 @@ class ShowCandidates(RequestListing):
             found = backend.ask(spec, decision)
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
-        if any(item.required and item.scope == ROOT for item in decision.requirements):
-            self.tell_trait_scope(backend.service)
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
             self.tell(escape_line(note), warning=True)

@@ -3,7 +3,6 @@
 import argparse
 from typing import Any
 
-from os_prefilter.request.requirements import ROOT
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import RequestListing
@@ -21,6 +20,4 @@ class ExplainRequest(RequestListing):
         lines = explain(spec, service)
         if not lines:
             self.tell("Nothing is required of a host.")
-        elif any((line.rule, line.scope) == ("required", ROOT) for line in lines):
-            self.tell_trait_scope(service)
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

@@ -27,7 +27,7 @@ from os_prefilter.service.conf import (
     register_opts,
     warn_of_misspelt_names,
 )
-from os_prefilter.service.facts_from_conf import RULES, derived_facts, facts_from
+from os_prefilter.service.facts_from_conf import OWNER_SERVICE_VERSION, RULES, derived_facts, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.report_scope import ReportScope, report_scope
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
@@ -261,7 +261,7 @@ def _facts_of(
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the deployment facts of hosts."""
     reported = hosts.every_compute_has(conf[GROUP].owner_trait)
-    version = conf[GROUP].owner_compute_version if reported else 0
+    version = OWNER_SERVICE_VERSION if reported else 0
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": lambda _context: version,
         "owner_coverage": lambda _context: reported,

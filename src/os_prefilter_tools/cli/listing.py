@@ -17,7 +17,6 @@ from cliff.lister import Lister
 from cliff.utils import terminal_width
 
 from os_prefilter.common.quoting import shorten
-from os_prefilter.service import Service
 from os_prefilter_tools.cli.context import CloudCommand
 from os_prefilter_tools.cli.filters_and_hosts import add_pipeline_arguments
 from os_prefilter_tools.cli.request_arguments import add_request_arguments
@@ -179,8 +178,3 @@ class RequestListing(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_pipeline_arguments(self, parser)
-
-    def tell_trait_scope(self, service: Service) -> None:
-        """Print what ``trait_scope = auto`` chose, if it is ``auto``."""
-        if text := service.describe_trait_scope():
-            self.tell(text)

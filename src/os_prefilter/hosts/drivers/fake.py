@@ -42,10 +42,9 @@ class FakeFacts(HostFacts):
     """Row of the vocabulary -> the values that the host can do."""
 
     def __post_init__(self) -> None:
-        rows = {row.name: row for row in table()}
+        known = {row.name: row.values for row in table()}
         for row, values in self.can.items():
-            unknown = values - rows[row].values.keys() if row in rows else values
-            if row not in rows or unknown:
+            if unknown := values.difference(known.get(row, ())):
                 what = f"{quote(row)} with {join_names(map(quote, unknown))}, which the vocabulary does not have"
                 raise ValueError(f"FakeFacts.can has {what}; 'os-prefilter vocabulary list' shows what it has.")
 

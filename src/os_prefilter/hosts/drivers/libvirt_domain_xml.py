@@ -41,8 +41,7 @@ def domain_elements(settings: GuestSettings) -> list[str]:
 
 def device_models(settings: GuestSettings) -> dict[str, str]:
     """Return the models and buses of devices that the driver writes: ``{"interface": "e1000e", "disk": "scsi"}``."""
-    found = {kind: settings.value(name) for name, kind in _MODELS.items()}
-    return {kind: value for kind, value in found.items() if value}
+    return {kind: value for name, kind in _MODELS.items() if (value := settings.value(name))}
 
 
 def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:

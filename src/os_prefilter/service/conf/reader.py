@@ -14,9 +14,8 @@ from oslo_config.iniparser import ParseError
 from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
-from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.service.conf.definitions import GROUP, OPTIONS
-from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options, TraitScope, matches_any, names_of
@@ -82,9 +81,9 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     """
     check_values(conf)
     group: Any = conf[GROUP]
-    for name in ("facts_interval", "preferred_weight_multiplier"):
-        if not isfinite(group[name]):
-            raise InvalidOption(name, f"{group[name]} is not a finite number. Correct it.")
+    # A weight of NaN orders no hosts.
+    if not isfinite(group.preferred_weight_multiplier):
+        raise InvalidOption("preferred_weight_multiplier", "it is not a finite number. Correct it.")
     options = Options(
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
@@ -146,32 +145,19 @@ def _templates(path: str) -> Templates:
 
 def _check_names(options: Options) -> None:
     """Check that the options name what exists, or what can."""
-    traits, architectures = opt_in_traits(), BY_NAME["emulation_architecture"].values
     # What Nova's query translates is required whatever we do.
     rows = [row for row in options.rows if set(row.required_by) - {"query"} and row.traits]
     properties = frozenset().union(*map(names_of, rows))
-    for option, names, known, most, what in (
-        ("reported_traits", options.reported_traits, traits, 3, "a trait that is required only if hosts report it"),
-        (
-            "emulated_architectures",
-            options.emulated_architectures,
-            architectures,
-            len(architectures),
-            "an architecture",
-        ),
-        ("preferred_properties", options.preferred_properties, properties, 3, "a property that a filter requires"),
+    for option, names, known, what in (
+        ("reported_traits", options.reported_traits, opt_in_traits(), "a trait required only if hosts report it"),
+        ("preferred_properties", options.preferred_properties, properties, "a property that a filter requires"),
     ):
         for name in sorted(names):
             takes_patterns = option == "reported_traits"
             if not (any(matches_any(each, (name,)) for each in known) if takes_patterns else name in known):
-                valid = join_names(get_close_matches(name, known, most, cutoff=0.0))
+                valid = join_names(get_close_matches(name, known, 3, cutoff=0.0))
                 raise InvalidOption(option, f"{quote(name)} is not {what}. Valid names include {valid}. Correct it.")
-    a_trait, a_class = "a trait name: A-Z, 0-9 and _ only", "a resource class, nor a pattern of one"
-    for option, names, is_valid, what in (
-        ("owner_trait", (options.owner_trait,), is_trait_name, a_trait),
-        ("foreign_owner_traits", options.foreign_owner_traits, is_trait_name, a_trait),
-        ("owned_resource_classes", options.owned_resource_classes, is_resource_class, a_class),
-    ):
-        for name in names:
-            if not is_valid(name.replace("*", "_") if what is a_class else name):
-                raise InvalidOption(option, f"{quote(name)} is not {what}. Correct it, or remove it.")
+    for name in options.owned_resource_classes:
+        if not is_resource_class(name.replace("*", "_")):
+            problem = f"{quote(name)} is not a resource class, nor a pattern of one. Correct it, or remove it."
+            raise InvalidOption("owned_resource_classes", problem)

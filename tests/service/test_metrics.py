@@ -92,15 +92,21 @@ def test_filter_that_fails_or_is_written_for_nova_is_counted(counted: Callable[[
     assert (counted("runs_total", "theirs"), counted("requirements_total", "theirs")) == (1, 1)
 
 
-def test_deferred_requirements_are_counted_until_all_have_reported(counted: Callable[[str, str], float]) -> None:
+def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
+    counted: Callable[[str, str], float],
+) -> None:
+    """The gauge follows the fact; it has a line for each gate."""
     nodes: list[set[str]] = [{REPORTED}, set(), set()]
     conf = conf_with(enabled_filters=["hpet"], wait_for_answers=["*"], metrics=True, facts_interval=0)
     pipeline = Service.from_conf(conf, {"answers": lambda _context: coverage_of(fleet_of(nodes))})
+    key = (f"{_PREFIX}compute_nodes_without_answer", (("kind", "if reported"), ("row", "time_hpet")))
     pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
     assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (0, 1)
+    assert _exposed()[key] == 2
     nodes[:] = [{REPORTED}]
     pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
     assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (1, 1)
+    assert _exposed()[key] == 0
 
 
 def test_disabled_metrics_count_nothing() -> None:

@@ -5,16 +5,20 @@ filters and of rows of the vocabulary, never anything of a request.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError, NoHostServes, PrefilterError, RequestRejected, install_extra
+from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.observed import Observed
+from os_prefilter.service.report_gates import FACT, GATES, Coverage
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
+# Families without the label "filter"; all others must have it.
+_OF_NO_FILTER = ("no_host", "unreported")
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
 
@@ -26,7 +30,7 @@ class Measuring:
     :raises ConfigurationError: if prometheus_client is not installed
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         try:
             with _REGISTERING:
                 self._families = _families()
@@ -36,8 +40,9 @@ class Measuring:
                 "or set metrics = false."
             ) from error
         # All are exposed from the start, with 0.
-        for key, family in vars(self._families).items():
-            for name in names if key != "no_host" else ():
+        of_filters = [each for key, each in vars(self._families).items() if key not in _OF_NO_FILTER]
+        for name in names:
+            for family in of_filters:
                 family.labels(name)
 
     def observe(self, observed: Observed) -> None:
@@ -60,6 +65,21 @@ class Measuring:
             ended = families.rejections if isinstance(error, RequestRejected) else families.failures
             ended.labels(error.filter).inc()
 
+    def with_gauge(self, facts: Mapping[str, ReadFact]) -> Mapping[str, ReadFact]:
+        """Return facts of which ``answers`` sets the gauge when it is read."""
+        read = facts.get(FACT)
+        if read is None:
+            return facts
+
+        def read_answers(context: Any) -> Coverage:
+            coverage: Coverage = read(context)
+            for gate in GATES:
+                unreported = coverage.unreported[gate.reported_by]
+                self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
+            return coverage
+
+        return {**facts, FACT: read_answers}
+
 
 @lru_cache(maxsize=1)
 def _families() -> SimpleNamespace:
@@ -78,5 +98,12 @@ def _families() -> SimpleNamespace:
         held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
         no_host=prometheus.Counter(
             "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"
+        ),
+        unreported=prometheus.Gauge(
+            "os_prefilter_compute_nodes_without_answer",
+            "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
+            ["row", "kind"],
+            # Of several processes, the one that queried last.
+            multiprocess_mode="mostrecent",
         ),
     )

@@ -130,7 +130,7 @@ class Service:
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
-        provided = facts or {}
+        provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
         filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
         known = facts_from(conf, provided, filters, ensure_traits)
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None

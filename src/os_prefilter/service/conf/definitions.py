@@ -19,9 +19,11 @@ OPTIONS = [
     cfg.ListOpt(
         "enabled_filters",
         default=[],
-        help="""The request filters to run, in this order. With none, the library changes nothing.
+        help="""
+The request filters to run, in this order. With none, the library changes nothing.
 
-Values: names of installed filters (``os-prefilter filter list``), separated by commas.""",
+Values: names of installed filters (``os-prefilter filter list``), separated by commas.
+""",
     ),
     cfg.StrOpt(
         "trait_scope",
@@ -31,10 +33,11 @@ Values: names of installed filters (``os-prefilter filter list``), separated by 
             ("root", "on the root provider only (root_required), as Nova does it"),
             ("root_and_unsuffixed", "also on the unsuffixed request group where it requests VCPU, PCPU or MEMORY_MB"),
         ],
-        help="""Where required traits go; forbidden ones stay on the root. All values give the same candidates.
-``root_and_unsuffixed`` is several times faster in a Placement without nested and shared providers, and slower in one
-that has any. ``auto`` needs the fact ``nested_providers``, which the entry point for Nova provides; while that is not
-known, it is ``root``.""",
+        help="""
+Where required traits go; forbidden ones stay on the root. All values give the same candidates. ``root_and_unsuffixed``
+is several times faster in a Placement without nested and shared providers, and slower in one that has any. ``auto``
+needs the fact ``nested_providers``, which the entry point for Nova provides; while that is not known, it is ``root``.
+""",
     ),
     cfg.StrOpt(
         "no_host_reason",
@@ -44,9 +47,11 @@ known, it is ``root``.""",
             ("properties", "the smallest set of properties that no host serves together"),
             ("counts", "also how many hosts there are, and how many serve each property by itself"),
         ],
-        help="""The reason in the fault of a server whose traits no host has, in place of "No valid host was found.".
-Placement confirms each rejection; capacity, aggregates and availability zones are not considered. Needs a reader of
-Placement from the embedding service, which the entry point for Nova provides.""",
+        help="""
+The reason in the fault of a server whose traits no host has, in place of "No valid host was found.". Placement confirms
+each rejection; capacity, aggregates and availability zones are not considered. Needs a reader of Placement from the
+embedding service, which the entry point for Nova provides.
+""",
     ),
     cfg.StrOpt(
         "unknown_values",
@@ -55,128 +60,154 @@ Placement from the embedding service, which the entry point for Nova provides.""
             ("skip", "log one warning and keep everything else that the request requires"),
             ("reject", "reject the request with an error that lists the values that exist"),
         ],
-        help="""What to do with a property whose value is not in the vocabulary. Where Nova's own filter refuses such
-a value (the sound model, the format of ephemeral encryption, the security of a TPM's secret), the request is rejected
-in any case.""",
+        help="""
+What to do with a property whose value is not in the vocabulary. Where Nova's own filter refuses such a value (the sound
+model, the format of ephemeral encryption, the security of a TPM's secret), the request is rejected in any case.
+""",
     ),
     cfg.ListOpt(
         "reported_traits",
         default=[],
-        help="""Traits that hosts report although no virt driver of Nova does: all that ``os-prefilter vocabulary
-list`` marks "if reported". Only these are required, because a trait that no host reports excludes every host. Whether
-hosts report them is not checked. The filter ``hpet`` needs no entry: enabling it is the statement.
+        help="""
+Traits that hosts report although no virt driver of Nova does: all that ``os-prefilter vocabulary list`` marks "if
+reported". Only these are required, because a trait that no host reports excludes every host. Whether hosts report them
+is not checked. The filter ``hpet`` needs no entry: enabling it is the statement.
 
-Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separated by commas; ``*`` for all.""",
+Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separated by commas; ``*`` for all.
+""",
     ),
     cfg.ListOpt(
         "emulated_architectures",
         default=[],
         item_type=types.String(choices=sorted(BY_NAME["emulation_architecture"].values)),
-        help="""Architectures whose guests hosts of other architectures may run, for images with
-``hw_emulation_architecture``. Only for these are the qualified traits (``CUSTOM_AARCH64_*``) and
-``CUSTOM_COMPUTE_ARCH_*`` reported, and required if ``reported_traits`` matches them: some fifteen to twenty for each,
-on each host that has the QEMU. Set it alike for the schedulers and for ``os-prefilter capabilities report``.
+        help="""
+Architectures whose guests hosts of other architectures may run, for images with ``hw_emulation_architecture``. Only for
+these are the qualified traits (``CUSTOM_AARCH64_*``) and ``CUSTOM_COMPUTE_ARCH_*`` reported, and required if
+``reported_traits`` matches them: some fifteen to twenty for each, on each host that has the QEMU. Set it alike for the
+schedulers and for ``os-prefilter capabilities report``.
 
-Values: names of architectures as Nova spells them, separated by commas, such as ``aarch64``.""",
+Values: names of architectures as Nova spells them, separated by commas, such as ``aarch64``.
+""",
     ),
     cfg.StrOpt(
         "config_templates",
         default="",
-        help="""A file of configuration templates: the traits that a bare-metal node must have for
-``deploy-config:TYPE=VALUE``, and how Ironic applies it. Its templates replace the bundled ones of the same type and
-value, and add others.
+        help="""
+A file of configuration templates: the traits that a bare-metal node must have for ``deploy-config:TYPE=VALUE``, and how
+Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others.
 
-Values: the path of a YAML file.""",
+Values: the path of a YAML file.
+""",
     ),
     cfg.ListOpt(
         "rules_dirs",
         default=[],
-        help="""Directories whose ``*.yaml`` and ``*.yml`` files hold the operator's rules for the filter ``rules``.
-Files that change are read again after ``facts_interval`` seconds at most, and on SIGHUP; the log says if the rules of
-before stay in use because of a mistake. ``os-prefilter rules check`` finds mistakes before.
+        help="""
+Directories whose ``*.yaml`` and ``*.yml`` files hold the operator's rules for the filter ``rules``. Files that change
+are read again after ``facts_interval`` seconds at most, and on SIGHUP; the log says if the rules of before stay in use
+because of a mistake. ``os-prefilter rules check`` finds mistakes before.
 
-Values: paths of directories, separated by commas.""",
+Values: paths of directories, separated by commas.
+""",
     ),
     cfg.FloatOpt(
         "facts_interval",
         default=60.0,
         min=0.0,
-        help="""Seconds for which a fact about the deployment, such as the minimum version of all compute services, is
-used before it is queried again. A request waits 5 seconds at most for facts and for Placement, all together.""",
+        help="""
+Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
+queried again. A request waits 5 seconds at most for facts and for Placement, all together.
+""",
     ),
     cfg.ListOpt(
         "wait_for_answers",
         default=[],
-        help="""Filters whose requirements are enforced only once every compute node has reported whether it can meet
-them, so that enabling one excludes no capable host. ``os-prefilter readiness`` shows which compute nodes are missing.
-Needs the fact ``answers`` from the embedding service, which the entry point for Nova provides.
+        help="""
+Filters whose requirements are enforced only once every compute node has reported whether it can meet them, so that
+enabling one excludes no capable host. ``os-prefilter readiness`` shows which compute nodes are missing. Needs the fact
+``answers`` from the embedding service, which the entry point for Nova provides.
 
 Values: names of filters, separated by commas, or ``*`` for all enabled filters without a gate of their own. A filter
-that is not enabled is ignored with a warning.""",
+that is not enabled is ignored with a warning.
+""",
     ),
     cfg.ListOpt(
         "preferred_properties",
         default=[],
-        help="""Properties whose traits are preferred instead of required: the weigher
-``os_prefilter.nova.PreferredTraits`` prefers hosts that have the trait, and no host is excluded. A host without it
-gets the request with the property in it, and may fail to start the guest: name only properties that such a host
-ignores or can do without.
+        help="""
+Properties whose traits are preferred instead of required: the weigher ``os_prefilter.nova.PreferredTraits`` prefers
+hosts that have the trait, and no host is excluded. A host without it gets the request with the property in it, and may
+fail to start the guest: name only properties that such a host ignores or can do without.
 
 Values: names of image properties, flavor extra specs or rows of the vocabulary, separated by commas, such as
-``hw_time_hpet``; not those whose traits Nova itself requires.""",
+``hw_time_hpet``; not those whose traits Nova itself requires.
+""",
     ),
     cfg.FloatOpt(
         "preferred_weight_multiplier",
         default=1.0,
-        help="""The weight that ``os_prefilter.nova.PreferredTraits`` gives to a host with all traits that a request
-prefers; with 0.0, preferences have no effect. The metadata ``preferred_weight_multiplier`` of a host aggregate
-overrides it for its hosts.""",
+        help="""
+The weight that ``os_prefilter.nova.PreferredTraits`` gives to a host with all traits that a request prefers; with 0.0,
+preferences have no effect. The metadata ``preferred_weight_multiplier`` of a host aggregate overrides it for its hosts.
+""",
     ),
     cfg.BoolOpt(
         "tenant_aggregate_required",
         default=False,
-        help="""Reject the requests of a tenant for which no host aggregate has the metadata ``filter_tenant_id``, in
-the filter ``tenant_isolation``; otherwise such a tenant may use every host. Not for Nova, which has ``[scheduler]
-placement_aggregate_required_for_tenants``.""",
+        help="""
+Reject the requests of a tenant for which no host aggregate has the metadata ``filter_tenant_id``, in the filter
+``tenant_isolation``; otherwise such a tenant may use every host. Not for Nova, which has ``[scheduler]
+placement_aggregate_required_for_tenants``.
+""",
     ),
     cfg.BoolOpt(
         "metrics",
         default=False,
-        help="""Count what each filter does, and how long it takes, in the default registry of prometheus_client
-(extra ``metrics``), which the embedding service serves.""",
+        help="""
+Count what each filter does, and how long it takes, in the default registry of prometheus_client (extra ``metrics``),
+which the embedding service serves.
+""",
     ),
     cfg.BoolOpt(
         "decision_history",
         default=False,
-        help="""Log each decision as one line of JSON at level INFO to the logger ``os_prefilter.decisions``, for
-``os-prefilter decisions``. The service's logging determines where the lines go; 1,000 decisions take about 1 MB.""",
+        help="""
+Log each decision as one line of JSON at level INFO to the logger ``os_prefilter.decisions``, for ``os-prefilter
+decisions``. The service's logging determines where the lines go; 1,000 decisions take about 1 MB.
+""",
     ),
     cfg.StrOpt(
         "owner_trait",
         default=os_traits.OWNER_NOVA,
         regex=_TRAIT_NAME,
-        help="""The trait of the providers that the service of the filter ``owner`` created. Whether they have it is
-not checked: where none has, the filter excludes all hosts.
+        help="""
+The trait of the providers that the service of the filter ``owner`` created. Whether they have it is not checked: where
+none has, the filter excludes all hosts.
 
-Values: the name of a trait.""",
+Values: the name of a trait.
+""",
     ),
     cfg.ListOpt(
         "foreign_owner_traits",
         default=[os_traits.OWNER_CYBORG],
         item_type=types.String(regex=_TRAIT_NAME),
-        help="""The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot
-request a resource class in a group of its own. With none, there is no other owner.
+        help="""
+The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot request a
+resource class in a group of its own. With none, there is no other owner.
 
-Values: names of traits, separated by commas.""",
+Values: names of traits, separated by commas.
+""",
     ),
     cfg.ListOpt(
         "owned_resource_classes",
         default=list(Options().owned_resource_classes),
-        help="""Resource classes whose providers the owner creates: the filter ``owner`` requires its trait on each
-request group of a flavor that requests one of them, and on the root if VCPU, PCPU or MEMORY_MB are among them. A value
-replaces the default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
+        help="""
+Resource classes whose providers the owner creates: the filter ``owner`` requires its trait on each request group of a
+flavor that requests one of them, and on the root if VCPU, PCPU or MEMORY_MB are among them. A value replaces the
+default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
 
-Values: names of resource classes or patterns with ``*``, separated by commas.""",
+Values: names of resource classes or patterns with ``*``, separated by commas.
+""",
     ),
     cfg.StrOpt(
         "owner_gate",
@@ -186,8 +217,10 @@ Values: names of resource classes or patterns with ``*``, separated by commas.""
             ("coverage", "once each provider with COMPUTE_NODE has the trait in Placement, whatever reports it"),
             ("always", "at once: every provider has the trait, or the embedding service is not Nova"),
         ],
-        help="""When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
-``minimum_compute_version`` and ``coverage`` the fact ``owner_coverage``; the entry point for Nova provides both.""",
+        help="""
+When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
+``minimum_compute_version`` and ``coverage`` the fact ``owner_coverage``; the entry point for Nova provides both.
+""",
     ),
 ]
 

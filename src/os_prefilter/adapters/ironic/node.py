@@ -3,17 +3,19 @@
 It works over the ``baremetal`` proxy of an ``openstack.connection.Connection``. How long one answer may take is the
 connection's ``api_timeout``; how often a locked node is tried, its ``baremetal_status_code_retries``.
 
-Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.40 and what may be written into each
-1.74, steps of a service 1.87.
+Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings with what may be written into each 1.74,
+steps of a service 1.87.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.cloud_service import proxy_of
-from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
+from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, visible
+from os_prefilter.adapters.ironic.errors import UnknownNode
 from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
@@ -21,6 +23,9 @@ from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+
+# What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
 
 
 class IronicNode:
@@ -53,8 +58,7 @@ class IronicNode:
 
         The traits that we have set do not count as an operator's: they follow from the rest.
 
-        :raises ProbeFailed: the answer is not that of an Ironic
-        :raises IronicTooOld: its API, or the one that the client uses, has no traits
+        :raises ProbeFailed: the answer is not that of an Ironic, or its API, or the client's, is too old for traits
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
@@ -153,7 +157,10 @@ class IronicNode:
         return Task(self._baremetal, self._read(), tuple(steps), lock_timeout=self._lock_timeout, **options)
 
     def _read(self) -> Node:
-        node = read(self._baremetal, self._name)
+        if not _NAME.fullmatch(self._name) or set(self._name) == {"."}:
+            raise UnknownNode(self._name)
+        with convert_errors("GET /v1/nodes/ID", self._name):
+            node: Node = self._baremetal.get_node(self._name)
         # What was learned of this node must not be written to another one that gets its name.
         self._name = str(node.id)
         return node
@@ -161,6 +168,6 @@ class IronicNode:
     def _with_traits(self) -> Node:
         node = self._read()
         if node.traits is None:
-            need(self._baremetal, "1.37", "have traits on nodes")
-            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", "Check what answers as Ironic.")
+            advice = "Check what answers as Ironic, and that its API, or the client's, is not pinned below 1.37."
+            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", advice)
         return node

@@ -12,16 +12,10 @@ from typing import Any
 from openstack import exceptions, utils
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.api import (
-    bios_settings,
-    convert_errors,
-    is_locked,
-    need,
-    one_short_line,
-    visible,
-)
+from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
+    IronicTooOld,
     IronicUnavailable,
     NodeNotReady,
     OutcomeUnknown,
@@ -40,6 +34,7 @@ LOCK_TIMEOUT = 60.0
 
 _ACTIVE, _FAILED = "active", "service failed"
 """The provision states in which a service begins; it ends in the first one."""
+_MICROVERSION = "1.87"
 _UNDER_WAY = frozenset(("servicing", "service wait", "service hold"))
 
 
@@ -82,7 +77,10 @@ class Task:
 
     def check_ready(self) -> None:
         """Check all that can be known before anything is changed."""
-        need(self.baremetal, "1.87", "run the steps of a service")
+        with convert_errors("GET /v1", str(self.node.id)):
+            supported = utils.supports_microversion(self.baremetal, _MICROVERSION)
+        if not supported:
+            raise IronicTooOld("run the steps of a service", _MICROVERSION)
         self._check_startable()
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.
@@ -104,7 +102,12 @@ class Task:
 
     def _wait_for_lock(self, timeout: float) -> None:
         """Wait until the node is not locked; the node is then what it is afterwards."""
-        if is_locked(self.node) and not self._fetch_until(timeout, lambda: not is_locked(self.node)):
+
+        def is_free() -> bool:
+            # As far as the user may see that.
+            return not visible(self.node.reservation)
+
+        if not is_free() and not self._fetch_until(timeout, is_free):
             raise self._not_ready(
                 f"the conductor {quote(self.node.reservation)} has kept it locked for {timeout:.0f} seconds",
                 "Try again when it has ended; if that conductor is dead, Ironic's administrator must free the node.",
@@ -245,7 +248,7 @@ class Task:
                 found = self._read_settings() if self.wanted else {}
                 self._fetch()
                 is_same = (node.provision_state, node.updated_at) == before
-                if node.provision_state != _ACTIVE or (is_same and not is_locked(node)):
+                if node.provision_state != _ACTIVE or (is_same and not visible(node.reservation)):
                     return found
         reason = f"something has kept changing it for {timeout:.0f} seconds"
         raise self._not_ready(reason, "Try again when that has ended.")

@@ -7,11 +7,10 @@ pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, n
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
 
-from defusedxml.ElementTree import iterparse
+from defusedxml.ElementTree import fromstring
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
@@ -24,7 +23,6 @@ LOG = get_logger(__name__)
 
 MAX_BYTES = 8 * 1024 * 1024
 """The largest document that is read; libvirt's largest are below 1 MiB."""
-MAX_DEPTH = 50
 _MAX_NAME = 200
 
 _NOVA_NAMES = {libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()}
@@ -203,13 +201,7 @@ class LibvirtDocument:
         if len(data) > MAX_BYTES:
             raise self.error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
         try:
-            events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
-            self.root: Element = next(events)[1]
-            depth = 1
-            for event, _ in events:
-                depth += 1 if event == "start" else -1
-                if depth > MAX_DEPTH:
-                    raise ValueError(f"elements are nested deeper than {MAX_DEPTH}")
+            self.root: Element = fromstring(data, forbid_dtd=True)
         except (ParseError, ValueError, LookupError) as error:
             # Also an unknown encoding, and a document type (DefusedXmlException), which libvirt's XML never has.
             raise self.error(f"not XML of libvirt, or incomplete: {escape_line(str(error))}. {again}") from error

@@ -170,7 +170,10 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
 def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
-    listed = {document.lists("devices/redirdev", "bus", "usb"), document.lists("devices/graphics", "type", "spice")}
+    wanted = (("devices/redirdev", "bus", "usb"), ("devices/graphics", "type", "spice"))
+    listed = {
+        None if document.root.find(path) is None else value in document.enum(path, name) for path, name, value in wanted
+    }
     return False if False in listed else None if None in listed else True
 
 
@@ -254,10 +257,6 @@ class LibvirtDocument:
         """Return an element if it is ``supported='yes'``; no other has a value."""
         element = self.root.find(path)
         return element if element is not None and element.get("supported") == "yes" else None
-
-    def lists(self, path: str, name: str, value: str) -> bool | None:
-        """Return whether an enum of an element has a value; None if there is no such element."""
-        return None if self.root.find(path) is None else value in self.enum(path, name)
 
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""

@@ -93,10 +93,9 @@ class LibvirtHost:
         """
         with self._session() as call:
             host = call("getHostname")
-            versions = call("getLibVersion"), call("getVersion")
+            versions = f"libvirt {call('getLibVersion')}, hypervisor {call('getVersion')}"
             digest = hashlib.sha256(call("getCapabilities").encode()).hexdigest()
-        smm = {True: "yes", False: "no", None: "unknown"}[_kvm_has_smm(self.uri)]
-        return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, SMM {smm}, capabilities {digest}"
+        return f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)}, capabilities {digest}"
 
     def facts(self) -> LibvirtFacts:
         """Return the facts of the host.

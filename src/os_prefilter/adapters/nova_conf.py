@@ -177,10 +177,9 @@ def unsupported_nova() -> str:
 def closed_owner_gate(conf: cfg.ConfigOpts) -> str:
     """Return a warning if the gate of the filter ``owner`` cannot open with the installed Nova; empty if it can."""
     group, release = conf[GROUP], installed_nova()
-    if release is None or release >= _OWNER_NOVA or group.owner_gate != "compute_version":
-        return ""
-    if group.owner_compute_version < OWNER_SERVICE_VERSION:
-        # Of computes that report the trait by other means.
+    # Before that version, computes report the trait by other means.
+    closes = group.owner_gate == "compute_version" and group.owner_compute_version >= OWNER_SERVICE_VERSION
+    if release is None or release >= _OWNER_NOVA or not closes:
         return ""
     return (
         f"The filter owner requires nothing: [prefilter] owner_gate = compute_version waits for nova-compute of Nova "

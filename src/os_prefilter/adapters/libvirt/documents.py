@@ -17,7 +17,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 
 LOG = get_logger(__name__)
 
@@ -47,8 +47,6 @@ _COMMANDS = {
 # "0", "0,32" or "0-1,4"
 _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
-# Names like pc-q35-rhel9.2.0 and pc-i440fx-jammy do not contain QEMU's version.
-_VERSIONED_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, MACHINE_PREFIXES))})({_VERSION.pattern})", re.ASCII)
 
 Machines = Mapping[str, str]
 """Machine type -> the exact machine type that it is an alias of; an exact one maps to itself."""
@@ -271,7 +269,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     *,
     settings: LibvirtSettings,
     libvirt_version: Version,
-    qemu_version: Version | None = None,
+    qemu_version: Version,
     host: str = "this host",
     where: str = "the capabilities",
     smm: bool | None = None,
@@ -279,7 +277,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     """Return the facts in the documents of one host.
 
     :param domain_capabilities: (source, XML) of each document; they do not count for lxc and parallels
-    :param qemu_version: None: the newest machine type of the host's own architecture says which it is at least
+    :param qemu_version: of the hypervisor, whatever it is
     :param where: source of the capabilities, for messages
     :param smm: whether KVM has System Management Mode, which no document contains
     :raises DocumentError: if a document is invalid, or the documents do not fit together
@@ -290,13 +288,12 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     guests: dict[str, GuestFacts] = {}
     if virt_type in ("kvm", "qemu"):
         guests = dict(_guests(host_capabilities, domains, virt_type, settings))
-        qemu_version = qemu_version or _oldest_qemu(host_capabilities, domains)
     return LibvirtFacts(
         host=host,
         architecture=nova_architecture(host_capabilities.architecture),
         virt_type=virt_type,
         libvirt_version=libvirt_version,
-        hypervisor_version=qemu_version or (0, 0, 0),
+        hypervisor_version=qemu_version,
         guests=MappingProxyType(guests),
         i686_default_machine=_default_machine(settings, "i686", host_capabilities.machines("i686", virt_type)),
         smt=host_capabilities.smt,
@@ -346,12 +343,8 @@ def parse_version(where: str, text: str) -> Version:
     match = _VERSION.fullmatch(text)
     if not match:
         raise DocumentError(where, f"{quote(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
-    return _version(match)
-
-
-def _version(match: re.Match[str]) -> Version:
-    major, minor, micro = match.groups(default="0")[-3:]
-    return int(major), int(minor), int(micro)
+    major, minor, micro = map(int, match.groups(default="0"))
+    return major, minor, micro
 
 
 def _guests(
@@ -413,16 +406,3 @@ def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -
             quote(configured),
         )
     return configured or _DEFAULT_MACHINES.get(name, "")
-
-
-def _oldest_qemu(host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]) -> Version:
-    """Return the oldest QEMU that has the host's machine types: the newest one is named after a version."""
-    own = host_capabilities.architecture
-    names = {name for machines in host_capabilities.guests.get(own, {}).values() for name in machines}
-    names.update(each.machine for each in domains if each.architecture == own)
-    found = [_version(match) for match in map(_VERSIONED_MACHINE.fullmatch, names) if match]
-    if not found:
-        raise DocumentError(
-            host_capabilities.where, "no machine type says which QEMU the host has. Give --qemu-version X.Y.Z."
-        )
-    return max(found)

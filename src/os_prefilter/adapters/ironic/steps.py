@@ -258,10 +258,8 @@ class Task:
 
     def _first_difference(self, found: Mapping[str, object]) -> str:
         """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
-        for name, value in self.wanted.items():
-            if name not in found or str(found[name]).lower() != str(value).lower():
-                return name
-        return ""
+        has = {name: str(value).lower() for name, value in found.items()}
+        return next((name for name, value in self.wanted.items() if has.get(name) != str(value).lower()), "")
 
 
 def _essence(step: Step) -> object:

@@ -66,7 +66,8 @@ def _check_domain_capabilities(data: bytes) -> None:
     for host in _HOSTS:
         try:
             settings = LibvirtSettings(virt_type="kvm")
-            facts = facts_from_xml(host, [("domcaps.xml", data)], settings=settings, libvirt_version=(9, 0, 0))
+            domains, libvirt, qemu = [("domcaps.xml", data)], (9, 0, 0), (7, 2, 22)
+            facts = facts_from_xml(host, domains, settings=settings, libvirt_version=libvirt, qemu_version=qemu)
         except DocumentError as error:
             check_message(str(error))
         else:

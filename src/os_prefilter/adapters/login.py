@@ -24,17 +24,13 @@ def log_in(session: Any, cloud: str) -> None:
         session.auth.get_access(session).will_expire_soon()
     except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         # 404: a token that has been revoked; or another path than that of Keystone.
-        if isinstance(error, exceptions.HTTPClientError):
-            reason = "Keystone refused the login"
-            advice = (
-                "Check auth_url, the user, the password, their domain and the project of its entry in clouds.yaml. An "
-                "application credential or a token may have expired, or been revoked: then create a new one."
-            )
-        else:
-            reason = "the login at Keystone failed"
-            advice = "Check auth_url and the rest of its entry in clouds.yaml, and that Keystone runs."
-        text = f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. {advice}"
-        raise ConfigurationError(text) from error
+        is_refused = isinstance(error, exceptions.HTTPClientError)
+        reason = "Keystone refused the login" if is_refused else "the login at Keystone failed"
+        raise ConfigurationError(
+            f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. Check auth_url, "
+            "the user, the password, their domain and the project of its entry in clouds.yaml, and that Keystone runs. "
+            "An application credential or a token may have expired, or been revoked: then create a new one."
+        ) from error
 
 
 def advice_on(status: int, session: Any, roles: str) -> str:

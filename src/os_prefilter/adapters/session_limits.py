@@ -85,7 +85,14 @@ def _check_response(response: requests.Response, **options: Any) -> None:
 
 def _check_redirect(response: requests.Response) -> None:
     location = response.headers.get("Location")
-    if response.status_code in _REDIRECTS and location is not None and not _is_same_origin(response.url, location):
+    if response.status_code not in _REDIRECTS or location is None:
+        return
+    try:
+        is_same = _origin_of(response.url) == _origin_of(urljoin(response.url, location))
+    except ValueError:
+        # Also LocationParseError: one cannot be read.
+        is_same = False
+    if not is_same:
         raise requests.RequestException(
             f"the response is a redirect to {quote(location)}: to another scheme, host or port. It is not followed, as "
             "the token or the password would go there. If that is the right URL, configure it",
@@ -105,14 +112,6 @@ def _body(response: requests.Response, seconds: float) -> bytes:
         if time.monotonic() > until:
             raise requests.ReadTimeout(f"the response has not ended in {seconds:g} seconds")
     return b"".join(pieces)
-
-
-def _is_same_origin(url: str, location: str) -> bool:
-    try:
-        return _origin_of(url) == _origin_of(urljoin(url, location))
-    except ValueError:
-        # Also LocationParseError: one cannot be read.
-        return False
 
 
 def _origin_of(url: str) -> tuple[str | None, str | None, int | None]:

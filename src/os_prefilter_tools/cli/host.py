@@ -190,12 +190,13 @@ class HostArguments(NodeArguments):
             None if text is None else parse_version(name, text)
             for name, text in (("--libvirt-version", self.libvirt_version), ("--qemu-version", self.qemu_version))
         )
+        oldest = NOVA_RELEASES[_known_release(settings.nova_release)]
         facts = facts_from_xml(
             read_bytes(self.capabilities),
             [(path, read_bytes(path)) for path in self.domain_capabilities],
             settings=settings,
-            libvirt_version=libvirt or NOVA_RELEASES[_known_release(settings.nova_release)].libvirt,
-            qemu_version=qemu,
+            libvirt_version=libvirt or oldest.libvirt,
+            qemu_version=qemu or oldest.qemu,
             where=self.capabilities,
         )
         missing = self.assumptions(facts)
@@ -220,19 +221,14 @@ class HostArguments(NodeArguments):
         """Return a sentence for each assumption in the facts."""
         if not isinstance(facts, LibvirtFacts) or self.capabilities is None:
             return ()
-        found = []
-        if self.libvirt_version is None:
-            found.append(
-                f"libvirt {version_text(facts.libvirt_version)} is assumed, the oldest that Nova "
-                f"{_known_release(facts.nova_release)} runs on. "
-                "Give --libvirt-version X.Y.Z."
-            )
+        assumed = [("libvirt", facts.libvirt_version)] if self.libvirt_version is None else []
         if facts.guests and self.qemu_version is None:
-            found.append(
-                f"QEMU {version_text(facts.hypervisor_version)} is assumed, after the newest machine type. "
-                "Give --qemu-version X.Y.Z."
-            )
-        return tuple(found)
+            assumed.append(("QEMU", facts.hypervisor_version))
+        oldest = f"the oldest that Nova {_known_release(facts.nova_release)} runs on"
+        return tuple(
+            f"{what} {version_text(version)} is assumed, {oldest}. Give --{what.lower()}-version X.Y.Z."
+            for what, version in assumed
+        )
 
     def given(self, *names: str) -> list[str]:
         """Return those of the options that are given; an empty text is given, and wrong."""

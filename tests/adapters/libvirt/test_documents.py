@@ -36,7 +36,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("empty", b"", "not XML of libvirt, or incomplete"),
     ("truncated", capabilities()[:200], "not XML of libvirt, or incomplete"),
     ("huge", b"<capabilities>" + b" " * MAX_BYTES, "larger than 8 MiB"),
-    ("deep", b"<capabilities>" * 100_000, "nested deeper than 50"),
+    ("deep", b"<capabilities>" * 100_000, "not XML of libvirt, or incomplete"),
     (
         "entities that grow",
         b"<!DOCTYPE a [<!ENTITY a '1234567890'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY c '&b;&b;&b;&b;'>]>"
@@ -136,27 +136,6 @@ class TestVersions:
         assert str(raised.value).startswith("--libvirt-version: ")
         assert str(raised.value).isprintable()
 
-    @pytest.mark.parametrize(
-        ("machines", "machine", "version"),
-        [
-            (X86_MACHINES, "", (7, 2, 0)),
-            ({}, "pc-i440fx-6.2", (6, 2, 0)),
-            ({"pc-q35-4.0.1": "", "pc-q35-4.0": "", "pc-i440fx-3.1": ""}, "", (4, 0, 1)),
-            ({"pc-q35-rhel9.2.0": "", "pc-i440fx-6.0": "", "pc-i440fx-jammy": ""}, "pc-i440fx-5.2", (6, 0, 0)),
-        ],
-    )
-    def test_qemu_version_is_taken_from_the_newest_versioned_machine_type(
-        self, machines: Mapping[str, str], machine: str, version: tuple[int, int, int]
-    ) -> None:
-        offered = capabilities(machines={"x86_64": machines})
-        found = facts(offered, domain_capabilities(machine=machine), qemu_version=None)
-        assert found.hypervisor_version == version
-
-    def test_version_that_is_said_nowhere_is_required(self) -> None:
-        for machine in ("", "pc", "pc-q35-rhel9.2.0", "my-machine-type"):
-            with pytest.raises(DocumentError, match="Give --qemu-version X.Y.Z"):
-                facts(None, domain_capabilities(machine=machine), qemu_version=None)
-
 
 @pytest.mark.parametrize(
     ("settings", "offered", "domains", "says"),
@@ -183,6 +162,7 @@ def test_documents_that_do_not_fit_together_are_refused(
             [(f"{number}.xml", domain_capabilities(**each)) for number, each in enumerate(domains)],
             settings=LibvirtSettings(**settings),
             libvirt_version=(9, 0, 0),
+            qemu_version=(7, 2, 22),
             where="caps.xml",
         )
     assert says in str(raised.value)
@@ -230,8 +210,8 @@ class TestFacts:
 
     def test_lxc_needs_no_domain_capabilities(self) -> None:
         offered, settings = capabilities(guests={"x86_64": "lxc", "i686": "lxc"}), LibvirtSettings(virt_type="lxc")
-        found = facts_from_xml(offered, [], settings=settings, libvirt_version=(9, 0, 0))
-        assert (found.virt_type, dict(found.guests), found.hypervisor_version) == ("lxc", {}, (0, 0, 0))
+        found = facts_from_xml(offered, [], settings=settings, libvirt_version=(9, 0, 0), qemu_version=(6, 1, 0))
+        assert (found.virt_type, dict(found.guests)) == ("lxc", {})
 
     def test_libvirt_architecture_names_are_mapped_to_those_of_nova(self) -> None:
         for name in Architecture.ALL:

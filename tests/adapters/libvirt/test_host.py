@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.libvirt.host import LibvirtHost, default_uri
+from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ConfigurationError, ProbeFailed
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
@@ -180,7 +180,7 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     host = host_of(monkeypatch, FakeLibvirt(), uri=uri)
     assert host.facts().smm is smm
     assert set(asked) <= {(0xAE03, 117)}
-    assert f", SMM { {True: 'yes', False: 'no', None: 'unknown'}[smm] }," in host.identity()
+    assert f", SMM {smm}," in host.identity()
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="aarch64"))
     assert host.facts().smm is None
 
@@ -224,8 +224,10 @@ def test_identity_raises_probe_failed_if_the_connection_is_lost(monkeypatch: pyt
         ({"virt_type": "lxc", "connection_uri": "lxc://host/"}, "lxc://host/"),
     ],
 )
-def test_default_uri_is_the_one_nova_would_use(settings: dict[str, Any], uri: str) -> None:
-    assert default_uri(LibvirtSettings(**settings)) == uri
+def test_default_uri_is_the_one_nova_would_use(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], uri: str
+) -> None:
+    assert host_of(monkeypatch, FakeLibvirt(), LibvirtSettings(**settings)).uri == uri
 
 
 def test_given_uri_overrides_connection_uri_of_nova_conf(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,16 +23,13 @@ from tests.support.programs import until
 
 TIMEOUT = 100.0
 INSTANCE, ANOTHER = "1bd4d4e1-6c70-4d5a-8e8a-5ab8fd0a2c6b", "2bd4d4e1-6c70-4d5a-8e8a-5ab8fd0a2c6b"
-STARTS = {"deploy": "available", "service": "active"}
-RUNNING = {"deploy": "deploying", "service": "servicing"}
-BOTH = pytest.mark.parametrize("kind", STARTS)
 DISABLED = setting()
 
 
-def run(ironic: Ironic | Recorder, kind: str, node: str, steps: list[Any] = DISABLED, **options: Any) -> None:
-    """Deploy or service a node with steps; the client waits a moment for a lock."""
+def run(ironic: Ironic | Recorder, node: str, steps: list[Any] = DISABLED, **options: Any) -> None:
+    """Service a node with steps; the client waits a moment for a lock."""
     there = IronicNode(connect(ironic.url).baremetal, node, lock_timeout=options.pop("lock_timeout", 60.0))
-    getattr(there, kind)(steps, **{"timeout": TIMEOUT, **options})
+    there.service(steps, **{"timeout": TIMEOUT, **options})
 
 
 @pytest.fixture
@@ -62,93 +59,72 @@ def test_service_steps_toggle_a_bios_setting_under_an_existing_instance(ironic: 
     """Of several steps the last one wins."""
     node = ironic.node("active", instance_uuid=INSTANCE)
     for steps, value in ((DISABLED, "Disabled"), (DISABLED + setting(value="Enabled"), "Enabled")):
-        run(ironic, "service", node, steps, instance=INSTANCE)
+        run(ironic, node, steps, instance=INSTANCE)
         assert ironic.bios(node)["LogicalProc"] == ironic.machine(node)["LogicalProc"] == value
         shown = ironic.show(node)
         assert (shown["instance_uuid"], shown["provision_state"]) == (INSTANCE, "active")
 
 
-@BOTH
-def test_failed_step_is_reported_with_its_reason_and_can_be_retried(ironic: Ironic, kind: str) -> None:
-    node = ironic.node(STARTS[kind])
-    with pytest.raises(StepsFailed, match=f"{kind} failed.*the battery is") as raised:
-        run(ironic, kind, node, setting(FAILS, "the battery\n is \x1b[31mempty"))
+def test_failed_step_is_reported_with_its_reason_and_can_be_retried(ironic: Ironic) -> None:
+    node = ironic.node("active")
+    with pytest.raises(StepsFailed, match="service failed.*the battery is") as raised:
+        run(ironic, node, setting(FAILS, "the battery\n is \x1b[31mempty"))
     assert str(raised.value).isprintable()
     assert ironic.machine(node)["LogicalProc"] == "Enabled"
-    if kind == "service":
-        # Ironic does this; an operator must have a look.
-        with pytest.raises(NodeNotReady, match="in maintenance .*failed step.*maintenance unset"):
-            run(ironic, kind, node)
-        ironic.set_maintenance(node)
-    run(ironic, kind, node)
+    # Ironic does this; an operator must have a look.
+    with pytest.raises(NodeNotReady, match="in maintenance .*failed step.*maintenance unset"):
+        run(ironic, node)
+    ironic.set_maintenance(node)
+    run(ironic, node)
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-@pytest.mark.parametrize(
-    ("fields", "shown"),
-    [({}, "is 'Enabled', not 'Disabled'. .*'fake'"), ({"bios": []}, "is not shown by Ironic, not 'Disabled'")],
-)
-def test_step_silently_skipped_by_ironic_raises_steps_failed(ironic: Ironic, fields: Any, shown: str) -> None:
-    """Its own fake BIOS has the step, but not for deployments; the node goes active, unchanged."""
-    node = ironic.node("available", bios_interface="fake", **fields)
-    with pytest.raises(StepsFailed, match=f"the BIOS setting 'LogicalProc' {shown}"):
-        run(ironic, "deploy", node)
-    assert ironic.show(node)["provision_state"] == "active"
-
-
-@BOTH
-def test_malformed_steps_are_refused_and_the_node_state_is_unchanged(ironic: Ironic, kind: str) -> None:
-    node = ironic.node(STARTS[kind])
+def test_malformed_steps_are_refused_and_the_node_state_is_unchanged(ironic: Ironic) -> None:
+    node = ironic.node("active")
     malformed: list[dict[str, Any]] = [{"interface": "toaster"}, {"args": []}]
     for wrong in malformed:
         with pytest.raises(IronicRefused, match="PUT /v1/nodes/ID/states/provision with status 400"):
-            run(ironic, kind, node, [{**DISABLED[0], **wrong}])
-    assert ironic.show(node)["provision_state"] == STARTS[kind]
+            run(ironic, node, [{**DISABLED[0], **wrong}])
+    assert ironic.show(node)["provision_state"] == "active"
 
 
-_NOT_READY: list[tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = [
-    # The kind of steps, the node, what is asked beside them, the reason.
-    ("deploy", {"state": "active"}, {}, "it is in the provision state 'active'.*begins in 'available'"),
-    ("service", {"state": "available"}, {}, "it is in the provision state 'available'.*begins in 'active'"),
-    ("deploy", {"instance_uuid": ANOTHER}, {}, "it belongs to the instance '2bd4"),
-    ("deploy", {}, {"instance": INSTANCE}, f"it belongs to no instance, not to '{INSTANCE}'"),
-    ("service", {}, {"instance": INSTANCE}, f"it belongs to no instance, not to '{INSTANCE}'"),
-    ("service", {"instance_uuid": ANOTHER.replace("2", "3")}, {"instance": INSTANCE}, "it belongs to the instance '"),
+_NOT_READY: list[tuple[Mapping[str, Any], str]] = [
+    ({"state": "available"}, "it is in the provision state 'available'.*begins in 'active'"),
+    ({}, f"it belongs to no instance, not to '{INSTANCE}'"),
+    ({"instance_uuid": ANOTHER}, "it belongs to the instance '2bd4"),
 ]
 
 
 def test_node_that_is_not_ready_is_refused_and_no_request_writes(ironic: Ironic, proxy: Recorder) -> None:
-    for kind, fields, asked, reason in _NOT_READY:
-        node = ironic.node(**{"state": STARTS[kind], **fields})
+    for fields, reason in _NOT_READY:
+        node = ironic.node(**{"state": "active", **fields})
         with pytest.raises(NodeNotReady, match=reason):
-            run(proxy, kind, node, **asked)
+            run(proxy, node, instance=INSTANCE)
     assert proxy.written == []
 
 
-@BOTH
-def test_locked_or_unknown_node_or_one_in_maintenance_is_refused(ironic: Ironic, proxy: Recorder, kind: str) -> None:
-    node = ironic.node(STARTS[kind])
+def test_locked_or_unknown_node_or_one_in_maintenance_is_refused(ironic: Ironic, proxy: Recorder) -> None:
+    node = ironic.node("active")
     ironic.set_column(node, "reservation", "another-conductor")
     with pytest.raises(NodeNotReady, match="the conductor 'another-conductor' has kept it locked"):
-        run(proxy, kind, node, lock_timeout=0.1)
+        run(proxy, node, lock_timeout=0.1)
     ironic.set_column(node, "reservation", None)
     ironic.set_maintenance(node, "smoke\n\x07")
     with pytest.raises(NodeNotReady, match=r"it is in maintenance \('smoke'\). Fix the reason, then: openstack"):
-        run(proxy, kind, node)
+        run(proxy, node)
     with pytest.raises(UnknownNode):
-        run(proxy, kind, "no-such-node")
+        run(proxy, "no-such-node")
     assert proxy.written == []
 
 
-@pytest.mark.parametrize(("kind", "last"), [("deploy", "1.68"), ("service", "1.86")])
-def test_ironic_too_old_for_the_steps_is_refused(ironic: Ironic, proxy: Recorder, kind: str, last: str) -> None:
+def test_ironic_too_old_for_the_steps_is_refused(ironic: Ironic, proxy: Recorder) -> None:
     """What it answers here is what an older one answers when it is asked for its versions."""
     links = [{"rel": "self", "href": f"{proxy.url}/v1/"}]
-    version = {"id": "v1", "status": "CURRENT", "min_version": "1.1", "version": last, "links": links}
+    version = {"id": "v1", "status": "CURRENT", "min_version": "1.1", "version": "1.86", "links": links}
     answer = {"id": "v1", "version": version, "versions": [version], "default_version": version, "links": links}
     proxy.before = lambda _method, path: (200, answer) if path.rstrip("/") in ("", "/v1") else None
-    with pytest.raises(IronicTooOld, match=f"needs its API 1.{int(last[2:]) + 1} or later"):
-        run(proxy, kind, ironic.node(STARTS[kind]))
+    with pytest.raises(IronicTooOld, match="needs its API 1.87 or later"):
+        run(proxy, ironic.node("active"))
     assert proxy.written == []
 
 
@@ -163,25 +139,24 @@ def test_steps_wait_for_a_briefly_locked_node(ironic: Ironic, proxy: Recorder) -
             ironic.set_column(node, "reservation", None)
 
     proxy.before = let_go
-    run(proxy, "service", node)
+    run(proxy, node)
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-@BOTH
 def test_steps_under_way_are_waited_for_if_they_are_the_same_and_else_refused(
-    ironic: Ironic, proxy: Recorder, go_on: Path, kind: str
+    ironic: Ironic, proxy: Recorder, go_on: Path
 ) -> None:
     """Whatever became of the caller of the first try; nothing is begun twice."""
-    node = ironic.node(STARTS[kind])
-    with pytest.raises(OutcomeUnknown, match=f"'{RUNNING[kind]}'. It is safe to run it again"):
-        run(ironic, kind, node, held(go_on), timeout=0.1)
+    node = ironic.node("active")
+    with pytest.raises(OutcomeUnknown, match="'servicing'. It is safe to run it again"):
+        run(ironic, node, held(go_on), timeout=0.1)
     for others in (setting(value="Enabled"), [*DISABLED, {"interface": "raid", "step": "x", "args": {}}]):
         with pytest.raises(NodeNotReady, match="not known to be there for the same steps. Wait until that has ended"):
-            run(proxy, kind, node, others)
+            run(proxy, node, others)
     proxy.before = touch_after_some_reads(go_on)
     # The machine has no setting of that name to read back: nothing but the one that matters is checked.
     with pytest.raises(StepsFailed, match=f"{HOLDS}' is not shown by Ironic"):
-        run(proxy, kind, node, held(go_on))
+        run(proxy, node, held(go_on))
     assert proxy.written == []
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
@@ -192,12 +167,12 @@ def test_setting_that_is_so_already_is_waited_for_until_the_service_has_ended(
     """Ironic reads the settings after each step: they are as asked, and the node is not active yet."""
     node = ironic.node("active")
     with pytest.raises(OutcomeUnknown):
-        run(ironic, "service", node, DISABLED + setting(HOLDS, str(go_on)), timeout=0.1)
+        run(ironic, node, DISABLED + setting(HOLDS, str(go_on)), timeout=0.1)
     assert until(lambda: ironic.bios(node)["LogicalProc"] == "Disabled", lambda: "not read")
     with pytest.raises(NodeNotReady, match="'servicing'.*'bios.apply_configuration.*not known to be there for"):
-        run(proxy, "service", node, [], settings={"LogicalProc": "Enabled"})
+        run(proxy, node, [], settings={"LogicalProc": "Enabled"})
     proxy.before = touch_after_some_reads(go_on)
-    run(proxy, "service", node, [], settings={"LogicalProc": "Disabled"})
+    run(proxy, node, [], settings={"LogicalProc": "Disabled"})
     assert proxy.written == []
     assert ironic.show(node)["provision_state"] == "active"
 
@@ -227,7 +202,7 @@ class TestEnd:
         proxy.after = done
         options = {"error": StepsFailed if begun else NodeNotReady, **options}
         with pytest.raises(options.pop("error"), match=match):
-            run(proxy, "service", node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"}, **options)
+            run(proxy, node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"}, **options)
 
     def test_setting_changed_after_the_reading_is_an_error(
         self, ironic: Ironic, proxy: Recorder, *, begun: bool
@@ -287,7 +262,7 @@ class TestEnd:
 
     def test_setting_that_needed_no_step_is_checked_as_well(self, ironic: Ironic) -> None:
         with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
-            run(ironic, "service", ironic.node("active"), settings={"SystemModelName": "R770"})
+            run(ironic, ironic.node("active"), settings={"SystemModelName": "R770"})
 
 
 def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Ironic, proxy: Recorder) -> None:
@@ -296,7 +271,7 @@ def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Iro
     answer = {**ironic.show(node), "last_error": hidden, "reservation": hidden}
     proxy.before = lambda _method, path: (200, answer) if path.endswith(node) else None
     assert IronicNode(connect(proxy.url).baremetal, node).facts().bios_may_differ is False
-    run(proxy, "service", node, [], settings={"LogicalProc": "Enabled"})
+    run(proxy, node, [], settings={"LogicalProc": "Enabled"})
 
 
 @pytest.mark.parametrize(
@@ -318,22 +293,17 @@ def test_request_refused_because_another_was_faster_names_the_state(
         there.service(DISABLED, timeout=TIMEOUT)
 
 
-@BOTH
 @pytest.mark.parametrize("done", [False, True], ids=["request lost", "answer lost"])
 def test_lost_connection_raises_outcome_unknown_and_a_retry_is_safe(
-    ironic: Ironic, proxy: Recorder, kind: str, *, done: bool
+    ironic: Ironic, proxy: Recorder, *, done: bool
 ) -> None:
-    node = ironic.node(STARTS[kind])
+    node = ironic.node("active")
     setattr(proxy, "after" if done else "before", lambda method, _path: LOST if method == "PUT" else None)
     with pytest.raises(OutcomeUnknown, match="It is safe to run it again"):
-        run(proxy, kind, node)
+        run(proxy, node)
     proxy.before = proxy.after = lambda _method, _path: None
-    assert until(lambda: ironic.show(node)["provision_state"] in ("active", STARTS[kind]), lambda: "still under way")
-    try:
-        run(proxy, kind, node)
-    except NodeNotReady as error:
-        # The deployment has ended meanwhile.
-        assert (done, kind, "'active'" in str(error)) == (True, "deploy", True)
+    assert until(lambda: ironic.show(node)["provision_state"] == "active", lambda: "still under way")
+    run(proxy, node)
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
@@ -353,8 +323,8 @@ def test_ironic_failing_midway_raises_outcome_unknown_and_a_retry_succeeds(
 
     proxy.before = down
     with pytest.raises(OutcomeUnknown):
-        run(proxy, "service", node)
+        run(proxy, node)
     proxy.before = lambda _method, _path: None
     ironic.wait_for(node, "active")
-    run(proxy, "service", node)
+    run(proxy, node)
     assert ironic.machine(node)["LogicalProc"] == "Disabled"

@@ -126,7 +126,7 @@ def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     code, steps, _ = cloud("baremetal", "steps", "--node", able, "--flavor", off)
     assert code == 0
     assert ironic.machine(able)["LogicalProc"] == "Enabled"
-    IronicNode(ironic.baremetal, able).deploy(steps, timeout=60)
+    ironic.provision(able, "active", deploy_steps=steps)
     assert ironic.machine(able)["LogicalProc"] == "Disabled"
 
     code, plan, told = _reconfigure(cloud, able, off, on)

@@ -4,19 +4,17 @@ The SDK retries a request, with growing pauses, if Ironic answers 409 (the node 
 ``baremetal_status_code_retries``, by default 5 times in about 16 seconds.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
 from keystoneauth1 import exceptions as auth_exceptions
-from openstack import exceptions, utils
+from openstack import exceptions
 from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
-    IronicTooOld,
     IronicUnavailable,
     NodeNotReady,
     UnknownNode,
@@ -24,10 +22,6 @@ from os_prefilter.adapters.ironic.errors import (
 from os_prefilter.common.errors import IronicError, ProbeFailed
 from os_prefilter.common.quoting import quote
 
-# What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
-_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
-_BIOS = "1.40"
-_BIOS_REGISTRY = "1.74"
 # What Ironic shows in place of a field that a user may not see.
 _REDACTED = "** "
 
@@ -68,33 +62,8 @@ def one_short_line(text: object) -> str:
     return quote(" ".join(words.split()).rstrip("."), 500)
 
 
-def read(baremetal: Any, name: str) -> Node:
-    """Return a node.
-
-    :param name: its name or UUID
-    :raises UnknownNode: there is none
-    :raises IronicError: Ironic does not answer, or refuses
-    """
-    if not _NAME.fullmatch(name) or set(name) == {"."}:
-        raise UnknownNode(name)
-    with convert_errors("GET /v1/nodes/ID", name):
-        node: Node = baremetal.get_node(name)
-    return node
-
-
-def need(baremetal: Any, microversion: str, what: str) -> None:
-    """Check that Ironic's API, and what the client was told to use of it, has ``microversion``.
-
-    :raises IronicTooOld: it has not
-    """
-    with convert_errors("GET /v1", what):
-        supported = utils.supports_microversion(baremetal, microversion)
-    if not supported:
-        raise IronicTooOld(what, microversion)
-
-
 def bios_settings(baremetal: Any, node: Node) -> list[Any]:
-    """Return the BIOS settings of a node as Ironic shows them, since API 1.74 with what may be written into each.
+    """Return the BIOS settings of a node as Ironic shows them, with what may be written into each (API 1.74).
 
     A node whose BIOS Ironic does not manage has none.
 
@@ -105,22 +74,13 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
         return []
     what = "GET /v1/nodes/ID/bios"
     with convert_errors(what, str(node.id)):
-        detailed = utils.supports_microversion(baremetal, _BIOS_REGISTRY)
-        response = baremetal.get(
-            f"/nodes/{node.id}/bios" + ("?detail=True" if detailed else ""),
-            microversion=_BIOS_REGISTRY if detailed else _BIOS,
-        )
+        response = baremetal.get(f"/nodes/{node.id}/bios?detail=True", microversion="1.74")
         exceptions.raise_from_response(response)
         answer = response.json()
     settings = answer.get("bios") if isinstance(answer, dict) else None
     if not isinstance(settings, list):
         raise ProbeFailed(what, f"the answer has no list bios but {quote(settings)}", "Check what answers as Ironic.")
     return settings
-
-
-def is_locked(node: Node) -> bool:
-    """Return whether a conductor holds the lock of a node, as far as the user may see that."""
-    return bool(visible(node.reservation))
 
 
 def visible(text: object) -> str | None:

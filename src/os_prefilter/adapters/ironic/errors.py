@@ -32,8 +32,6 @@ class IronicRefused(IronicError):
     """Ironic answered with a client error."""
 
     def __init__(self, what: str, status: int, detail: str) -> None:
-        self.status = status
-        self.detail = detail
         super().__init__(f"Ironic refused {what} with status {status}: {detail}")
 
 
@@ -51,7 +49,6 @@ class UnknownNode(IronicError):
     """Ironic has no node of that name or UUID, or none that this user may see."""
 
     def __init__(self, node: str) -> None:
-        self.node = node
         super().__init__(
             f"Ironic has no node {quote(node, 200)}. Name one that 'openstack baremetal node list' shows, and check "
             "that the user may see it."
@@ -64,7 +61,6 @@ class NodeError(IronicError):
     problem = ""
 
     def __init__(self, node: str, reason: str, advice: str) -> None:
-        self.node = node
         self.reason = reason
         super().__init__(f"{self.problem.format(quote(node, 200))}: {reason}. {advice}")
 
@@ -85,8 +81,6 @@ class OutcomeUnknown(IronicError):
     """Something was begun on a node, and it is not known how it ended; the cause is chained."""
 
     def __init__(self, node: str, what: str, reason: str) -> None:
-        self.node = node
-        self.reason = reason
         super().__init__(
             f"It is not known whether {what} on the node {quote(node, 200)} has ended: {reason}. It is safe to run it "
             "again: what is still under way is waited for, not begun a second time."

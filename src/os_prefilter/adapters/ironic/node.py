@@ -3,24 +3,29 @@
 It works over the ``baremetal`` proxy of an ``openstack.connection.Connection``. How long one answer may take is the
 connection's ``api_timeout``; how often a locked node is tried, its ``baremetal_status_code_retries``.
 
-Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.40 and what may be written into each
-1.74, steps of a deployment 1.69, steps of a service 1.87.
+Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings with what may be written into each 1.74,
+steps of a service 1.87.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.cloud_service import proxy_of
-from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
-from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, SettingKind, Step, Task
+from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, visible
+from os_prefilter.adapters.ironic.errors import UnknownNode
+from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+
+# What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
 
 
 class IronicNode:
@@ -53,8 +58,7 @@ class IronicNode:
 
         The traits that we have set do not count as an operator's: they follow from the rest.
 
-        :raises ProbeFailed: the answer is not that of an Ironic
-        :raises IronicTooOld: its API, or the one that the client uses, has no traits
+        :raises ProbeFailed: the answer is not that of an Ironic, or its API, or the client's, is too old for traits
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
@@ -101,26 +105,6 @@ class IronicNode:
         """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
         return self.report(dict.fromkeys(read_own_traits(self._with_traits()), False), dry_run=dry_run)
 
-    def deploy(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
-        """Deploy the node with these steps, and wait until it is ``active``.
-
-        The node must be ``available``, or ``deploy failed`` after a first try. While a deployment with the same steps
-        is under way, that one is waited for.
-
-        :param steps: each with ``interface``, ``step``, ``args`` and ``priority``
-        :param timeout: seconds
-        :param instance: the UUID of the instance that has reserved the node; None for an unreserved node
-        :raises IronicTooOld: its API is older than 1.69; nothing was changed
-        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
-        :raises IronicRefused: Ironic did not accept the steps; nothing was changed
-        :raises StepsFailed: the deployment failed, or the node is not active, in maintenance, or has not the BIOS
-            settings that it should when it has ended
-        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
-        :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses; nothing was changed
-        """
-        self._task(DEPLOY, steps, timeout=timeout, instance=instance).run()
-
     def check_instance(self, instance: str) -> None:
         """Check which instance is on the node.
 
@@ -128,7 +112,7 @@ class IronicNode:
         :raises NodeNotReady: another one is, or none
         :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
-        self._task(SERVICE, instance=instance).check_instance()
+        self._task(instance=instance).check_instance()
 
     def check_ready(self, instance: str | None = None) -> None:
         """Check that steps can be run on the node now, as :meth:`service` does before it begins.
@@ -138,7 +122,7 @@ class IronicNode:
         :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
         :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
-        self._task(SERVICE, timeout=self._lock_timeout, instance=instance).check_ready()
+        self._task(timeout=self._lock_timeout, instance=instance).check_ready()
 
     def service(
         self,
@@ -152,22 +136,31 @@ class IronicNode:
 
         The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
         are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
-        changed. The errors are those of :meth:`deploy`; without steps, what is not as it should be is a
-        ``NodeNotReady``.
+        changed; what is not as it should be is then a ``NodeNotReady``.
 
         :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
         :param timeout: seconds
         :param instance: the UUID of the instance that must be on the node; None if any may be
         :param settings: BIOS settings that the node must have at the end, beside the ones that the steps change
         :raises IronicTooOld: its API is older than 1.87; nothing was changed
+        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
+        :raises IronicRefused: Ironic did not accept the steps; nothing was changed
+        :raises StepsFailed: a step failed, or the node is not active, in maintenance, or has not the BIOS settings that
+            it should when they have ended
+        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses; nothing was changed
         """
-        self._task(SERVICE, steps, timeout=timeout, instance=instance, settings=settings or {}).run()
+        self._task(steps, timeout=timeout, instance=instance, settings=settings or {}).run()
 
-    def _task(self, kind: SettingKind, steps: Sequence[Step] = (), **options: Any) -> Task:
-        return Task(self._baremetal, self._read(), kind, tuple(steps), lock_timeout=self._lock_timeout, **options)
+    def _task(self, steps: Sequence[Step] = (), **options: Any) -> Task:
+        return Task(self._baremetal, self._read(), tuple(steps), lock_timeout=self._lock_timeout, **options)
 
     def _read(self) -> Node:
-        node = read(self._baremetal, self._name)
+        if not _NAME.fullmatch(self._name) or set(self._name) == {"."}:
+            raise UnknownNode(self._name)
+        with convert_errors("GET /v1/nodes/ID", self._name):
+            node: Node = self._baremetal.get_node(self._name)
         # What was learned of this node must not be written to another one that gets its name.
         self._name = str(node.id)
         return node
@@ -175,6 +168,6 @@ class IronicNode:
     def _with_traits(self) -> Node:
         node = self._read()
         if node.traits is None:
-            need(self._baremetal, "1.37", "have traits on nodes")
-            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", "Check what answers as Ironic.")
+            advice = "Check what answers as Ironic, and that its API, or the client's, is not pinned below 1.37."
+            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", advice)
         return node

@@ -1,4 +1,4 @@
-"""Have Ironic run steps on a node: while it is deployed, or later, as a service on an active node.
+"""Have Ironic run steps on an active node, as a service.
 
 Source: Ironic's API reference (change node provision state), its ``common/states.py`` and ``conductor/steps.py``.
 """
@@ -12,17 +12,10 @@ from typing import Any
 from openstack import exceptions, utils
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.api import (
-    bios_settings,
-    convert_errors,
-    is_locked,
-    need,
-    one_short_line,
-    read,
-    visible,
-)
+from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
+    IronicTooOld,
     IronicUnavailable,
     NodeNotReady,
     OutcomeUnknown,
@@ -34,62 +27,23 @@ from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.vocabulary.config_templates import BIOS_STEP
 
 Step = Mapping[str, Any]
-"""``interface``, ``step`` and ``args``; for a deployment with a ``priority`` as well."""
+"""``interface``, ``step`` and ``args``; others are not sent."""
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for the lock of a node: Ironic takes one for a moment now and then."""
 
-_END = "active"
-"""The provision state in which deployments and services end."""
-
-
-@dataclass(frozen=True)
-class SettingKind:
-    """A way to run steps."""
-
-    what: str
-    verb: str
-    microversion: str
-    start: str
-    """The provision state in which it begins."""
-    failed: str
-    """The provision state after a failure; it can begin there again."""
-    under_way: frozenset[str]
-    recorded: tuple[str, ...]
-    """The keys of ``driver_internal_info`` that hold the steps while they run."""
-    advice: str
-    """The advice for a node in another state."""
-
-
-DEPLOY = SettingKind(
-    what="the deployment",
-    verb="active",
-    microversion="1.69",
-    start="available",
-    failed="deploy failed",
-    under_way=frozenset(("deploying", "wait call-back", "deploy hold")),
-    recorded=("user_deploy_steps", "deploy_steps"),
-    advice="Choose another node, or wait for what is under way.",
-)
-SERVICE = SettingKind(
-    what="the service",
-    verb="service",
-    microversion="1.87",
-    start="active",
-    failed="service failed",
-    under_way=frozenset(("servicing", "service wait", "service hold")),
-    recorded=("service_steps",),
-    advice="Run it again when the node is active.",
-)
+_ACTIVE, _FAILED = "active", "service failed"
+"""The provision states in which a service begins; it ends in the first one."""
+_MICROVERSION = "1.87"
+_UNDER_WAY = frozenset(("servicing", "service wait", "service hold"))
 
 
 @dataclass(frozen=True)
 class Task:
-    """Steps to run on a node; each method raises the errors of ``IronicNode.deploy``."""
+    """Steps to run on a node; each method raises the errors of ``IronicNode.service``."""
 
     baremetal: Any
     node: Node
-    kind: SettingKind
     steps: Sequence[Step] = ()
     timeout: float = LOCK_TIMEOUT
     """Seconds until they should have ended."""
@@ -102,19 +56,19 @@ class Task:
     @property
     def wanted(self) -> Mapping[str, str]:
         """All BIOS settings that the node should have at the end."""
-        # If two steps change the same setting, which only services may have, the later one counts.
+        # If two steps change the same setting, the later one counts.
         return {**self.settings, **bios_changes(self.steps)}
 
     def run(self) -> None:
-        """Run the steps, wait for their end, and check the node; without steps, a service only checks the node."""
+        """Run the steps, wait for their end, and check the node; without steps, only check it."""
         begun = True
-        if self.node.provision_state in self.kind.under_way:
+        if self.node.provision_state in _UNDER_WAY:
             self._check_maintenance()
             self._check_same_steps()
             self.check_instance()
         else:
             self.check_ready()
-            begun = bool(self.steps) or self.kind is DEPLOY
+            begun = bool(self.steps)
             if begun:
                 self._begin()
         if begun:
@@ -123,7 +77,10 @@ class Task:
 
     def check_ready(self) -> None:
         """Check all that can be known before anything is changed."""
-        need(self.baremetal, self.kind.microversion, f"run the steps of {self.kind.what}")
+        with convert_errors("GET /v1", str(self.node.id)):
+            supported = utils.supports_microversion(self.baremetal, _MICROVERSION)
+        if not supported:
+            raise IronicTooOld("run the steps of a service", _MICROVERSION)
         self._check_startable()
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.
@@ -132,24 +89,25 @@ class Task:
 
     def check_instance(self) -> None:
         """Check that the node belongs to the instance that the task names."""
-        instance, owner = self.instance, self.node.instance_id
-        if owner == instance or (instance is None and self.kind is SERVICE):
-            return
-        belongs = f"it belongs to the instance {quote(owner)}" if owner else "it belongs to no instance"
-        raise self._not_ready(
-            belongs if instance is None else f"{belongs}, not to {quote(instance)}",
-            "Choose another node." if self.kind is DEPLOY else "Find out where the instance is now.",
-        )
+        owner = self.node.instance_id
+        if self.instance not in (None, owner):
+            belongs = f"it belongs to the instance {quote(owner)}" if owner else "it belongs to no instance"
+            raise self._not_ready(f"{belongs}, not to {quote(self.instance)}", "Find out where the instance is now.")
 
     def _not_ready(self, reason: str, advice: str) -> NodeNotReady:
         return NodeNotReady(str(self.node.id), reason, advice)
 
     def _outcome_unknown(self, reason: str | IronicError) -> OutcomeUnknown:
-        return OutcomeUnknown(str(self.node.id), self.kind.what, str(getattr(reason, "reason", reason)))
+        return OutcomeUnknown(str(self.node.id), "the service", str(getattr(reason, "reason", reason)))
 
     def _wait_for_lock(self, timeout: float) -> None:
         """Wait until the node is not locked; the node is then what it is afterwards."""
-        if is_locked(self.node) and not self._fetch_until(timeout, lambda: not is_locked(self.node)):
+
+        def is_free() -> bool:
+            # As far as the user may see that.
+            return not visible(self.node.reservation)
+
+        if not is_free() and not self._fetch_until(timeout, is_free):
             raise self._not_ready(
                 f"the conductor {quote(self.node.reservation)} has kept it locked for {timeout:.0f} seconds",
                 "Try again when it has ended; if that conductor is dead, Ironic's administrator must free the node.",
@@ -168,19 +126,14 @@ class Task:
                     return True
         return False
 
-    def _check_maintenance(self) -> None:
+    def _check_maintenance(self, failure: type[NodeNotReady | StepsFailed] = NodeNotReady, ended: str = "") -> None:
         if self.node.is_maintenance:
-            raise self._not_ready(self._describe_maintenance(), self._leave_maintenance)
-
-    def _describe_maintenance(self) -> str:
-        # The state tells whether it is in maintenance because a step has failed.
-        is_ours = self.node.provision_state in (self.kind.failed, *self.kind.under_way)
-        state = f" and {self._describe_state()}" if is_ours else ""
-        return f"it is in maintenance ({one_short_line(self.node.maintenance_reason)}){state}"
-
-    @property
-    def _leave_maintenance(self) -> str:
-        return f"Fix the reason, then: openstack baremetal node maintenance unset {self.node.id}."
+            # The state tells whether it is in maintenance because a step has failed.
+            is_ours = self.node.provision_state in (_FAILED, *_UNDER_WAY)
+            state = f" and {self._describe_state()}" if is_ours else ""
+            advice = f"Fix the reason, then: openstack baremetal node maintenance unset {self.node.id}."
+            reason = one_short_line(self.node.maintenance_reason)
+            raise failure(str(self.node.id), f"{ended}it is in maintenance ({reason}){state}", advice)
 
     def _describe_state(self) -> str:
         changed = re.sub(r"\.[0-9]+", "", str(self.node.updated_at or ""))
@@ -190,10 +143,9 @@ class Task:
     def _check_startable(self) -> None:
         """Check that the node is in a state in which steps may begin."""
         self._check_maintenance()
-        kind = self.kind
-        if self.node.provision_state not in (kind.start, kind.failed):
-            reason = f"it is {self._describe_state()}, and {kind.what} begins in {quote(kind.start)}"
-            raise self._not_ready(reason, kind.advice)
+        if self.node.provision_state not in (_ACTIVE, _FAILED):
+            reason = f"it is {self._describe_state()}, and the service begins in {quote(_ACTIVE)}"
+            raise self._not_ready(reason, "Run it again when the node is active.")
 
     def _check_same_steps(self) -> None:
         """Check that what is under way is this task: a first try whose caller did not see its end.
@@ -201,7 +153,7 @@ class Task:
         It is if each step of the task is recorded, and the BIOS settings become those of the task.
         """
         info = self.node.driver_internal_info or {}
-        recorded = [step for key in self.kind.recorded for step in info.get(key) or () if isinstance(step, Mapping)]
+        recorded = [step for step in info.get("service_steps") or () if isinstance(step, Mapping)]
         changes = bios_changes(recorded)
         others = [step for step in self.steps if (step.get("interface"), step.get("step")) != BIOS_STEP]
         known = list(map(_essence, recorded))
@@ -219,33 +171,32 @@ class Task:
         )
 
     def _begin(self) -> None:
-        body: dict[str, Any] = {"deploy_steps": [dict(step) for step in self.steps]}
-        if self.kind is SERVICE:
-            # They run in their order, and Ironic refuses a priority.
-            names = ("interface", "step", "args")
-            body = {"service_steps": [{name: step[name] for name in names if name in step} for step in self.steps]}
+        # They run in their order, and Ironic refuses a priority.
+        names = ("interface", "step", "args")
+        steps = [{name: step[name] for name in names if name in step} for step in self.steps]
         try:
             with convert_errors("PUT /v1/nodes/ID/states/provision", str(self.node.id)):
-                self.node.set_provision_state(self.baremetal, self.kind.verb, **body)
+                self.node.set_provision_state(self.baremetal, "service", service_steps=steps)
         except IronicError as error:
             # Ironic may have begun before the connection broke; and once it has, the SDK reads the node.
             if isinstance(error, IronicUnavailable) or getattr(error.__cause__, "method", "") == "GET":
                 raise self._outcome_unknown(error) from error
             if isinstance(error, IronicRefused):
                 # Another request may have been faster: the node's state says more than Ironic's words.
-                Task(self.baremetal, read(self.baremetal, str(self.node.id)), self.kind)._check_startable()  # noqa: SLF001
+                self._fetch()
+                self._check_startable()
             raise
 
     def _wait(self) -> None:
         """Wait until the steps have ended."""
         try:
-            has_ended = self._fetch_until(self.timeout, lambda: self.node.provision_state not in self.kind.under_way)
+            has_ended = self._fetch_until(self.timeout, lambda: self.node.provision_state not in _UNDER_WAY)
         except IronicError as error:
             raise self._outcome_unknown(error) from error
         state = f"it is in the provision state {quote(self.node.provision_state)}"
         if not has_ended:
             raise self._outcome_unknown(f"after {self.timeout:.0f} seconds {state}")
-        if self.node.provision_state != _END:
+        if self.node.provision_state != _ACTIVE:
             reason = f" ({one_short_line(self.node.last_error)})" if self.node.last_error else ""
             advice = "Fix the cause, then run it again; Ironic may have put the node into maintenance."
             raise StepsFailed(str(self.node.id), state + reason, advice)
@@ -253,8 +204,7 @@ class Task:
     def _check_end(self, *, begun: bool) -> None:
         """Check that the node is active, out of maintenance, unlocked, without an error, and has its BIOS settings.
 
-        Ironic silently skips a step that the node's interface does not have for this purpose; and an operator, or
-        another run, may have changed the node since.
+        An operator, or another run, may have changed the node since.
 
         :param begun: whether the steps were begun, now or by an earlier run: then a failure is ``StepsFailed``
         """
@@ -265,11 +215,10 @@ class Task:
             if not begun:
                 raise
             raise self._outcome_unknown(error) from error
-        ended = f"Ironic ended {self.kind.what} without an error, but " if begun else ""
+        ended = "Ironic ended the service without an error, but " if begun else ""
         failure = StepsFailed if begun else NodeNotReady
-        if node.is_maintenance:
-            raise failure(str(node.id), ended + self._describe_maintenance(), self._leave_maintenance)
-        if node.provision_state != _END:
+        self._check_maintenance(failure, ended)
+        if node.provision_state != _ACTIVE:
             advice = "Run it again when the node is active; openstack baremetal node show says what is done to it."
             if "failed" in str(node.provision_state):
                 make_active = f"make the node active (openstack baremetal node abort {node.id})"
@@ -284,9 +233,8 @@ class Task:
             raise failure(
                 str(node.id),
                 f"{ended}the BIOS setting {quote(difference)} {shown}, not {quote(self.wanted[difference])}",
-                "Run it again if the node was changed otherwise in between. Ironic skips steps that the node's "
-                f"bios_interface {quote(node.bios_interface)} does not have for this purpose: check that it has them, "
-                "and that it reads the settings back.",
+                "Run it again if the node was changed otherwise in between, and check that its bios_interface "
+                f"{quote(node.bios_interface)} reads the settings back.",
             )
 
     def _wait_until_settled(self) -> Mapping[str, object]:
@@ -294,13 +242,13 @@ class Task:
         node, timeout = self.node, min(self.timeout, self.lock_timeout)
         with suppress(exceptions.ResourceTimeout):
             for _ in utils.iterate_timeout(timeout, "the node"):
-                if node.provision_state == _END:
+                if node.provision_state == _ACTIVE:
                     self._wait_for_lock(timeout)
                 before = node.provision_state, node.updated_at
                 found = self._read_settings() if self.wanted else {}
                 self._fetch()
                 is_same = (node.provision_state, node.updated_at) == before
-                if node.provision_state != _END or (is_same and not is_locked(node)):
+                if node.provision_state != _ACTIVE or (is_same and not visible(node.reservation)):
                     return found
         reason = f"something has kept changing it for {timeout:.0f} seconds"
         raise self._not_ready(reason, "Try again when that has ended.")
@@ -310,10 +258,8 @@ class Task:
 
     def _first_difference(self, found: Mapping[str, object]) -> str:
         """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
-        for name, value in self.wanted.items():
-            if name not in found or str(found[name]).lower() != str(value).lower():
-                return name
-        return ""
+        has = {name: str(value).lower() for name, value in found.items()}
+        return next((name for name, value in self.wanted.items() if has.get(name) != str(value).lower()), "")
 
 
 def _essence(step: Step) -> object:

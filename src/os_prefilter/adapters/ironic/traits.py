@@ -116,32 +116,27 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     # A report marker is removed first and added last.
     for trait in sorted(plan.removed, key=lambda trait: (not is_reported_marker(trait), trait)):
         _remove(baremetal, node, trait)
-    markers = {trait for trait, has in plan.traits.items() if has and is_reported_marker(trait)}
-    refused = {trait: error for trait in sorted(plan.added - markers) if (error := _add(baremetal, node, trait))}
-    after = plan.noted_after - refused.keys()
-    for marker in sorted(markers):
-        if refused:
+    refused: list[IronicRefused] = []
+    after = plan.noted_after
+    wanted = (trait for trait, has in plan.traits.items() if has)
+    for trait in sorted(wanted, key=lambda trait: (is_reported_marker(trait), trait)):
+        if refused and is_reported_marker(trait):
             # It is withheld while the node lacks traits, unless an operator set it.
-            if marker in plan.present & plan.noted:
-                _remove(baremetal, node, marker)
-            after -= {marker}
-        elif marker in plan.added and (error := _add(baremetal, node, marker)):
-            refused[marker] = error
-            after -= {marker}
+            if trait in plan.present & plan.noted:
+                _remove(baremetal, node, trait)
+            after -= {trait}
+        elif trait in plan.added:
+            try:
+                with convert_errors(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
+                    node.add_trait(baremetal, trait)
+            except IronicRefused as error:
+                # Its os-traits is older than ours, for one.
+                refused.append(error)
+                after -= {trait}
     if after != before:
         _note(baremetal, node, after)
-    for error in refused.values():
-        raise error
-
-
-def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:
-    try:
-        with convert_errors(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
-            node.add_trait(baremetal, trait)
-    except IronicRefused as error:
-        # Its os-traits is older than ours, for one.
-        return error
-    return None
+    if refused:
+        raise refused[0]
 
 
 def _remove(baremetal: Any, node: Node, trait: str) -> None:

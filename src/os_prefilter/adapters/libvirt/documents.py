@@ -7,24 +7,22 @@ pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, n
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
 
-from defusedxml.ElementTree import iterparse
+from defusedxml.ElementTree import fromstring
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 
 LOG = get_logger(__name__)
 
 MAX_BYTES = 8 * 1024 * 1024
 """The largest document that is read; libvirt's largest are below 1 MiB."""
-MAX_DEPTH = 50
 _MAX_NAME = 200
 
 _NOVA_NAMES = {libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()}
@@ -49,8 +47,6 @@ _COMMANDS = {
 # "0", "0,32" or "0-1,4"
 _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
-# Names like pc-q35-rhel9.2.0 and pc-i440fx-jammy do not contain QEMU's version.
-_VERSIONED_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, MACHINE_PREFIXES))})({_VERSION.pattern})", re.ASCII)
 
 Machines = Mapping[str, str]
 """Machine type -> the exact machine type that it is an alias of; an exact one maps to itself."""
@@ -172,7 +168,10 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
 def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
-    listed = {document.lists("devices/redirdev", "bus", "usb"), document.lists("devices/graphics", "type", "spice")}
+    wanted = (("devices/redirdev", "bus", "usb"), ("devices/graphics", "type", "spice"))
+    listed = {
+        None if document.root.find(path) is None else value in document.enum(path, name) for path, name, value in wanted
+    }
     return False if False in listed else None if None in listed else True
 
 
@@ -203,13 +202,7 @@ class LibvirtDocument:
         if len(data) > MAX_BYTES:
             raise self.error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
         try:
-            events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
-            self.root: Element = next(events)[1]
-            depth = 1
-            for event, _ in events:
-                depth += 1 if event == "start" else -1
-                if depth > MAX_DEPTH:
-                    raise ValueError(f"elements are nested deeper than {MAX_DEPTH}")
+            self.root: Element = fromstring(data, forbid_dtd=True)
         except (ParseError, ValueError, LookupError) as error:
             # Also an unknown encoding, and a document type (DefusedXmlException), which libvirt's XML never has.
             raise self.error(f"not XML of libvirt, or incomplete: {escape_line(str(error))}. {again}") from error
@@ -263,10 +256,6 @@ class LibvirtDocument:
         element = self.root.find(path)
         return element if element is not None and element.get("supported") == "yes" else None
 
-    def lists(self, path: str, name: str, value: str) -> bool | None:
-        """Return whether an enum of an element has a value; None if there is no such element."""
-        return None if self.root.find(path) is None else value in self.enum(path, name)
-
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""
         element = self.find_supported(path)
@@ -280,7 +269,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     *,
     settings: LibvirtSettings,
     libvirt_version: Version,
-    qemu_version: Version | None = None,
+    qemu_version: Version,
     host: str = "this host",
     where: str = "the capabilities",
     smm: bool | None = None,
@@ -288,7 +277,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     """Return the facts in the documents of one host.
 
     :param domain_capabilities: (source, XML) of each document; they do not count for lxc and parallels
-    :param qemu_version: None: the newest machine type of the host's own architecture says which it is at least
+    :param qemu_version: of the hypervisor, whatever it is
     :param where: source of the capabilities, for messages
     :param smm: whether KVM has System Management Mode, which no document contains
     :raises DocumentError: if a document is invalid, or the documents do not fit together
@@ -299,13 +288,12 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     guests: dict[str, GuestFacts] = {}
     if virt_type in ("kvm", "qemu"):
         guests = dict(_guests(host_capabilities, domains, virt_type, settings))
-        qemu_version = qemu_version or _oldest_qemu(host_capabilities, domains)
     return LibvirtFacts(
         host=host,
         architecture=nova_architecture(host_capabilities.architecture),
         virt_type=virt_type,
         libvirt_version=libvirt_version,
-        hypervisor_version=qemu_version or (0, 0, 0),
+        hypervisor_version=qemu_version,
         guests=MappingProxyType(guests),
         i686_default_machine=_default_machine(settings, "i686", host_capabilities.machines("i686", virt_type)),
         smt=host_capabilities.smt,
@@ -355,12 +343,8 @@ def parse_version(where: str, text: str) -> Version:
     match = _VERSION.fullmatch(text)
     if not match:
         raise DocumentError(where, f"{quote(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
-    return _version(match)
-
-
-def _version(match: re.Match[str]) -> Version:
-    major, minor, micro = match.groups(default="0")[-3:]
-    return int(major), int(minor), int(micro)
+    major, minor, micro = map(int, match.groups(default="0"))
+    return major, minor, micro
 
 
 def _guests(
@@ -422,16 +406,3 @@ def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -
             quote(configured),
         )
     return configured or _DEFAULT_MACHINES.get(name, "")
-
-
-def _oldest_qemu(host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]) -> Version:
-    """Return the oldest QEMU that has the host's machine types: the newest one is named after a version."""
-    own = host_capabilities.architecture
-    names = {name for machines in host_capabilities.guests.get(own, {}).values() for name in machines}
-    names.update(each.machine for each in domains if each.architecture == own)
-    found = [_version(match) for match in map(_VERSIONED_MACHINE.fullmatch, names) if match]
-    if not found:
-        raise DocumentError(
-            host_capabilities.where, "no machine type says which QEMU the host has. Give --qemu-version X.Y.Z."
-        )
-    return max(found)

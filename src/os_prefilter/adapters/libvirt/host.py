@@ -42,7 +42,6 @@ _KVM_CHECK_EXTENSION = 0xAE03
 _KVM_CAP_X86_SMM = 117
 
 _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
-_DEFAULT_URI = "qemu:///system"
 _ADVICE = "Check that libvirt runs ('virsh -c {uri} capabilities') and look into its log, then try again."
 _ADVICE_OPEN = (
     "Check that libvirt runs, that the URI is right, and that this user may connect (group libvirt, or root)."
@@ -55,22 +54,18 @@ _ADVICE_HANGS = "libvirt hangs: look into its log and restart it; then the next 
 _ADVICE_DOCUMENT = "Correct that; if nothing is wrong with the host, report the response to this project."
 
 
-def default_uri(settings: LibvirtSettings) -> str:
-    """Return the URI that Nova would connect to."""
-    return settings.connection_uri or _URIS.get(settings.virt_type or "", _DEFAULT_URI)
-
-
 class LibvirtHost:
     """A host with a libvirt at a URI.
 
-    :param uri: empty: the usual one of the virt type
+    :param uri: empty: the one that Nova connects to
     :param settings: the host's options of nova.conf
     :param timeout: seconds that one call may take
     :raises ConfigurationError: if libvirt-python is not installed
     """
 
     def __init__(self, uri: str, settings: LibvirtSettings, *, timeout: float = TIMEOUT) -> None:
-        self.uri = uri or default_uri(settings)
+        # As Nova chooses it.
+        self.uri = uri or settings.connection_uri or _URIS.get(settings.virt_type or "", "qemu:///system")
         self._settings = settings
         self._timeout = timeout
         try:
@@ -93,10 +88,9 @@ class LibvirtHost:
         """
         with self._session() as call:
             host = call("getHostname")
-            versions = call("getLibVersion"), call("getVersion")
+            versions = f"libvirt {call('getLibVersion')}, hypervisor {call('getVersion')}"
             digest = hashlib.sha256(call("getCapabilities").encode()).hexdigest()
-        smm = {True: "yes", False: "no", None: "unknown"}[_kvm_has_smm(self.uri)]
-        return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, SMM {smm}, capabilities {digest}"
+        return f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)}, capabilities {digest}"
 
     def facts(self) -> LibvirtFacts:
         """Return the facts of the host.

@@ -256,7 +256,6 @@ class PlacementClient:
         :raises PlacementUnavailable: no response in time, status 500 and above, or one that is no JSON object
         """
         what = f"{method} {url.partition('?')[0]}"
-        extra = {} if body is None else {"json": body}
         try:
             response = self._adapter.request(
                 url,
@@ -266,7 +265,7 @@ class PlacementClient:
                 microversion_service_type="placement",
                 raise_exc=False,
                 timeout=self._timeout,
-                **extra,
+                json=body,
             )
         except (exceptions.ClientException, OSError, ValueError) as error:
             # OSError: the file of the certificate authority cannot be read, for one; ValueError: no URL.

@@ -11,7 +11,6 @@ from oslo_config import cfg
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import join_first_names
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.deployment_facts import ReadFact
@@ -22,7 +21,6 @@ from os_prefilter.vocabulary import REPORTED, opt_in_traits
 
 LOG = get_logger(__name__)
 
-_SHOWN = 5
 # Traits that a reading creates: the first request waits for it. The next reading creates others.
 _AT_ONCE = 60
 
@@ -156,16 +154,14 @@ class KnownTraits:
             for trait in missing:
                 self._client.create_trait(trait)
                 found.add(trait)
+            if missing:
+                LOG.info("Created in Placement, as request filters may require them: %s.", ", ".join(missing))
             self._is_told = False
         except PlacementError as error:
             # Requirements for what is missing are left out, with a note.
             if not self._is_told:
                 LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
             self._is_told = True
-        if created := [trait for trait in missing if trait in found]:
-            LOG.info(
-                "Created in Placement, as request filters may require them: %s.", join_first_names(created, _SHOWN)
-            )
         names = TraitNames(found)
         if names != self._latest:
             self._latest = names

@@ -29,7 +29,6 @@ from os_prefilter.hosts.desired_traits import (
     is_recognized,
     with_traits,
 )
-from os_prefilter.vocabulary.options import Options
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""
@@ -187,15 +186,11 @@ class ProviderTraits:
     def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
         wanted = present if provider.parent else with_traits(present, goal.traits, goal.spare)
-        is_owned = goal.owner is not None and self._is_owned(provider, present, goal.owner)
-        if goal.owner and is_owned:
-            wanted |= {goal.owner.owner_trait}
+        owner = goal.owner
+        is_owned = owner is not None and not is_foreign(present, owner)
+        if owner and is_owned and provider.parent and owner.owner_trait not in present:
+            # Read after the traits: if it changes in between, the write is refused.
+            is_owned = is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
+        if owner and is_owned:
+            wanted |= {owner.owner_trait}
         return _Verdict(provider._replace(generation=generation), goal, is_owned, present, wanted)
-
-    def _is_owned(self, provider: ResourceProvider, traits: frozenset[str], owner: Options) -> bool:
-        if is_foreign(traits, owner):
-            return False
-        if not provider.parent or owner.owner_trait in traits:
-            return True
-        # Read after the traits: if it changes in between, the write is refused.
-        return is_recognized(self._client.provider_resource_classes(provider.uuid), owner)

@@ -6,14 +6,14 @@ from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query
+from os_prefilter.request.query import BY_REQUEST, query_of, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.image_audit import Progress
-from os_prefilter_tools.operators.candidates import Placement, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
 from os_prefilter_tools.operators.diagnose.first_candidates import (
@@ -108,18 +108,17 @@ class _Query:
     """The query of a request that the service was applied to, and the sources of its parts."""
 
     def __init__(self, request_spec: Any, service: Service) -> None:
-        self._request_spec = request_spec
         self.sources = Sources(request_spec, service)
         self.decision = self.sources.decision
-        self.text = allocation_candidates_query(request_spec, limit=None)
-        self.demand = demand_of(request_spec)
+        self._query = query_of(request_spec)
+        self.text = query_string(self._query)
+        self.demand = demand_of(self._query)
         self.traits = {name for item in self.demand.conditions() if item.kind == TRAIT for name in item.names}
         self.notes = tuple(dict.fromkeys(str(note) for note in self.decision.notes))
 
     def ask(self, placement: Placement, limit: int, *, live: bool) -> Any:
         """Return the candidates of Placement."""
-        send = ask_live_placement if live else ask_placement
-        return send(self._request_spec, self.decision, placement, limit).candidates
+        return ask_placement(self._query, self.decision, placement, limit, live=live).candidates
 
 
 def _capable(diagnosis: Diagnosis, fleet: Fleet) -> list[Host]:

@@ -15,6 +15,7 @@ import os_traits
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
@@ -223,7 +224,7 @@ class _SmallestRequests:
         spec = RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
         decision = self._service.apply(spec)
         self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
-        conditions = demand_of(spec).conditions()
+        conditions = demand_of(query_of(spec)).conditions()
         return frozenset(
             item._replace(amount=1) if item.kind == RESOURCE else item
             for item in conditions

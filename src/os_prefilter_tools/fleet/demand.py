@@ -5,6 +5,7 @@ The meaning of each parameter is Placement's (its API reference, "List Allocatio
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -57,7 +58,6 @@ class Demand:
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Suffix -> resources that need not be given, but may be, with the traits of the provider that gives them; the
     group needs one of its resources in any case."""
-    _parts: dict[object, RequestGroup] = field(default_factory=dict, repr=False, compare=False)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return all that is demanded, in a fixed order: resources, traits, aggregates, the rest."""
@@ -85,13 +85,12 @@ class Demand:
         A group of which nothing is kept is gone. A group always requests one of its resources: Placement looks for
         traits and aggregates on the providers that give something.
         """
-        groups, dropped = {}, {}
-        for suffix, whole in self.groups.items():
-            if left := tuple(item for item in self._of_group(suffix) if item in kept):
-                # The same object each time: what serves it is remembered by it.
-                key = suffix, left
-                groups[suffix] = part = self._parts.get(key) or self._parts.setdefault(key, _group_from(left))
-                dropped[suffix] = {name: n for name, n in whole.resources.items() if name not in part.resources}
+        left = {suffix: tuple(item for item in self._of_group(suffix) if item in kept) for suffix in self.groups}
+        groups = {suffix: _group_from(conditions) for suffix, conditions in left.items() if conditions}
+        dropped = {
+            suffix: {name: n for name, n in self.groups[suffix].resources.items() if name not in part.resources}
+            for suffix, part in groups.items()
+        }
         of_root = demand_from(item for item in kept if item.scope == ROOT)
         return replace(of_root, groups=groups, same_subtree=_among(of_root.same_subtree, groups), dropped=dropped)
 
@@ -138,9 +137,9 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
     for item in conditions:
         scopes.setdefault(item.scope, []).append(item)
     root = scopes.pop(ROOT)
-    traits = _group_from(root)
+    traits = _group_from(tuple(root))
     return Demand(
-        {"" if scope == UNSUFFIXED else scope: _group_from(items) for scope, items in scopes.items()},
+        {"" if scope == UNSUFFIXED else scope: _group_from(tuple(items)) for scope, items in scopes.items()},
         frozenset(traits.required_traits),
         frozenset(traits.forbidden_traits),
         tuple(item.names for item in root if item.kind == TREE),
@@ -148,7 +147,9 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
     )
 
 
-def _group_from(conditions: Collection[Condition]) -> RequestGroup:
+# The same object each time: the matcher remembers by it what serves the group.
+@lru_cache(4_000)
+def _group_from(conditions: tuple[Condition, ...]) -> RequestGroup:
     def names_of(kind: str, *, wanted: bool) -> list[list[str]]:
         return [list(item.names) for item in conditions if item.kind == kind and item.wanted == wanted]
 

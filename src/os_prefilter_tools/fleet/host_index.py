@@ -11,7 +11,7 @@ valid, in which order candidates come, and which of them a limit cuts off.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -21,7 +21,7 @@ from os_prefilter.common.host_sets import numbers_in, set_of, union
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, demand_from
-from os_prefilter_tools.fleet.matching import Host, fits, hosts_in, meets, room_in, traits_of
+from os_prefilter_tools.fleet.matching import Host, capacity_of, fits, hosts_in, meets, room_in, traits_of
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
@@ -53,20 +53,18 @@ def with_plenty(
     classes: Collection[str],
     *,
     any_size: bool = False,
-    is_usable: Callable[[Inventory], bool] = lambda _inventory: True,
 ) -> Iterator[Host]:
-    """Yield the hosts of a fleet with plenty of those classes that they have, and of no other.
+    """Yield the hosts of a fleet with plenty of those classes of which they can give any, and of no other.
 
     Without inventories, a root counts as having all classes, others as having those that a root does not usually have.
 
     :param any_size: count each root as having VCPU and MEMORY_MB, as if flavors of all sizes were requested
-    :param is_usable: whether an inventory counts as having its resource class
     """
     named = frozenset(classes)
 
     def fill(provider: Provider, *, is_root: bool = False) -> Provider:
         if fleet.has_inventories:
-            found = {each for each in named & provider.resources.keys() if is_usable(provider.resources[each])}
+            found = {each for each in named & provider.resources.keys() if capacity_of(provider.resources[each]) > 0}
         else:
             found = set(named if is_root else named - _CLASSES_OF_ROOTS)
         if any_size and is_root:
@@ -87,7 +85,6 @@ class HostIndex:
 
     def __init__(self, hosts: Iterable[Host], *, ignore_usage: bool = False, look: "Look | None" = None) -> None:
         self._ignore_usage = ignore_usage
-        self._counts_amounts = look is None
         self.hosts: list[Host] = []
         """Each host, or the first of its kind."""
         names: list[str] = []
@@ -125,7 +122,6 @@ class HostIndex:
         conditions: Iterable[Condition],
         *,
         any_size: bool = False,
-        is_usable: Callable[[Inventory], bool] = lambda _inventory: True,
     ) -> "HostIndex":
         """Return the index of a fleet by what its hosts could take if they were empty and large enough.
 
@@ -133,17 +129,12 @@ class HostIndex:
         """
         conditions = tuple(conditions)
         classes = {item.names[0] for item in conditions if item.kind == RESOURCE}
-        return cls(with_plenty(fleet, classes, any_size=any_size, is_usable=is_usable), look=Look(conditions))
+        return cls(with_plenty(fleet, classes, any_size=any_size), look=Look(conditions))
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The number of each host, by its name."""
         return {name: number for number, name in enumerate(self.names)}
-
-    @property
-    def has_shared(self) -> bool:
-        """Return whether any host can use a provider of another tree."""
-        return bool(self._sharing)
 
     def host_groups(self) -> list[tuple[int, ...]]:
         """Return the numbers of the hosts of each kind, the largest first."""
@@ -204,24 +195,19 @@ class HostIndex:
 
     def _competing(self, root: Iterable[Condition], groups: Mapping[str, Sequence[Condition]]) -> list[Condition]:
         """Return the conditions of groups of which one may take from another what it needs; none if no group may."""
-        suffixed = [group for scope, group in groups.items() if scope != UNSUFFIXED]
-        found = [item for item in root if item.kind == TREE or (item.kind == POLICY and len(suffixed) > 1)]
-        competing = groups.values() if self._counts_amounts else suffixed
-        if self._counts_amounts and not found:
-            classes = Counter(item.names[0] for item in chain(*competing) if item.kind == RESOURCE)
-            return list(chain(*competing)) if any(count > 1 for count in classes.values()) else []
-        return [*found, *chain(*competing)] if found else []
+        several = len(groups.keys() - {UNSUFFIXED}) > 1
+        found = [item for item in root if item.kind == TREE or (item.kind == POLICY and several)]
+        competing = list(chain(*groups.values()))
+        classes = [item.names[0] for item in competing if item.kind == RESOURCE]
+        return [*found, *competing] if found or len(classes) > len(set(classes)) else []
 
     def _find_serving(self, group: Sequence[Condition], among: int, *, is_suffixed: bool) -> int:
         """Return the hosts among some that can serve one request group, were it the only one."""
         for item in group:
             if item.kind == RESOURCE:
                 among &= self._find_fitting(item)
-            if item.kind == TREE:
-                number = self._trees.get(item.names[0])
-                among &= 0 if number is None else 1 << number
-        if any(item.kind == TREE for item in group):
-            return self._find_meeting(among, group)
+        if trees := [item.names[0] for item in group if item.kind == TREE]:
+            return self._find_meeting(among & set_of(self._trees[each] for each in trees if each in self._trees), group)
         classes = frozenset(item.names[0] for item in group if item.kind == RESOURCE)
         if not classes:
             hosts = among & ~self._nested & self._roots.find(group)

@@ -60,8 +60,8 @@ class Work:
         self.given_up = 0
         """How many searches reached the limit; each counts as one that found nothing."""
         self.options: dict[tuple[int, bool], tuple[RequestGroup, list[_Option]]] = {}
-        """Options for each group on the current host, by its identity and whether resources are dropped; its user clears
-        it for another host."""
+        """Options for each group on one host, by its identity and whether resources are dropped; the user of it clears
+        them for another host."""
 
 
 def hosts_in(fleet: Fleet) -> list[Host]:

@@ -15,7 +15,7 @@ import os_traits
 from os_prefilter.common.errors import DocumentError, RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.request.query import BY_REQUEST, query_of
+from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.request.view import clone_of
@@ -178,7 +178,7 @@ class Destinations:
         """
         spec = self._request_of(server)
         sources = Sources(spec, self._service)
-        demand = demand_of(query_of(spec))
+        demand = demand_of(sources.query)
         # Nova never moves a server to a disabled host, whichever filters are enabled here.
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()

@@ -9,7 +9,7 @@ import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.query import BY_REQUEST, requirements_without_filters
+from os_prefilter.request.query import BY_REQUEST, query_of, requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
@@ -32,19 +32,18 @@ _FIELDS = {
 
 
 class Sources:
-    """A service applied to a request, and the source of each condition that the request then has."""
+    """A service applied to a request, the query that results, and the source of each of its conditions."""
 
     def __init__(self, request_spec: Any, service: Service) -> None:
         """Apply the service.
 
-        :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
-        :param filters: the filters of the service
-        :raises RequestRejected: a filter, or Nova's own translation, rejects the request
+        :raises RequestRejected: a filter, or Nova's own translation, rejects the request, or it cannot be a query
         """
         self._request = Request(request_spec)
         # Before the service adds to it.
         from_request = requirements_without_filters(self._request)
         self.decision = decision = service.apply(request_spec)
+        self.query = query_of(request_spec)
         self._excludes = {each.name: each.declaration.excludes for each in service.filters}
         self._required: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.

@@ -23,7 +23,6 @@ from os_prefilter.vocabulary import enabling_values
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter_tools.fleet.host_index import HostIndex
-from os_prefilter_tools.fleet.matching import fits
 from os_prefilter_tools.fleet.model import Fleet
 
 DEFAULT_ZONE = "nova"
@@ -116,9 +115,7 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
     ]
     ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
     named = chain(_ENABLED, chain.from_iterable(ways))
-    index = HostIndex.by_capability(
-        fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
-    )
+    index = HostIndex.by_capability(fleet, named, any_size=True)
     enabled = index.find_candidates(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 
 from os_prefilter.common.errors import ConfigurationError
@@ -112,7 +112,7 @@ class HostIndex:
         roots = ((number, host.root) for number, host in enumerate(self.hosts))
         self._roots = _Having((number, (*root.traits, *root.aggregates)) for number, root in roots)
         self._views: dict[tuple[bool, frozenset[str]], _View] = {}
-        self._amounts: dict[str, _Amounts] = {}
+        self._amounts_of = cache(self._read_amounts)
         self._tried = lru_cache(_MOST_KEPT)(_Tried)
 
     @classmethod
@@ -158,8 +158,13 @@ class HostIndex:
             if not hosts:
                 return 0
             hosts &= self._find_serving(group, hosts, is_suffixed=scope != UNSUFFIXED)
-        if competing := self._competing(root, groups):
-            hosts = self._find_meeting(hosts, competing)
+        several = len(groups.keys() - {UNSUFFIXED}) > 1
+        together = [item for item in root if item.kind == TREE or (item.kind == POLICY and several)]
+        competing = list(chain(*groups.values()))
+        classes = [item.names[0] for item in competing if item.kind == RESOURCE]
+        # One group may take from another what that needs.
+        if together or len(classes) > len(set(classes)):
+            return self._find_meeting(hosts, [*together, *competing])
         return hosts
 
     def find_possible(self, condition: Condition) -> int:
@@ -193,19 +198,11 @@ class HostIndex:
     def _nested(self) -> int:
         return set_of(number for number, host in enumerate(self.hosts) if len(host.own) > 1 or host.shared)
 
-    def _competing(self, root: Iterable[Condition], groups: Mapping[str, Sequence[Condition]]) -> list[Condition]:
-        """Return the conditions of groups of which one may take from another what it needs; none if no group may."""
-        several = len(groups.keys() - {UNSUFFIXED}) > 1
-        found = [item for item in root if item.kind == TREE or (item.kind == POLICY and several)]
-        competing = list(chain(*groups.values()))
-        classes = [item.names[0] for item in competing if item.kind == RESOURCE]
-        return [*found, *competing] if found or len(classes) > len(set(classes)) else []
-
     def _find_serving(self, group: Sequence[Condition], among: int, *, is_suffixed: bool) -> int:
         """Return the hosts among some that can serve one request group, were it the only one."""
         for item in group:
             if item.kind == RESOURCE:
-                among &= self._find_fitting(item)
+                among &= self._amounts_of(item.names[0]).find(item.amount)
         if trees := [item.names[0] for item in group if item.kind == TREE]:
             return self._find_meeting(among & set_of(self._trees[each] for each in trees if each in self._trees), group)
         classes = frozenset(item.names[0] for item in group if item.kind == RESOURCE)
@@ -221,14 +218,10 @@ class HostIndex:
             return hosts | self._find_meeting(among & (view.elsewhere.all | view.by_choice), group)
         return hosts | among & view.elsewhere.find(group) | self._find_meeting(among & view.by_choice, group)
 
-    def _find_fitting(self, item: Condition) -> int:
-        """Return the hosts of which some provider can give a resource."""
-        (name,) = item.names
-        if name not in self._amounts:
-            offering = self._offering.get(name, {}).items()
-            inventories = ((number, each.resources[name]) for number, some in offering for each in some)
-            self._amounts[name] = _Amounts(inventories, ignore_usage=self._ignore_usage)
-        return self._amounts[name].find(item.amount)
+    def _read_amounts(self, name: str) -> "_Amounts":
+        offering = self._offering.get(name, {}).items()
+        inventories = ((number, each.resources[name]) for number, some in offering for each in some)
+        return _Amounts(inventories, ignore_usage=self._ignore_usage)
 
     def _find_meeting(self, hosts: int, conditions: Iterable[Condition]) -> int:
         """Return those of some hosts that meet conditions, one of each kind tried by the matcher."""

@@ -98,7 +98,7 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._uuids: dict[str, str] = {}
         self._aggregates: dict[str, Aggregate] = {}
-        self._aggregate_uuids: dict[str, str] = {}
+        self._uuids_of_aggregates: dict[str, str] = {}
         self._is_snapshot = False
         self._traits: dict[str, str] = {name: name for name in standard_traits()}
         self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
@@ -140,9 +140,7 @@ class _Reader:
         zone = body.get("availability_zone", "")
         if "availability_zone" in body:
             self._name(f"{where}.availability_zone", zone, MAX_LABEL)
-        for other in self._aggregates.values():
-            if other.uuid == uuid:
-                raise self._problem(where, f"the UUID of {quote(other.name)}", "another UUID for each aggregate")
+        self._check_unique(where, "UUID", uuid, self._uuids_of_aggregates)
         metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
         for key, text in metadata.items():
             self._text(f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}", text)
@@ -151,11 +149,11 @@ class _Reader:
     def _aggregate(self, where: str, value: object) -> str:
         """Return the UUID of an aggregate; keep the name if it is new."""
         name = self._name(where, value, MAX_LABEL)
-        if name not in self._aggregate_uuids:
-            if not uuid_in(name) and name not in self._aggregates:
-                self._aggregates[name] = Aggregate(aggregate_uuid(name), name)
-            self._aggregate_uuids[name] = uuid_in(name) or self._aggregates[name].uuid
-        return self._aggregate_uuids[name]
+        if uuid := uuid_in(name):
+            return uuid
+        if name not in self._aggregates:
+            self._aggregates[name] = Aggregate(aggregate_uuid(name), name)
+        return self._aggregates[name].uuid
 
     def _providers(self, where: str, value: object, depth: int) -> tuple[Provider, ...]:
         if depth > MAX_NESTING:

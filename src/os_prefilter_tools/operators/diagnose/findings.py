@@ -102,7 +102,6 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
-    helps = _where_change_helps(now)
     room = where_room_helps(now, empty)
     found = []
     for number, item in enumerate(now.conditions, 1):
@@ -121,7 +120,7 @@ def findings(
                 candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
                 free_on=tuple(dict.fromkeys(host for host, _ in freed)),
-                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ()), freed),
+                help="" if state == result.MET else _remedy(item, state, because, now, freed),
             )
         )
     return tuple(found)
@@ -154,15 +153,6 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
-def _where_change_helps(now: Shortfalls) -> Mapping[Condition, list[str]]:
-    """Return the hosts on which a requirement can be met, and then no more must change than with any other host."""
-    found: dict[Condition, dict[str, None]] = {}
-    for host, ways in sorted(now.ways.items()):
-        for item in frozenset().union(*now.least_ways.intersection(ways)):
-            found.setdefault(item, {})[host] = None
-    return {item: list(hosts) for item, hosts in found.items()}
-
-
 def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]]:
     """Return hosts, sorted, each with amounts to free together on it, so that it is a candidate.
 
@@ -192,14 +182,13 @@ def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]
     ]
 
 
-def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str], freed: Iterable[tuple[str, Way]]) -> str:
+def _remedy(item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, Way]]) -> str:
     """Return the suggested change.
 
-    :param hosts: those on which it helps, if they are known
-    :param freed: those on which room helps, and what to free together
+    :param freed: hosts on which room helps, and what to free together
     """
     if item.kind == TRAIT:
-        return _remedy_for_trait(item, state, because, hosts)
+        return _remedy_for_trait(item, state, because, now)
     if item.kind == RESOURCE:
         name = item.names[0]
         helps = {
@@ -233,13 +222,16 @@ def _free(freed: Iterable[tuple[str, Way]]) -> str:
     return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""
 
 
-def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
+def _remedy_for_trait(item: Condition, state: str, because: str, now: Shortfalls) -> str:
     name, change = "|".join(item.names), f"change {because}"
     if state == result.UNKNOWN:
         return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
+            # Hosts on which no more must change than on any other.
+            least = {way for way in now.least_ways if item in way}
+            hosts = [host for host, ways in now.ways.items() if not least.isdisjoint(ways)]
+            names = join_first_names(sorted(hosts), _MOST_NAMES) or "hosts that meet the rest"
             return f"Enable the compute services of {names}: openstack compute service set --enable."
         return f"Take hosts without {name}, or {change}."
     if item.names[0].startswith("OWNER_"):

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 
 from os_prefilter.common.errors import ConfigurationError
@@ -26,6 +26,8 @@ from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
 _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
+_Offering = Mapping[str, Mapping[int, Sequence[Provider]]]
+"""Resource class -> number of a host -> the providers that have the class."""
 _PLENTY = Inventory(1_000_000_000)
 _MOST_KEPT = 4_000
 # Between two sets that are kept of the hosts with at least an amount.
@@ -48,12 +50,7 @@ def capability_of(demand: Demand) -> tuple[Condition, ...]:
     return tuple(item._replace(amount=1) if item.kind == RESOURCE else item for item in conditions)
 
 
-def with_plenty(
-    fleet: Fleet,
-    classes: Collection[str],
-    *,
-    any_size: bool = False,
-) -> Iterator[Host]:
+def with_plenty(fleet: Fleet, classes: Collection[str], *, any_size: bool = False) -> Iterator[Host]:
     """Yield the hosts of a fleet with plenty of those classes of which they can give any, and of no other.
 
     Without inventories, a root counts as having all classes, others as having those that a root does not usually have.
@@ -111,18 +108,12 @@ class HostIndex:
         """UUID of a provider -> the hosts that it shares its resources with."""
         roots = ((number, host.root) for number, host in enumerate(self.hosts))
         self._roots = _Having((number, (*root.traits, *root.aggregates)) for number, root in roots)
-        self._views: dict[tuple[bool, frozenset[str]], _View] = {}
+        self._view_of = cache(partial(_View, self.hosts, self._offering))
         self._amounts_of = cache(self._read_amounts)
         self._tried = lru_cache(_MOST_KEPT)(_Tried)
 
     @classmethod
-    def by_capability(
-        cls,
-        fleet: Fleet,
-        conditions: Iterable[Condition],
-        *,
-        any_size: bool = False,
-    ) -> "HostIndex":
+    def by_capability(cls, fleet: Fleet, conditions: Iterable[Condition], *, any_size: bool = False) -> "HostIndex":
         """Return the index of a fleet by what its hosts could take if they were empty and large enough.
 
         :param conditions: all that :meth:`find_candidates` will get; hosts are not told apart by anything else
@@ -209,10 +200,7 @@ class HostIndex:
         if not classes:
             hosts = among & ~self._nested & self._roots.find(group)
             return hosts | self._find_meeting(among & self._nested, group)
-        if (is_suffixed, classes) not in self._views:
-            offering = {name: self._offering.get(name, {}) for name in classes}
-            self._views[is_suffixed, classes] = _View(self.hosts, offering, is_suffixed=is_suffixed)
-        view = self._views[is_suffixed, classes]
+        view = self._view_of(classes, is_suffixed=is_suffixed)
         hosts = among & view.on_root & self._roots.find(group)
         if any(item.kind == AGGREGATE for item in group):
             return hosts | self._find_meeting(among & (view.elsewhere.all | view.by_choice), group)
@@ -276,19 +264,18 @@ class _Having:
 class _View:
     """The hosts as the request groups with some resource classes see them.
 
-    :param offering: for each class, number of a host -> the providers that have the class
     :param is_suffixed: whether one provider must have all the classes
     """
 
     def __init__(
-        self, hosts: Sequence[Host], offering: Mapping[str, Mapping[int, Sequence[Provider]]], *, is_suffixed: bool
+        self, hosts: Sequence[Host], offering: _Offering, classes: frozenset[str], *, is_suffixed: bool
     ) -> None:
         on_root, by_choice, elsewhere = [], [], []
-        first, *others = offering.values()
+        first, *others = (offering.get(name, {}) for name in classes)
         for number in sorted(set(first).intersection(*others)):
-            ways = [each[number] for each in offering.values()]
+            ways = [each[number] for each in (first, *others)]
             if is_suffixed:
-                ways = [[each for each in ways[0] if offering.keys() <= each.resources.keys()]]
+                ways = [[each for each in ways[0] if classes <= each.resources.keys()]]
             if all(len(each) == 1 for each in ways):
                 places = [provider for (provider,) in ways]
                 if all(each is hosts[number].root for each in places):

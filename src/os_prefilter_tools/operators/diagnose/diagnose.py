@@ -16,12 +16,7 @@ from os_prefilter_tools.operators.audit.image_audit import Progress
 from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
-from os_prefilter_tools.operators.diagnose.first_candidates import (
-    Limits,
-    describe_cost,
-    find_first,
-    only_hosts,
-)
+from os_prefilter_tools.operators.diagnose.first_candidates import Limits, describe_cost, find_first, only_hosts
 from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 

@@ -55,7 +55,7 @@ def _large(provider: Provider) -> Provider:
 
 def _without_places(demand: Demand) -> Demand:
     groups = {
-        suffix: replace(group, member_of=(), not_member_of=frozenset(), in_tree=None)
+        suffix: replace(group, aggregates=[], forbidden_aggregates=set(), in_tree=None)
         for suffix, group in demand.groups.items()
     }
     return replace(demand, groups=groups, same_subtree=())

@@ -188,7 +188,7 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     (
         "aggregates of one UUID",
         f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid: {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}",
-        ("aggregates.b", "the UUID of 'a'"),
+        ("aggregates.b", "a UUID that aggregates.a has too"),
     ),
     (
         "UUID of another",

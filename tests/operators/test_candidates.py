@@ -3,9 +3,10 @@
 from os_prefilter import Flavor, RequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.pipeline.decision import Decision, Run
+from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.operators.candidates import ask_live_placement
+from os_prefilter_tools.operators.candidates import ask_placement
 from tests.support.placements import Observed, lone_host
 
 _CASES = [
@@ -32,6 +33,8 @@ def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent() -
             items = tuple(
                 Requirement(Trait(each.lstrip("!")), each[0] != "!", ROOT, "a test", "a test") for each in asked.split()
             )
-            found = ask_live_placement(spec, Decision((Run("a test", items, (), 0.0),)), observed.client)
+            found = ask_placement(
+                query_of(spec), Decision((Run("a test", items, (), 0.0),)), observed.client, live=True
+            )
             assert (found.candidates.hosts, found.unknown, found.created) == (hosts, unknown, ()), asked
         assert set(observed.methods) == {"GET"}

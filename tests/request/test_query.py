@@ -9,6 +9,7 @@ import pytest
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import ImpossibleCombination, MalformedRequest, UnknownValue
+from os_prefilter.request import query
 from os_prefilter_tools.fleet.demand import demand_of
 from tests.conftest import spec_of, times
 from tests.support.demands import query_of, random_demand, random_fleet, request_of
@@ -201,7 +202,8 @@ def test_demand_of_a_request_is_the_one_that_its_query_writes() -> None:
         random = Random(seed)  # noqa: S311
         flat = seed % 4 == 0
         spec = request_of(random_demand(random, random_fleet(random, 3, flat=flat), flat=flat))
-        assert _parts(query_of(demand_of(spec))) == _parts(allocation_candidates_query(spec, limit=None)), seed
+        demand = demand_of(query.query_of(spec))
+        assert _parts(query_of(demand)) == _parts(allocation_candidates_query(spec, limit=None)), seed
 
 
 def _parts(query: str) -> set[tuple[str, str, frozenset[str]]]:

@@ -13,7 +13,7 @@ from os_traits import MISC_SHARES_VIA_AGGREGATE as SHARES
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
+from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 
 _TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
@@ -101,7 +101,7 @@ class Oracle:
         is_subtree = item.kind == TREE and item.scope == ROOT
         subtrees = [each for each in demand.same_subtree if not (is_subtree and each == item.names)]
         taken = {suffix for suffix, group in groups.items() if group.resources} | set(chain.from_iterable(subtrees))
-        empty = Group()
+        empty = RequestGroup("")
         left = {suffix: group for suffix, group in groups.items() if suffix in taken and group != empty}
         of_root = item.kind == TRAIT and item.scope == ROOT
         return self.returned(
@@ -119,7 +119,7 @@ class Oracle:
         groups = {
             suffix: _told_apart(suffix, group) for names, group in demand.groups.items() for suffix in names.split(",")
         }
-        query = query_of(replace(demand, groups={**groups, "_host": Group({_HOST: 1})}, isolate=False))
+        query = query_of(replace(demand, groups={**groups, "_host": RequestGroup("_host", {_HOST: 1})}, isolate=False))
         if demand.isolate:
             # Each host has a provider of its own for the class that names it.
             query = query.replace("group_policy=none", "group_policy=isolate")
@@ -148,32 +148,20 @@ def request_of(demand: Demand) -> RequestSpec:
     unsuffixed = demand.groups[""]
     extra_specs = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")}
     extra_specs |= {f"resources:{name}": str(amount) for name, amount in unsuffixed.resources.items()}
-    extra_specs |= {f"trait:{trait}": "required" for each in unsuffixed.required for trait in each}
-    extra_specs |= {f"trait:{trait}": "forbidden" for trait in unsuffixed.forbidden}
+    extra_specs |= {f"trait:{trait}": "required" for trait in unsuffixed.required_traits}
+    extra_specs |= {f"trait:{trait}": "forbidden" for trait in unsuffixed.forbidden_traits}
     extra_specs["group_policy"] = "isolate" if demand.isolate else "none"
     return RequestSpec(
         flavor=Flavor(extra_specs=extra_specs),
-        requested_resources=[_requested(suffix, group) for suffix, group in demand.groups.items() if suffix],
+        requested_resources=[replace(group, requester_id=suffix) for suffix, group in demand.groups.items() if suffix],
         requested_destination=Destination(
-            aggregates=[",".join(each) for each in unsuffixed.member_of],
-            forbidden_aggregates=set(unsuffixed.not_member_of),
+            aggregates=[",".join(each) for each in unsuffixed.aggregates],
+            forbidden_aggregates=set(unsuffixed.forbidden_aggregates),
             in_tree=unsuffixed.in_tree,
         ),
         request_level_params=RequestLevelParams(
             set(demand.root_required), set(demand.root_forbidden), [list(each) for each in demand.same_subtree]
         ),
-    )
-
-
-def _requested(suffix: str, group: Group) -> RequestGroup:
-    return RequestGroup(
-        suffix,
-        dict(group.resources),
-        {trait for each in group.required for trait in each},
-        set(group.forbidden),
-        [list(each) for each in group.member_of],
-        set(group.not_member_of),
-        group.in_tree,
     )
 
 
@@ -185,41 +173,39 @@ def _open(provider: Provider, *, is_host: bool) -> Provider:
     return replace(provider, providers=children)
 
 
-def _told_apart(suffix: str, group: Group) -> Group:
+def _told_apart(suffix: str, group: RequestGroup) -> RequestGroup:
     """Return the unsuffixed group with a class that each host has of its own."""
     if suffix:
         return group
     return replace(
-        group, resources={**group.resources, _OWN: 1}, member_of=tuple(each | {_ORACLE} for each in group.member_of)
+        group, resources={**group.resources, _OWN: 1}, aggregates=[[*each, _ORACLE] for each in group.aggregates]
     )
 
 
-def _less(group: Group, item: Condition) -> Group:
+def _less(group: RequestGroup, item: Condition) -> RequestGroup:
     """Return a group without one of its conditions."""
     names = frozenset(item.names)
     if item.kind == RESOURCE:
         return replace(group, resources={name: n for name, n in group.resources.items() if name not in names})
     if item.kind == TRAIT and item.scope != ROOT:
         if item.wanted:
-            return replace(group, required=tuple(each for each in group.required if each != names))
-        return replace(group, forbidden=group.forbidden - names)
+            return replace(group, required_traits=group.required_traits - names)
+        return replace(group, forbidden_traits=group.forbidden_traits - names)
     if item.kind == AGGREGATE:
         if item.wanted:
-            return replace(group, member_of=tuple(each for each in group.member_of if each != names))
-        return replace(group, not_member_of=frozenset())
+            return replace(group, aggregates=[each for each in group.aggregates if frozenset(each) != names])
+        return replace(group, forbidden_aggregates=set())
     return replace(group, in_tree=None) if item.kind == TREE and item.scope != ROOT else group
 
 
-def _parameters(group: Group) -> Iterable[tuple[str, str]]:
+def _parameters(group: RequestGroup) -> Iterable[tuple[str, str]]:
     if group.resources:
         yield "resources", ",".join(f"{name}:{amount}" for name, amount in group.resources.items())
-    singles = [trait for each in group.required if len(each) == 1 for trait in each]
-    if traits := [*singles, *(f"!{trait}" for trait in group.forbidden)]:
+    if traits := [*group.required_traits, *(f"!{trait}" for trait in group.forbidden_traits)]:
         yield "required", ",".join(traits)
-    yield from (("required", "in:" + ",".join(sorted(each))) for each in group.required if len(each) > 1)
-    yield from (("member_of", "in:" + ",".join(sorted(each))) for each in group.member_of)
-    if group.not_member_of:
-        yield "member_of", "!in:" + ",".join(sorted(group.not_member_of))
+    yield from (("member_of", "in:" + ",".join(sorted(each))) for each in group.aggregates)
+    if group.forbidden_aggregates:
+        yield "member_of", "!in:" + ",".join(sorted(group.forbidden_aggregates))
     if group.in_tree:
         yield "in_tree", group.in_tree
 
@@ -269,15 +255,14 @@ def _inventory(random: Random, most: int) -> Inventory:
     return replace(inventory, used=random.choice(usable) if usable and random.random() < 0.4 else 0)
 
 
-def _group(random: Random, classes: list[str], likely: float) -> Group:
-    return Group(
+def _group(random: Random, classes: list[str], likely: float) -> RequestGroup:
+    return RequestGroup(
+        "",
         {name: random.choice((1, 1, 2, 3)) for name in _some(random, classes, likely)},
-        required=tuple(frozenset((trait,)) for trait in _some(random, _TRAITS, 0.25)),
-        forbidden=frozenset(_some(random, ("CUSTOM_BAD",), 0.25)),
-        member_of=(frozenset(_some(random, _AGGREGATES, 0.7)) or frozenset(_AGGREGATES),)
-        if random.random() < 0.2
-        else (),
-        not_member_of=frozenset(_AGGREGATES[:1]) if random.random() < 0.1 else frozenset(),
+        required_traits=set(_some(random, _TRAITS, 0.25)),
+        forbidden_traits=set(_some(random, ("CUSTOM_BAD",), 0.25)),
+        aggregates=[_some(random, _AGGREGATES, 0.7) or list(_AGGREGATES)] if random.random() < 0.2 else [],
+        forbidden_aggregates=set(_AGGREGATES[:1]) if random.random() < 0.1 else set(),
     )
 
 

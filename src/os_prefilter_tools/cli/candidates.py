@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from os_prefilter.common.quoting import escape_line
+from os_prefilter.request.query import query_of
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import MOST_CANDIDATES, FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
@@ -18,7 +19,7 @@ class ShowCandidates(RequestListing):
         spec = values_of(RequestArguments, parsed_args).read(self.context)
         with values_of(FiltersAndHosts, parsed_args).backend(self.context) as backend:
             decision = backend.service.apply(spec)
-            found = backend.ask(spec, decision)
+            found = backend.ask(query_of(spec), decision)
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")

@@ -8,6 +8,7 @@ from typing import Any
 from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.query import query_of
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import Backend, FiltersAndHosts, add_pipeline_arguments
@@ -69,7 +70,7 @@ def _cell(value: Any, lines: Callable[[int], Iterable[str]]) -> Cell:
 
 def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str, ...]:
     try:
-        hosts: tuple[str, ...] = backend.ask(spec, decision).candidates.hosts
+        hosts: tuple[str, ...] = backend.ask(query_of(spec), decision).candidates.hosts
     except (PlacementRefused, UnknownTraits):
         # Another fleet may lack the resource class of a bundled request, or an old cloud a trait.
         return ()

@@ -16,8 +16,8 @@ from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
+from os_prefilter.request.query import Query
 from os_prefilter.request.remarks import notes_on_named_traits
-from os_prefilter.request.spec import RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.service.conf import (
     GROUP,
@@ -36,7 +36,7 @@ from os_prefilter_tools.cli.context import CloudCommand, Context
 from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
-from os_prefilter_tools.operators.candidates import CandidatesFound, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.candidates import CandidatesFound, ask_placement
 from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.operators.readiness import coverage_of
 
@@ -140,7 +140,7 @@ class FiltersAndHosts:
         hosts = self.reported(context)
         service = self.service(hosts, context)
         if not isinstance(hosts, Fleet):
-            yield Backend(service, partial(ask_live_placement, placement=context.placement), None)
+            yield Backend(service, partial(ask_placement, placement=context.placement, live=True), None)
             return
         from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
 
@@ -217,8 +217,8 @@ class Backend(NamedTuple):
     """The filters and the Placement that a command was asked about."""
 
     service: Service
-    ask: Callable[[RequestSpec, Decision], CandidatesFound]
-    """Asks Placement for the candidates of a request to which the service was applied."""
+    ask: Callable[[Query, Decision], CandidatesFound]
+    """Asks Placement for the query of a request to which the service was applied."""
     fleet: Fleet | None
     """None for the Placement of a cloud."""
 

@@ -5,10 +5,11 @@ The meaning of each parameter is Placement's (its API reference, "List Allocatio
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from os_prefilter.request.query import query_of
+from os_prefilter.request.query import Query
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
 from os_prefilter.request.spec import RequestGroup
 
@@ -26,7 +27,7 @@ class Condition(NamedTuple):
     wanted: bool
     """False: forbidden."""
     names: tuple[str, ...]
-    """A resource class; traits, aggregates, of which one is enough unless they are forbidden; suffixes; a provider."""
+    """A resource class; a trait; aggregates, of which one is enough unless they are forbidden; suffixes; a provider."""
     amount: int = 0
     """The amount of the resource class, in its units."""
 
@@ -44,33 +45,19 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One request group."""
-
-    resources: Mapping[str, int] = field(default_factory=dict)
-    required: tuple[frozenset[str], ...] = ()
-    """Alternatives: a host needs at least one trait of each set."""
-    forbidden: frozenset[str] = frozenset()
-    member_of: tuple[frozenset[str], ...] = ()
-    """Alternatives: a host is in at least one aggregate of each set."""
-    not_member_of: frozenset[str] = frozenset()
-    in_tree: str | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Resources that need not be given, but may be, with the traits of the provider that gives them; the group needs
-    one of its resources in any case."""
-
-
-@dataclass(frozen=True, slots=True)
 class Demand:
     """The demand of a query on one host."""
 
-    groups: Mapping[str, Group]
+    groups: Mapping[str, RequestGroup]
+    """The request groups by suffix, the unsuffixed one under ``""``; see :meth:`merge_alike`."""
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
     same_subtree: tuple[tuple[str, ...], ...] = ()
     isolate: bool = False
     """Suffixed groups must come from different providers."""
-    _parts: dict[object, Group] = field(default_factory=dict, repr=False, compare=False)
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Suffix -> resources that need not be given, but may be, with the traits of the provider that gives them; the
+    group needs one of its resources in any case."""
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return all that is demanded, in a fixed order: resources, traits, aggregates, the rest."""
@@ -98,9 +85,14 @@ class Demand:
         A group of which nothing is kept is gone. A group always requests one of its resources: Placement looks for
         traits and aggregates on the providers that give something.
         """
-        groups = {suffix: group for suffix in self.groups if (group := self._kept(suffix, kept))}
+        left = {suffix: tuple(item for item in self._of_group(suffix) if item in kept) for suffix in self.groups}
+        groups = {suffix: _group_from(conditions) for suffix, conditions in left.items() if conditions}
+        dropped = {
+            suffix: {name: n for name, n in self.groups[suffix].resources.items() if name not in part.resources}
+            for suffix, part in groups.items()
+        }
         of_root = demand_from(item for item in kept if item.scope == ROOT)
-        return replace(of_root, groups=groups, same_subtree=_among(of_root.same_subtree, groups))
+        return replace(of_root, groups=groups, same_subtree=_among(of_root.same_subtree, groups), dropped=dropped)
 
     def without(self, condition: Condition) -> "Demand":
         """Return the demand, as Placement would be queried, without one condition.
@@ -110,11 +102,11 @@ class Demand:
         part = self.only([item for item in self.conditions() if item != condition])
         in_subtree = frozenset(chain.from_iterable(part.same_subtree))
         groups = {
-            suffix: replace(group, dropped={})
+            suffix: group
             for suffix, group in part.groups.items()
-            if group.resources or not group.dropped or not in_subtree.isdisjoint(suffix.split(","))
+            if group.resources or not part.dropped[suffix] or not in_subtree.isdisjoint(suffix.split(","))
         }
-        return replace(part, groups=groups, same_subtree=_among(part.same_subtree, groups))
+        return replace(part, groups=groups, same_subtree=_among(part.same_subtree, groups), dropped={})
 
     def find_implied(self, dropped: Collection[Condition]) -> frozenset[Condition]:
         """Return the conditions that go with those that are dropped: the rest of a group that has no resource left."""
@@ -130,25 +122,13 @@ class Demand:
         yield from (
             Condition(RESOURCE, scope, True, (name,), group.resources[name]) for name in sorted(group.resources)
         )
-        yield from (Condition(TRAIT, scope, True, tuple(sorted(traits))) for traits in group.required)
-        yield from (Condition(TRAIT, scope, False, (trait,)) for trait in sorted(group.forbidden))
-        yield from (Condition(AGGREGATE, scope, True, tuple(sorted(names))) for names in group.member_of)
-        if group.not_member_of:
-            yield Condition(AGGREGATE, scope, False, tuple(sorted(group.not_member_of)))
+        yield from (Condition(TRAIT, scope, True, (trait,)) for trait in sorted(group.required_traits))
+        yield from (Condition(TRAIT, scope, False, (trait,)) for trait in sorted(group.forbidden_traits))
+        yield from (Condition(AGGREGATE, scope, True, tuple(names)) for names in sorted(map(sorted, group.aggregates)))
+        if group.forbidden_aggregates:
+            yield Condition(AGGREGATE, scope, False, tuple(sorted(group.forbidden_aggregates)))
         if group.in_tree:
             yield Condition(TREE, scope, True, (group.in_tree,))
-
-    def _kept(self, suffix: str, kept: Collection[Condition]) -> Group | None:
-        left = [item for item in self._of_group(suffix) if item in kept]
-        if not left:
-            return None
-        # The same object each time: what serves it is remembered by it.
-        key = suffix, *left
-        if key not in self._parts:
-            part, resources = _group_from(left), self.groups[suffix].resources
-            dropped = {name: amount for name, amount in resources.items() if name not in part.resources}
-            self._parts[key] = replace(part, dropped=dropped)
-        return self._parts[key]
 
 
 def demand_from(conditions: Iterable[Condition]) -> Demand:
@@ -157,27 +137,30 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
     for item in conditions:
         scopes.setdefault(item.scope, []).append(item)
     root = scopes.pop(ROOT)
-    traits = _group_from(root)
+    traits = _group_from(tuple(root))
     return Demand(
-        {"" if scope == UNSUFFIXED else scope: _group_from(items) for scope, items in scopes.items()},
-        frozenset(chain.from_iterable(traits.required)),
-        traits.forbidden,
+        {"" if scope == UNSUFFIXED else scope: _group_from(tuple(items)) for scope, items in scopes.items()},
+        frozenset(traits.required_traits),
+        frozenset(traits.forbidden_traits),
         tuple(item.names for item in root if item.kind == TREE),
         isolate=any(item.kind == POLICY for item in root),
     )
 
 
-def _group_from(conditions: Collection[Condition]) -> Group:
-    def names_of(kind: str, *, wanted: bool) -> Iterable[frozenset[str]]:
-        return (frozenset(item.names) for item in conditions if item.kind == kind and item.wanted == wanted)
+# The same object each time: the matcher remembers by it what serves the group.
+@lru_cache(4_000)
+def _group_from(conditions: tuple[Condition, ...]) -> RequestGroup:
+    def names_of(kind: str, *, wanted: bool) -> list[list[str]]:
+        return [list(item.names) for item in conditions if item.kind == kind and item.wanted == wanted]
 
-    return Group(
-        resources={item.names[0]: item.amount for item in conditions if item.kind == RESOURCE},
-        required=tuple(names_of(TRAIT, wanted=True)),
-        forbidden=frozenset().union(*names_of(TRAIT, wanted=False)),
-        member_of=tuple(names_of(AGGREGATE, wanted=True)),
-        not_member_of=frozenset().union(*names_of(AGGREGATE, wanted=False)),
-        in_tree=next((item.names[0] for item in conditions if item.kind == TREE), None),
+    return RequestGroup(
+        "",
+        {item.names[0]: item.amount for item in conditions if item.kind == RESOURCE},
+        frozenset(chain.from_iterable(names_of(TRAIT, wanted=True))),
+        frozenset(chain.from_iterable(names_of(TRAIT, wanted=False))),
+        names_of(AGGREGATE, wanted=True),
+        frozenset(chain.from_iterable(names_of(AGGREGATE, wanted=False))),
+        next((item.names[0] for item in conditions if item.kind == TREE), None),
     )
 
 
@@ -194,27 +177,8 @@ def condition_of(requirement: Requirement | AggregateRequirement) -> Condition:
     return Condition(TRAIT, requirement.scope, requirement.required, (requirement.trait,))
 
 
-def demand_of(request_spec: Any) -> Demand:
-    """Return the demand of a request's query, as conditions on a host.
-
-    :raises RequestRejected: if part of the request cannot be put into a query.
-    """
-    query = query_of(request_spec)
-    return Demand(
-        {suffix: _demand_of_group(query.groups[suffix]) for suffix in sorted(query.groups)},
-        query.root_required,
-        query.root_forbidden,
-        query.same_subtree,
-        isolate=query.policy == "isolate",
-    )
-
-
-def _demand_of_group(group: RequestGroup) -> Group:
-    return Group(
-        dict(sorted(group.resources.items())),
-        tuple(frozenset((trait,)) for trait in sorted(group.required_traits)),
-        frozenset(group.forbidden_traits),
-        tuple(map(frozenset, sorted(map(sorted, group.aggregates)))),
-        frozenset(group.forbidden_aggregates),
-        group.in_tree or None,
-    )
+def demand_of(query: Query) -> Demand:
+    """Return the demand of a query, as conditions on a host."""
+    groups = dict(sorted(query.groups.items()))
+    root = query.root_required, query.root_forbidden
+    return Demand(groups, *root, query.same_subtree, isolate=query.policy == "isolate")

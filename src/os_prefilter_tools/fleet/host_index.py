@@ -11,9 +11,9 @@ valid, in which order candidates come, and which of them a limit cuts off.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 
 from os_prefilter.common.errors import ConfigurationError
@@ -21,11 +21,13 @@ from os_prefilter.common.host_sets import numbers_in, set_of, union
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, demand_from
-from os_prefilter_tools.fleet.matching import Host, fits, hosts_in, meets, room_in, traits_of
+from os_prefilter_tools.fleet.matching import Host, capacity_of, fits, hosts_in, meets, room_in, traits_of
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
 _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
+_Offering = Mapping[str, Mapping[int, Sequence[Provider]]]
+"""Resource class -> number of a host -> the providers that have the class."""
 _PLENTY = Inventory(1_000_000_000)
 _MOST_KEPT = 4_000
 # Between two sets that are kept of the hosts with at least an amount.
@@ -48,25 +50,18 @@ def capability_of(demand: Demand) -> tuple[Condition, ...]:
     return tuple(item._replace(amount=1) if item.kind == RESOURCE else item for item in conditions)
 
 
-def with_plenty(
-    fleet: Fleet,
-    classes: Collection[str],
-    *,
-    any_size: bool = False,
-    is_usable: Callable[[Inventory], bool] = lambda _inventory: True,
-) -> Iterator[Host]:
-    """Yield the hosts of a fleet with plenty of those classes that they have, and of no other.
+def with_plenty(fleet: Fleet, classes: Collection[str], *, any_size: bool = False) -> Iterator[Host]:
+    """Yield the hosts of a fleet with plenty of those classes of which they can give any, and of no other.
 
     Without inventories, a root counts as having all classes, others as having those that a root does not usually have.
 
     :param any_size: count each root as having VCPU and MEMORY_MB, as if flavors of all sizes were requested
-    :param is_usable: whether an inventory counts as having its resource class
     """
     named = frozenset(classes)
 
     def fill(provider: Provider, *, is_root: bool = False) -> Provider:
         if fleet.has_inventories:
-            found = {each for each in named & provider.resources.keys() if is_usable(provider.resources[each])}
+            found = {each for each in named & provider.resources.keys() if capacity_of(provider.resources[each]) > 0}
         else:
             found = set(named if is_root else named - _CLASSES_OF_ROOTS)
         if any_size and is_root:
@@ -87,7 +82,6 @@ class HostIndex:
 
     def __init__(self, hosts: Iterable[Host], *, ignore_usage: bool = False, look: "Look | None" = None) -> None:
         self._ignore_usage = ignore_usage
-        self._counts_amounts = look is None
         self.hosts: list[Host] = []
         """Each host, or the first of its kind."""
         names: list[str] = []
@@ -114,36 +108,24 @@ class HostIndex:
         """UUID of a provider -> the hosts that it shares its resources with."""
         roots = ((number, host.root) for number, host in enumerate(self.hosts))
         self._roots = _Having((number, (*root.traits, *root.aggregates)) for number, root in roots)
-        self._views: dict[tuple[bool, frozenset[str]], _View] = {}
-        self._amounts: dict[str, _Amounts] = {}
+        self._view_of = cache(partial(_View, self.hosts, self._offering))
+        self._amounts_of = cache(self._read_amounts)
         self._tried = lru_cache(_MOST_KEPT)(_Tried)
 
     @classmethod
-    def by_capability(
-        cls,
-        fleet: Fleet,
-        conditions: Iterable[Condition],
-        *,
-        any_size: bool = False,
-        is_usable: Callable[[Inventory], bool] = lambda _inventory: True,
-    ) -> "HostIndex":
+    def by_capability(cls, fleet: Fleet, conditions: Iterable[Condition], *, any_size: bool = False) -> "HostIndex":
         """Return the index of a fleet by what its hosts could take if they were empty and large enough.
 
         :param conditions: all that :meth:`find_candidates` will get; hosts are not told apart by anything else
         """
         conditions = tuple(conditions)
         classes = {item.names[0] for item in conditions if item.kind == RESOURCE}
-        return cls(with_plenty(fleet, classes, any_size=any_size, is_usable=is_usable), look=Look(conditions))
+        return cls(with_plenty(fleet, classes, any_size=any_size), look=Look(conditions))
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The number of each host, by its name."""
         return {name: number for number, name in enumerate(self.names)}
-
-    @property
-    def has_shared(self) -> bool:
-        """Return whether any host can use a provider of another tree."""
-        return bool(self._sharing)
 
     def host_groups(self) -> list[tuple[int, ...]]:
         """Return the numbers of the hosts of each kind, the largest first."""
@@ -167,8 +149,13 @@ class HostIndex:
             if not hosts:
                 return 0
             hosts &= self._find_serving(group, hosts, is_suffixed=scope != UNSUFFIXED)
-        if competing := self._competing(root, groups):
-            hosts = self._find_meeting(hosts, competing)
+        several = len(groups.keys() - {UNSUFFIXED}) > 1
+        together = [item for item in root if item.kind == TREE or (item.kind == POLICY and several)]
+        competing = list(chain(*groups.values()))
+        classes = [item.names[0] for item in competing if item.kind == RESOURCE]
+        # One group may take from another what that needs.
+        if together or len(classes) > len(set(classes)):
+            return self._find_meeting(hosts, [*together, *competing])
         return hosts
 
     def find_possible(self, condition: Condition) -> int:
@@ -202,47 +189,27 @@ class HostIndex:
     def _nested(self) -> int:
         return set_of(number for number, host in enumerate(self.hosts) if len(host.own) > 1 or host.shared)
 
-    def _competing(self, root: Iterable[Condition], groups: Mapping[str, Sequence[Condition]]) -> list[Condition]:
-        """Return the conditions of groups of which one may take from another what it needs; none if no group may."""
-        suffixed = [group for scope, group in groups.items() if scope != UNSUFFIXED]
-        found = [item for item in root if item.kind == TREE or (item.kind == POLICY and len(suffixed) > 1)]
-        competing = groups.values() if self._counts_amounts else suffixed
-        if self._counts_amounts and not found:
-            classes = Counter(item.names[0] for item in chain(*competing) if item.kind == RESOURCE)
-            return list(chain(*competing)) if any(count > 1 for count in classes.values()) else []
-        return [*found, *chain(*competing)] if found else []
-
     def _find_serving(self, group: Sequence[Condition], among: int, *, is_suffixed: bool) -> int:
         """Return the hosts among some that can serve one request group, were it the only one."""
         for item in group:
             if item.kind == RESOURCE:
-                among &= self._find_fitting(item)
-            if item.kind == TREE:
-                number = self._trees.get(item.names[0])
-                among &= 0 if number is None else 1 << number
-        if any(item.kind == TREE for item in group):
-            return self._find_meeting(among, group)
+                among &= self._amounts_of(item.names[0]).find(item.amount)
+        if trees := [item.names[0] for item in group if item.kind == TREE]:
+            return self._find_meeting(among & set_of(self._trees[each] for each in trees if each in self._trees), group)
         classes = frozenset(item.names[0] for item in group if item.kind == RESOURCE)
         if not classes:
             hosts = among & ~self._nested & self._roots.find(group)
             return hosts | self._find_meeting(among & self._nested, group)
-        if (is_suffixed, classes) not in self._views:
-            offering = {name: self._offering.get(name, {}) for name in classes}
-            self._views[is_suffixed, classes] = _View(self.hosts, offering, is_suffixed=is_suffixed)
-        view = self._views[is_suffixed, classes]
+        view = self._view_of(classes, is_suffixed=is_suffixed)
         hosts = among & view.on_root & self._roots.find(group)
         if any(item.kind == AGGREGATE for item in group):
             return hosts | self._find_meeting(among & (view.elsewhere.all | view.by_choice), group)
         return hosts | among & view.elsewhere.find(group) | self._find_meeting(among & view.by_choice, group)
 
-    def _find_fitting(self, item: Condition) -> int:
-        """Return the hosts of which some provider can give a resource."""
-        (name,) = item.names
-        if name not in self._amounts:
-            offering = self._offering.get(name, {}).items()
-            inventories = ((number, each.resources[name]) for number, some in offering for each in some)
-            self._amounts[name] = _Amounts(inventories, ignore_usage=self._ignore_usage)
-        return self._amounts[name].find(item.amount)
+    def _read_amounts(self, name: str) -> "_Amounts":
+        offering = self._offering.get(name, {}).items()
+        inventories = ((number, each.resources[name]) for number, some in offering for each in some)
+        return _Amounts(inventories, ignore_usage=self._ignore_usage)
 
     def _find_meeting(self, hosts: int, conditions: Iterable[Condition]) -> int:
         """Return those of some hosts that meet conditions, one of each kind tried by the matcher."""
@@ -297,19 +264,18 @@ class _Having:
 class _View:
     """The hosts as the request groups with some resource classes see them.
 
-    :param offering: for each class, number of a host -> the providers that have the class
     :param is_suffixed: whether one provider must have all the classes
     """
 
     def __init__(
-        self, hosts: Sequence[Host], offering: Mapping[str, Mapping[int, Sequence[Provider]]], *, is_suffixed: bool
+        self, hosts: Sequence[Host], offering: _Offering, classes: frozenset[str], *, is_suffixed: bool
     ) -> None:
         on_root, by_choice, elsewhere = [], [], []
-        first, *others = offering.values()
+        first, *others = (offering.get(name, {}) for name in classes)
         for number in sorted(set(first).intersection(*others)):
-            ways = [each[number] for each in offering.values()]
+            ways = [each[number] for each in (first, *others)]
             if is_suffixed:
-                ways = [[each for each in ways[0] if offering.keys() <= each.resources.keys()]]
+                ways = [[each for each in ways[0] if classes <= each.resources.keys()]]
             if all(len(each) == 1 for each in ways):
                 places = [provider for (provider,) in ways]
                 if all(each is hosts[number].root for each in places):

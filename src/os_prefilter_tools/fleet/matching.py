@@ -4,14 +4,15 @@ Diagnosis evaluates many parts of one query, which would take Placement up to a 
 ``placement/objects/allocation_candidate.py``; the tests compare every result with a real Placement.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import os_traits
 
-from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000
@@ -58,8 +59,9 @@ class Work:
         self.steps = 0
         self.given_up = 0
         """How many searches reached the limit; each counts as one that found nothing."""
-        self.options: dict[int, tuple[Group, list[_Option]]] = {}
-        """Options for each group, by its identity, on the current host; its user clears it for another host."""
+        self.options: dict[tuple[int, bool], tuple[RequestGroup, list[_Option]]] = {}
+        """Options for each group on one host, by its identity and whether resources are dropped; the user of it clears
+        them for another host."""
 
 
 def hosts_in(fleet: Fleet) -> list[Host]:
@@ -93,15 +95,9 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
 
     :return: UUID of a provider -> resource class -> amount
     """
-    search = _ProviderSearch(host, demand, Work(), takes_all=True)
-    if not search.succeeds():
-        return None
+    search = _ProviderSearch(host, demand, Work())
     # What was tried and given back is still there, with 0.
-    return {
-        uuid: {name: amount for name, amount in taken.items() if amount}
-        for uuid, taken in search.taken.items()
-        if any(taken.values())
-    }
+    return {uuid: +taken for uuid, taken in search.taken.items() if +taken} if search.succeeds() else None
 
 
 def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:
@@ -127,30 +123,23 @@ def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
 class _ProviderSearch:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
-    def __init__(
-        self, host: Host, demand: Demand, work: Work, *, ignore_usage: bool = False, takes_all: bool = False
-    ) -> None:
-        """Take a demand on a host.
-
-        :param takes_all: take what the unsuffixed group needs also where no other group can take it
-        """
+    def __init__(self, host: Host, demand: Demand, work: Work, *, ignore_usage: bool = False) -> None:
         self._host = host
-        self._takes_all = takes_all
         self._demand = demand
         self._ignore_usage = ignore_usage
         self._work = work
         self._most = work.steps + _MOST_STEPS
-        self.taken: dict[str, dict[str, int]] = {}
+        self.taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """UUID of a provider -> what is taken from it."""
-        self._providers: dict[str, Provider] = {}
-        """Suffix -> the provider that serves the group."""
+        self._serving: dict[str, str] = {}
+        """Suffix -> UUID of the provider that serves the group."""
         self._failed: set[object] = set()
 
     def succeeds(self) -> bool:
         demand, traits = self._demand, self._host.root.traits
         if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
             return False
-        named = [(suffix, self._options(group)) for suffix, group in demand.groups.items() if suffix]
+        named = [(suffix, self._options(suffix)) for suffix in demand.groups if suffix]
         # Groups with few options first: it shows early if one cannot be served.
         named.sort(key=lambda each: len(each[1]))
         self._work.steps += 1 + len(named)
@@ -161,7 +150,7 @@ class _ProviderSearch:
         # A group that cannot be served alone cannot be served beside others.
         if not all(options for _, options in self._suffixed):
             return False
-        found = self._serve_unsuffixed(alone=bool(self._suffixed))
+        found = self._serve_unsuffixed()
         if found and self._suffixed:
             self.taken.clear()
             found = self._serve(0)
@@ -173,22 +162,24 @@ class _ProviderSearch:
 
     # -- suffixed groups -----------------------------------------------------------------------------------------------
 
-    def _options(self, group: Group) -> list[_Option]:
+    def _options(self, suffix: str) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
-        if id(group) not in self._work.options:
-            choices: list[Mapping[str, int]] = [{name: amount} for name, amount in group.dropped.items()]
+        group, dropped = self._demand.groups[suffix], self._demand.dropped.get(suffix, {})
+        key = id(group), bool(dropped)
+        if key not in self._work.options:
+            choices: list[Mapping[str, int]] = [{name: amount} for name, amount in dropped.items()]
             if group.resources or not choices:
                 choices = [group.resources]
             found = [
                 (provider, resources)
                 for provider in self._reachable(group)
                 # The aggregates that count are those of the provider itself.
-                if _suits(provider, group, frozenset(provider.aggregates)) and _has_required(provider.traits, group)
+                if _suits(provider, group, frozenset(provider.aggregates)) and group.required_traits <= provider.traits
                 for resources in choices
                 if all(self._fits(provider, name, amount) for name, amount in resources.items())
             ]
-            self._work.options[id(group)] = group, found
-        return self._work.options[id(group)][1]
+            self._work.options[key] = group, found
+        return self._work.options[key][1]
 
     def _serve(self, index: int) -> bool:
         """Return whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
@@ -196,42 +187,32 @@ class _ProviderSearch:
         if state in self._failed or self._is_spent():
             return False
         if index == len(self._suffixed):
-            found = self._serve_unsuffixed()
-        else:
-            suffix, options = self._suffixed[index]
-            found = any(self._serve_by(option, suffix, index) for option in self._different(options))
-        if not found:
-            self._failed.add(state)
-        return found
-
-    def _serve_by(self, option: _Option, suffix: str, index: int) -> bool:
-        """Return whether that works with this option for the group ``index``."""
-        provider, resources = option
-        self._work.steps += 1
-        if self._demand.isolate and any(provider is other for other in self._providers.values()):
-            return False
-        if not self._take(provider, resources):
-            return False
-        self._providers[suffix] = provider
-        if self._serve(index + 1):
+            if self._is_one_subtree() and self._serve_unsuffixed():
+                return True
+        elif self._serve_by_any(index):
             return True
-        del self._providers[suffix]
-        self._give_back(provider, resources)
+        self._failed.add(state)
         return False
 
-    def _different(self, options: Iterable[_Option]) -> Iterator[_Option]:
-        """Yield the options, but one of those on providers of the same kind that are used equally."""
-        if self._by_name:
-            yield from options
-            return
-        serving = {each.uuid for each in self._providers.values()} if self._demand.isolate else frozenset()
-        seen = set()
-        for option in options:
-            provider, resources = option
-            key = self._as_used(provider.uuid), provider.uuid in serving, *resources
-            if key not in seen:
-                seen.add(key)
-                yield option
+    def _serve_by_any(self, index: int) -> bool:
+        """Return whether that works with any option for the group ``index``."""
+        suffix, options = self._suffixed[index]
+        excluded = frozenset(self._serving.values()) if self._demand.isolate else frozenset()
+        tried = set()
+        for provider, resources in options:
+            # Of providers of the same kind that are used equally, one is enough.
+            key = self._as_used(provider.uuid), *resources
+            if key in tried or provider.uuid in excluded:
+                continue
+            tried.add(key)
+            self._work.steps += 1
+            if self._take(provider, resources):
+                self._serving[suffix] = provider.uuid
+                if self._serve(index + 1):
+                    return True
+                del self._serving[suffix]
+                self.taken[provider.uuid].subtract(resources)
+        return False
 
     def _as_used(self, uuid: str) -> object:
         """Return a key that is equal for providers of one kind from which the same is taken."""
@@ -243,80 +224,56 @@ class _ProviderSearch:
         """Return what decides about the remaining groups."""
         touched = [uuid for uuid, taken in self.taken.items() if any(taken.values())]
         if self._by_name:
-            serving = frozenset((suffix, each.uuid) for suffix, each in self._providers.items())
-            return serving, frozenset(map(self._as_used, touched))
-        isolated = {each.uuid for each in self._providers.values()} if self._demand.isolate else set()
+            return frozenset(self._serving.items()), frozenset(map(self._as_used, touched))
+        isolated = frozenset(self._serving.values()) if self._demand.isolate else frozenset()
         return frozenset(Counter((uuid in isolated, self._as_used(uuid)) for uuid in isolated.union(touched)).items())
 
     # -- the unsuffixed group ------------------------------------------------------------------------------------------
 
-    def _serve_unsuffixed(self, *, alone: bool = False) -> bool:
-        """Return whether the unsuffixed group can be served beside what is taken.
-
-        :param alone: ignore ``same_subtree``
-        """
+    def _serve_unsuffixed(self) -> bool:
+        """Return whether the unsuffixed group can be served beside what is taken."""
         group = self._demand.groups.get("")
-        if group is None or (not alone and self._is_independent(group)):
-            return alone or self._is_one_subtree([])
-        allowed = [provider for provider in self._reachable(group) if self._is_allowed(provider, group)]
+        if group is None:
+            return True
+        allowed = []
+        for number, provider in enumerate(self._reachable(group)):
+            # An aggregate of the root is one of its tree; of shared providers, it only excludes.
+            spanned = frozenset((*provider.aggregates, *self._host.root.aggregates))
+            counting = spanned if number < len(self._host.own) else frozenset(provider.aggregates)
+            if _suits(provider, group, counting) and spanned.isdisjoint(group.forbidden_aggregates):
+                allowed.append(provider)
         needed = [(name, amount, True) for name, amount in group.resources.items()]
         # They may be taken for the traits that come with them.
-        optional = [(name, amount, False) for name, amount in group.dropped.items()]
+        optional = [(name, amount, False) for name, amount in self._demand.dropped.get("", {}).items()]
         if not all(any(self._fits(each, name, amount) for each in allowed) for name, amount, _ in needed):
             return False
         if not (needed or optional):
             # Without resources, any provider may have the traits.
-            return bool(allowed) and _has_required(traits_of(allowed), group)
-        return self._place([*needed, *optional], allowed, [], group, alone=alone)
+            return bool(allowed) and group.required_traits <= traits_of(allowed)
+        return self._place([*needed, *optional], allowed, [])
 
-    def _is_independent(self, group: Group) -> bool:
-        """Return whether no other group can take what the unsuffixed one needs: it was served alone."""
-        return (
-            bool(self._suffixed)
-            and not self._takes_all
-            and group.resources.keys().isdisjoint(self._classes)
-            and group.dropped.keys().isdisjoint(self._classes)
-            and not any("" in suffixes for suffixes in self._demand.same_subtree)
-        )
-
-    def _is_allowed(self, provider: Provider, group: Group) -> bool:
-        """Return whether a provider may serve the unsuffixed group; an aggregate of the root is one of its tree."""
-        own = frozenset(provider.aggregates)
-        spanned = own.union(self._host.root.aggregates)
-        is_shared = any(provider is other for other in self._host.shared)
-        return _suits(provider, group, own if is_shared else spanned) and group.not_member_of.isdisjoint(spanned)
-
-    def _place(
-        self,
-        left: list[tuple[str, int, bool]],
-        allowed: list[Provider],
-        chosen: list[Provider],
-        group: Group,
-        *,
-        alone: bool,
-    ) -> bool:
+    def _place(self, left: list[tuple[str, int, bool]], allowed: list[Provider], chosen: list[Provider]) -> bool:
         """Return whether the unsuffixed group's remaining resources find providers which together have its traits."""
         self._work.steps += 1
         if self._is_spent():
             return False
         if not left:
-            has_required = bool(chosen) and _has_required(traits_of(chosen), group)
-            return has_required and (alone or self._is_one_subtree(chosen))
+            return bool(chosen) and self._demand.groups[""].required_traits <= traits_of(chosen)
         (name, amount, needed), *rest = left
         seen = set()
         for provider in allowed:
             used = self._as_used(provider.uuid)
             if used not in seen and self._take(provider, {name: amount}):
                 seen.add(used)
-                if self._place(rest, allowed, [*chosen, provider], group, alone=alone):
+                if self._place(rest, allowed, [*chosen, provider]):
                     return True
-                self._give_back(provider, {name: amount})
-        return not needed and self._place(rest, allowed, chosen, group, alone=alone)
+                self.taken[provider.uuid][name] -= amount
+        return not needed and self._place(rest, allowed, chosen)
 
     # -- providers -----------------------------------------------------------------------------------------------------
 
-    def _reachable(self, group: Group) -> tuple[Provider, ...]:
-        if group.in_tree is None:
+    def _reachable(self, group: RequestGroup) -> tuple[Provider, ...]:
+        if not group.in_tree:
             return self._host.own + self._host.shared
         return self._host.own if any(group.in_tree == each.uuid for each in self._host.own) else ()
 
@@ -327,7 +284,7 @@ class _ProviderSearch:
 
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
         """Take resources from a provider, all or none; return whether it has them beside what was taken before."""
-        taken = self.taken.get(provider.uuid, {})
+        taken = self.taken[provider.uuid]
         for name, amount in resources.items():
             if not self._fits(provider, name, amount):
                 return False
@@ -336,22 +293,14 @@ class _ProviderSearch:
                 inventory = provider.resources[name]
                 if before + amount > min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit):
                     return False
-        for name, amount in resources.items():
-            of_provider = self.taken.setdefault(provider.uuid, {})
-            of_provider[name] = of_provider.get(name, 0) + amount
+        taken.update(resources)
         return True
 
-    def _give_back(self, provider: Provider, resources: Mapping[str, int]) -> None:
-        for name, amount in resources.items():
-            self.taken[provider.uuid][name] -= amount
-
-    def _is_one_subtree(self, unsuffixed: list[Provider]) -> bool:
+    def _is_one_subtree(self) -> bool:
         """Return whether the groups that ``same_subtree`` names come from providers below one of them."""
         for suffixes in self._demand.same_subtree:
-            serving = [self._providers[suffix] for suffix in suffixes if suffix]
-            together = {each.uuid for each in (*serving, *(unsuffixed if "" in suffixes else ()))}
-            common = together.intersection(*(self._path_to_root(uuid) for uuid in together))
-            if together and not common:
+            together = {uuid for suffix, uuid in self._serving.items() if suffix in suffixes}
+            if together and not together.intersection(*map(self._path_to_root, together)):
                 return False
         return True
 
@@ -362,17 +311,13 @@ class _ProviderSearch:
             step = self._host.parents.get(step)
 
 
-def _suits(provider: Provider, group: Group, aggregates: frozenset[str]) -> bool:
+def _suits(provider: Provider, group: RequestGroup, aggregates: frozenset[str]) -> bool:
     """Return whether a provider in these aggregates may serve a group, apart from the required traits."""
     return (
-        group.forbidden.isdisjoint(provider.traits)
-        and all(not each.isdisjoint(aggregates) for each in group.member_of)
-        and group.not_member_of.isdisjoint(aggregates)
+        group.forbidden_traits.isdisjoint(provider.traits)
+        and not any(aggregates.isdisjoint(each) for each in group.aggregates)
+        and aggregates.isdisjoint(group.forbidden_aggregates)
     )
-
-
-def _has_required(traits: frozenset[str], group: Group) -> bool:
-    return all(not traits.isdisjoint(each) for each in group.required)
 
 
 def traits_of(providers: Iterable[Provider]) -> frozenset[str]:

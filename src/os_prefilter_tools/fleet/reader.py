@@ -98,12 +98,12 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._uuids: dict[str, str] = {}
         self._aggregates: dict[str, Aggregate] = {}
-        self._aggregate_uuids: dict[str, str] = {}
+        self._uuids_of_aggregates: dict[str, str] = {}
         self._is_snapshot = False
         self._traits: dict[str, str] = {name: name for name in standard_traits()}
         self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
         self._trait_sets: dict[frozenset[str], frozenset[str]] = {}
-        self._inventories: dict[tuple[object, ...], Inventory] = {}
+        self._inventories: dict[Inventory, Inventory] = {}
 
     def fleet(self, document: object) -> Fleet:
         if document is None:
@@ -140,9 +140,7 @@ class _Reader:
         zone = body.get("availability_zone", "")
         if "availability_zone" in body:
             self._name(f"{where}.availability_zone", zone, MAX_LABEL)
-        for other in self._aggregates.values():
-            if other.uuid == uuid:
-                raise self._problem(where, f"the UUID of {quote(other.name)}", "another UUID for each aggregate")
+        self._check_unique(where, "UUID", uuid, self._uuids_of_aggregates)
         metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
         for key, text in metadata.items():
             self._text(f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}", text)
@@ -151,11 +149,11 @@ class _Reader:
     def _aggregate(self, where: str, value: object) -> str:
         """Return the UUID of an aggregate; keep the name if it is new."""
         name = self._name(where, value, MAX_LABEL)
-        if name not in self._aggregate_uuids:
-            if not uuid_in(name) and name not in self._aggregates:
-                self._aggregates[name] = Aggregate(aggregate_uuid(name), name)
-            self._aggregate_uuids[name] = uuid_in(name) or self._aggregates[name].uuid
-        return self._aggregate_uuids[name]
+        if uuid := uuid_in(name):
+            return uuid
+        if name not in self._aggregates:
+            self._aggregates[name] = Aggregate(aggregate_uuid(name), name)
+        return self._aggregates[name].uuid
 
     def _providers(self, where: str, value: object, depth: int) -> tuple[Provider, ...]:
         if depth > MAX_NESTING:
@@ -171,7 +169,7 @@ class _Reader:
         aggregates = self._strings(f"{where}.aggregates", body.get("aggregates", []), self._aggregate)
         inventories = self._mapping(f"{where}.resources", body.get("resources", {}))
         found = {
-            self._class(f"{where}.resources", each): self._known_inventory(f"{where}.resources.{each}", inventory)
+            self._class(f"{where}.resources", each): self._inventory(f"{where}.resources.{each}", inventory)
             for each, inventory in inventories.items()
         }
         traits = frozenset(self._strings(f"{where}.traits", body.get("traits", []), self._trait, self._traits))
@@ -190,19 +188,10 @@ class _Reader:
             raise self._problem(where, f"a {kind} that {taken[value]} has too", f"{kind}s unique over the whole fleet")
         taken[value] = where
 
-    def _known_inventory(self, where: str, value: object) -> Inventory:
-        # With the types: 1, 1.0 and true are equal, and not all valid.
-        as_read = (*value.items(), *map(type, value.values())) if isinstance(value, dict) else (value, type(value))
-        try:
-            known = self._inventories.get(as_read)
-        except TypeError:
-            # Not hashable, so not valid: this raises the error.
-            return self._inventory(where, value)
-        return known or self._inventories.setdefault(as_read, self._inventory(where, value))
-
     def _inventory(self, where: str, value: object) -> Inventory:
         if not isinstance(value, dict):
-            return Inventory(self._integer(where, value, 1, "or a mapping with 'total'"))
+            inventory = Inventory(self._integer(where, value, 1, "or a mapping with 'total'"))
+            return self._inventories.setdefault(inventory, inventory)
         body = self._mapping(where, value, _INVENTORY_KEYS)
         if "total" not in body:
             raise self._problem(where, "no 'total'", "a mapping with 'total'")
@@ -214,7 +203,7 @@ class _Reader:
             if getattr(inventory, small) > getattr(inventory, large):
                 found = f"{small} {getattr(inventory, small)} above {large} {getattr(inventory, large)}"
                 raise self._problem(where, found, f"{small} up to {large}")
-        return inventory
+        return self._inventories.setdefault(inventory, inventory)
 
     # -- single values -------------------------------------------------------------------------------------------------
 

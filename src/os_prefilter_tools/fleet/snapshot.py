@@ -1,9 +1,10 @@
 """Snapshots: a fleet as one file, with or without its names."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import is_trait_name
@@ -91,11 +92,11 @@ def anonymous(fleet: Fleet) -> Fleet:
         zone = zones.get(old.availability_zone, "")
         metadata = _anonymous_metadata(old.metadata, zones, projects)
         aggregates[new_uuids[old.uuid]] = Aggregate(new_uuids[old.uuid], f"aggregate-{number}", zone, metadata)
-    sharing = {host.uuid for host in fleet.hosts} - {host.uuid for host in fleet.instance_hosts}
+    instance_hosts = {host.uuid for host in fleet.instance_hosts}
     hosts = []
-    count = {"host": 0, "sharing": 0}
+    count: Counter[str] = Counter()
     for host in fleet.hosts:
-        kind = "sharing" if host.uuid in sharing else "host"
+        kind = "host" if host.uuid in instance_hosts else "sharing"
         count[kind] += 1
         name = f"{kind}-{count[kind]}"
         below = (f"{name}-provider-{number}" for number, _ in enumerate(host.walk(), 1))
@@ -103,24 +104,15 @@ def anonymous(fleet: Fleet) -> Fleet:
     return replace(fleet, hosts=tuple(hosts), aggregates=aggregates)
 
 
-class Pseudonyms(NamedTuple):
-    """The names in an anonymous fleet, by the old ones."""
-
-    zones: Mapping[str, str]
-    projects: Mapping[str, str]
-
-
-def pseudonyms(fleet: Fleet) -> Pseudonyms:
-    """Return the names that availability zones and projects have in the anonymous fleet."""
+def pseudonyms(fleet: Fleet) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names of availability zones in the anonymous fleet, by the old ones, and those of projects."""
     zones: dict[str, None] = {}
     projects: dict[str, None] = {}
     for each in fleet.aggregates.values():
         zones |= dict.fromkeys(filter(None, (each.availability_zone, each.metadata.get(_ZONE))))
         projects |= {value: None for key, value in each.metadata.items() if key.startswith(_TENANT) and value}
-    return Pseudonyms(
-        {old: f"zone-{number}" for number, old in enumerate(zones, 1)},
-        {old: f"project-{number}" for number, old in enumerate(projects, 1)},
-    )
+    new_zones = {old: f"zone-{number}" for number, old in enumerate(zones, 1)}
+    return new_zones, {old: f"project-{number}" for number, old in enumerate(projects, 1)}
 
 
 def _anonymous_metadata(

@@ -50,47 +50,36 @@ def find_candidates(request_spec: Any, service: Service, placement: Placement) -
 
     :raises PrefilterError: if a filter rejects the request, or Placement does not answer.
     """
-    return ask_placement(request_spec, service.apply(request_spec), placement)
+    decision = service.apply(request_spec)
+    return ask_placement(query_of(request_spec), decision, placement)
 
 
 def ask_placement(
-    request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None
+    query: Query, decision: Decision, placement: Placement, limit: int | None = None, *, live: bool = False
 ) -> CandidatesFound:
-    """Ask Placement for a request that the service was applied to.
+    """Ask Placement for the query of a request that the service was applied to.
 
     The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
     not know. Traits that a tenant wrote are not created.
 
+    Nothing is written to a live Placement: no host has a trait that does not exist. If filters require one, the query,
+    which Placement would refuse, is not sent; if they forbid it, it is left out of the query.
+
     :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     """
-    custom = {item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)}
-    created = placement.ensure_traits(custom)
-    query = query_string(query_of(request_spec), limit)
-    return CandidatesFound(query, placement.allocation_candidates(query), created, notes=_notes(decision))
-
-
-def ask_live_placement(
-    request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None
-) -> CandidatesFound:
-    """Do as :func:`ask_placement`, without writing anything.
-
-    No host has a trait that does not exist. If filters require one, the query, which Placement would refuse, is not
-    sent; if they forbid it, it is left out of the query.
-
-    :param limit: the most candidates; None for all
-    :raises PlacementError: if Placement does not answer, or refuses the query.
-    """
-    query = query_of(request_spec)
-    missing = find_unknown(decision.requirements, placement.traits()) if decision.requirements else []
-    if unknown := tuple(sorted({item.trait for item in missing if item.required})):
-        return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, _notes(decision))
-    text = query_string(_without_forbidden(query, {item.trait for item in missing}), limit)
-    return CandidatesFound(text, placement.allocation_candidates(text), notes=_notes(decision))
-
-
-def _notes(decision: Decision) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
+    notes = tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
+    created: tuple[str, ...] = ()
+    if not live:
+        created = placement.ensure_traits(
+            {item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)}
+        )
+    elif missing := find_unknown(decision.requirements, placement.traits()) if decision.requirements else []:
+        if unknown := tuple(sorted({item.trait for item in missing if item.required})):
+            return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, notes)
+        query = _without_forbidden(query, {item.trait for item in missing})
+    text = query_string(query, limit)
+    return CandidatesFound(text, placement.allocation_candidates(text), created, notes=notes)
 
 
 def _without_forbidden(query: Query, traits: set[str]) -> Query:

@@ -9,11 +9,12 @@ from os_prefilter import Flavor, Image, Options, RequestSpec, allocation_candida
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import forbid, require
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -213,8 +214,8 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     """The host's own classes are on its root, any other may be on each provider of its tree."""
     gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
-    query = capability_of(Demand({"": Group({"VCPU": 1}, (frozenset({"HW_ARCH_X86_64"}),))}))
-    own = capability_of(Demand({"_a": Group({"VGPU": 1}, (frozenset({"OWNER_CYBORG"}),))}))
+    query = capability_of(Demand({"": RequestGroup("", {"VCPU": 1}, {"HW_ARCH_X86_64"})}))
+    own = capability_of(Demand({"_a": RequestGroup("_a", {"VGPU": 1}, {"OWNER_CYBORG"})}))
     sets = HostIndex.by_capability(Fleet(hosts, has_inventories=False), [*query, *own])
     assert sets.names_of(sets.find_candidates(query)) == ("plain",)
     assert sets.names_of(sets.find_candidates(own)) == ("tree",)
@@ -224,10 +225,10 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "demand"),
     [
-        ("member_of", Demand({"": Group({"VCPU": 1}, member_of=(frozenset("1"),))})),
-        ("member_of_x", Demand({"_x": Group({"VGPU": 1}, not_member_of=frozenset("1"))})),
-        ("in_tree", Demand({"": Group({"VCPU": 1}, in_tree="1")})),
-        ("same_subtree", Demand({"": Group({"VCPU": 1})}, same_subtree=(("_a", "_b"),))),
+        ("member_of", Demand({"": RequestGroup("", {"VCPU": 1}, aggregates=[["1"]])})),
+        ("member_of_x", Demand({"_x": RequestGroup("_x", {"VGPU": 1}, forbidden_aggregates={"1"})})),
+        ("in_tree", Demand({"": RequestGroup("", {"VCPU": 1}, in_tree="1")})),
+        ("same_subtree", Demand({"": RequestGroup("", {"VCPU": 1})}, same_subtree=(("_a", "_b"),))),
     ],
     ids=["member_of", "not member_of", "in_tree", "same_subtree"],
 )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.request.spec import Flavor, RequestSpec
+from os_prefilter.request.spec import Flavor, RequestGroup, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
@@ -144,7 +144,7 @@ def _advised(advice: str, option: str) -> str:
 
 def test_more_hosts_than_nova_requests_candidates_are_counted_without_asking() -> None:
     fleet = Fleet(tuple(_host(str(number), 1) for number in range(5)))
-    demand = Demand({"": Group({"VCPU": 1})})
+    demand = Demand({"": RequestGroup("", {"VCPU": 1})})
 
     def ask() -> Any:
         raise AssertionError("asked")

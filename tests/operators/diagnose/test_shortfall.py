@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from os_prefilter_tools.operators.diagnose import shortfall
@@ -20,8 +21,8 @@ def _host(*gpus: frozenset[str], name: str = "host") -> Provider:
 
 def _wanted(groups: int) -> Demand:
     """Return a demand for that many GPUs, each with another trait."""
-    gpus = {str(number): Group({"VGPU": 1}, (frozenset((f"CUSTOM_{number}",)),)) for number in range(groups)}
-    return Demand({"": Group({"VCPU": 1}), **gpus})
+    gpus = {str(number): RequestGroup("", {"VGPU": 1}, {f"CUSTOM_{number}"}) for number in range(groups)}
+    return Demand({"": RequestGroup("", {"VCPU": 1}), **gpus})
 
 
 @pytest.mark.parametrize("groups", [2, 6])

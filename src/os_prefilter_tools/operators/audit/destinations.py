@@ -178,7 +178,7 @@ class Destinations:
         """
         spec = self._request_of(server)
         sources = Sources(spec, self._service)
-        demand = demand_of(spec)
+        demand = demand_of(sources.query)
         # Nova never moves a server to a disabled host, whichever filters are enabled here.
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()

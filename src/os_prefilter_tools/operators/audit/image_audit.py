@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.request.query import allocation_candidates_query, requirements_without_filters
+from os_prefilter.request.query import query_of, query_string, requirements_without_filters
 from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
@@ -391,10 +391,11 @@ def requested_by(
     try:
         from_request = requirements_without_filters(Request(spec))
         decision = service.apply(spec)
-        text = allocation_candidates_query(spec, limit=None)
+        query = query_of(spec)
     except RequestRejected as error:
         return Requested((), rejected=str(error))
     notes.update(note for note in decision.notes if note.warn or note.waits)
+    text = query_string(query)
     if text not in queries:
-        queries[text] = capability_of(demand_of(spec))
+        queries[text] = capability_of(demand_of(query))
     return Requested(queries[text], tuple(dict.fromkeys(from_request)), tuple(dict.fromkeys(decision.requirements)))

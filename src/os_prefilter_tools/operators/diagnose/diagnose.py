@@ -6,22 +6,17 @@ from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.query import BY_REQUEST, allocation_candidates_query
+from os_prefilter.request.query import BY_REQUEST, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.image_audit import Progress
-from os_prefilter_tools.operators.candidates import Placement, ask_live_placement, ask_placement
+from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
-from os_prefilter_tools.operators.diagnose.first_candidates import (
-    Limits,
-    describe_cost,
-    find_first,
-    only_hosts,
-)
+from os_prefilter_tools.operators.diagnose.first_candidates import Limits, describe_cost, find_first, only_hosts
 from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
@@ -61,42 +56,32 @@ def diagnose(  # noqa: PLR0913
     """
     diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
     try:
-        query = _Query(request_spec, service)
+        sources = Sources(request_spec, service)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
-    diagnosis = replace(diagnosis, query=query.text, notes=query.notes)
-    unknown: set[str] = set()
-    try:
-        known = placement.traits() | (frozenset() if live else fleet.traits)
-        by_filters = query.decision.requirements
-        # An embedded Placement gets those that filters name; in a cloud no host has them.
-        missing = {item.trait for item in find_unknown(by_filters, known) if item.required} if live else set()
-        of_request = query.traits - {item.trait for item in by_filters} - known
-        unknown = missing | of_request
-        if of_request:
-            # Placement may return no candidates before it checks them.
-            raise UnknownTraits(of_request)
-        answer = query.ask(placement, limits.max_placement_results if live else 1, live=live)
-    except PlacementError as error:
-        diagnosis = _analyse(diagnosis, query, fleet, unknown, progress)
-        return _without_answer(diagnosis, error, query.demand, _capable(diagnosis, fleet), limits)
-    diagnosis = _analyse(diagnosis, query, fleet, unknown, progress)
-    if live and bool(answer.hosts) != bool(diagnosis.candidates):
+    most, notes = limits.max_placement_results, tuple(dict.fromkeys(map(str, sources.decision.notes)))
+    diagnosis = replace(diagnosis, query=query_string(sources.query), notes=notes)
+    answer, unknown = _ask(sources, fleet, placement, most if live else 1, live=live)
+    diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)
+    demand, candidates = demand_of(sources.query), frozenset(diagnosis.candidates)
+    capable = [host for host in hosts_in(fleet) if host.name in candidates] if candidates else []
+    if isinstance(answer, PlacementError):
+        return _without_answer(diagnosis, answer, demand, capable, limits)
+    if live and bool(answer.hosts) != bool(candidates):
         has = "has candidates" if answer.hosts else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
         diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
-    capable = _capable(diagnosis, fleet)
     if not capable:
         return diagnosis
 
     def ask_for_first() -> Any:
         if live:
             return answer
-        load(only_hosts(fleet, diagnosis.candidates, query.demand))
-        return query.ask(placement, limits.max_placement_results, live=False)
+        load(only_hosts(fleet, candidates, demand))
+        return ask_placement(sources.query, sources.decision, placement, most).candidates
 
-    first = find_first(capable, query.demand, limits, ask_for_first, live=live)
-    message, notes, most = diagnosis.message, diagnosis.notes, limits.max_placement_results
+    first = find_first(capable, demand, limits, ask_for_first, live=live)
+    message, notes = diagnosis.message, diagnosis.notes
     if first.hosts is not None and first.hosts < len(capable):
         message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
     if len(capable) > most:
@@ -104,28 +89,23 @@ def diagnose(  # noqa: PLR0913
     return replace(diagnosis, first_candidates=first, message=message, notes=notes)
 
 
-class _Query:
-    """The query of a request that the service was applied to, and the sources of its parts."""
-
-    def __init__(self, request_spec: Any, service: Service) -> None:
-        self._request_spec = request_spec
-        self.sources = Sources(request_spec, service)
-        self.decision = self.sources.decision
-        self.text = allocation_candidates_query(request_spec, limit=None)
-        self.demand = demand_of(request_spec)
-        self.traits = {name for item in self.demand.conditions() if item.kind == TRAIT for name in item.names}
-        self.notes = tuple(dict.fromkeys(str(note) for note in self.decision.notes))
-
-    def ask(self, placement: Placement, limit: int, *, live: bool) -> Any:
-        """Return the candidates of Placement."""
-        send = ask_live_placement if live else ask_placement
-        return send(self._request_spec, self.decision, placement, limit).candidates
-
-
-def _capable(diagnosis: Diagnosis, fleet: Fleet) -> list[Host]:
-    """Return the hosts that meet all requirements."""
-    names = frozenset(diagnosis.candidates)
-    return [host for host in hosts_in(fleet) if host.name in names] if names else []
+def _ask(sources: Sources, fleet: Fleet, placement: Placement, limit: int, *, live: bool) -> tuple[Any, set[str]]:
+    """Return the candidates of Placement, or its error, and the traits that do not exist in it."""
+    requirements, unknown = sources.decision.requirements, set[str]()
+    try:
+        known = placement.traits() | (frozenset() if live else fleet.traits)
+        if live:
+            # An embedded Placement gets those that filters name; in a cloud no host has them.
+            unknown |= {item.trait for item in find_unknown(requirements, known) if item.required}
+        conditions = demand_of(sources.query).conditions()
+        named = {name for item in conditions if item.kind == TRAIT for name in item.names}
+        if of_request := named - {item.trait for item in requirements} - known:
+            unknown |= of_request
+            # Placement may return no candidates before it checks them.
+            raise UnknownTraits(of_request)
+        return ask_placement(sources.query, sources.decision, placement, limit, live=live).candidates, unknown
+    except PlacementError as error:
+        return error, unknown
 
 
 def _without_answer(
@@ -145,11 +125,10 @@ def _without_answer(
 
 
 def _analyse(
-    diagnosis: Diagnosis, query: _Query, fleet: Fleet, unknown: Collection[str], progress: Progress
+    diagnosis: Diagnosis, sources: Sources, fleet: Fleet, unknown: Collection[str], progress: Progress
 ) -> Diagnosis:
     """Return the diagnosis with the results for each requirement and each host."""
-    hosts = hosts_in(fleet)
-    demand = query.demand.merge_alike()
+    hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_alike()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}
@@ -160,7 +139,7 @@ def _analyse(
         candidates=now.candidates,
         hosts=len(hosts),
         candidates_if_empty=len(empty.candidates),
-        requirements=findings(now, empty, query.sources, hosts, unknown),
+        requirements=findings(now, empty, sources, hosts, unknown),
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),

@@ -9,7 +9,7 @@ import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.query import BY_REQUEST, requirements_without_filters
+from os_prefilter.request.query import BY_REQUEST, query_of, requirements_without_filters
 from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
@@ -32,19 +32,18 @@ _FIELDS = {
 
 
 class Sources:
-    """A service applied to a request, and the source of each condition that the request then has."""
+    """A service applied to a request, the query that results, and the source of each of its conditions."""
 
     def __init__(self, request_spec: Any, service: Service) -> None:
         """Apply the service.
 
-        :param from_request: :func:`os_prefilter.request.query.requirements_without_filters` of the request
-        :param filters: the filters of the service
-        :raises RequestRejected: a filter, or Nova's own translation, rejects the request
+        :raises RequestRejected: a filter, or Nova's own translation, rejects the request, or it cannot be a query
         """
         self._request = Request(request_spec)
         # Before the service adds to it.
         from_request = requirements_without_filters(self._request)
         self.decision = decision = service.apply(request_spec)
+        self.query = query_of(request_spec)
         self._excludes = {each.name: each.declaration.excludes for each in service.filters}
         self._required: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
@@ -103,7 +102,6 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
-    helps = _where_change_helps(now)
     room = where_room_helps(now, empty)
     found = []
     for number, item in enumerate(now.conditions, 1):
@@ -122,7 +120,7 @@ def findings(
                 candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
                 free_on=tuple(dict.fromkeys(host for host, _ in freed)),
-                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ()), freed),
+                help="" if state == result.MET else _remedy(item, state, because, now, freed),
             )
         )
     return tuple(found)
@@ -155,15 +153,6 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
-def _where_change_helps(now: Shortfalls) -> Mapping[Condition, list[str]]:
-    """Return the hosts on which a requirement can be met, and then no more must change than with any other host."""
-    found: dict[Condition, dict[str, None]] = {}
-    for host, ways in sorted(now.ways.items()):
-        for item in frozenset().union(*now.least_ways.intersection(ways)):
-            found.setdefault(item, {})[host] = None
-    return {item: list(hosts) for item, hosts in found.items()}
-
-
 def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]]:
     """Return hosts, sorted, each with amounts to free together on it, so that it is a candidate.
 
@@ -193,14 +182,13 @@ def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]
     ]
 
 
-def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str], freed: Iterable[tuple[str, Way]]) -> str:
+def _remedy(item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, Way]]) -> str:
     """Return the suggested change.
 
-    :param hosts: those on which it helps, if they are known
-    :param freed: those on which room helps, and what to free together
+    :param freed: hosts on which room helps, and what to free together
     """
     if item.kind == TRAIT:
-        return _remedy_for_trait(item, state, because, hosts)
+        return _remedy_for_trait(item, state, because, now)
     if item.kind == RESOURCE:
         name = item.names[0]
         helps = {
@@ -234,13 +222,16 @@ def _free(freed: Iterable[tuple[str, Way]]) -> str:
     return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""
 
 
-def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
+def _remedy_for_trait(item: Condition, state: str, because: str, now: Shortfalls) -> str:
     name, change = "|".join(item.names), f"change {because}"
     if state == result.UNKNOWN:
         return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
+            # Hosts on which no more must change than on any other.
+            least = {way for way in now.least_ways if item in way}
+            hosts = [host for host, ways in now.ways.items() if not least.isdisjoint(ways)]
+            names = join_first_names(sorted(hosts), _MOST_NAMES) or "hosts that meet the rest"
             return f"Enable the compute services of {names}: openstack compute service set --enable."
         return f"Take hosts without {name}, or {change}."
     if item.names[0].startswith("OWNER_"):

@@ -6,7 +6,7 @@ candidates of one host before the next (``depth-first``) or one of each host in 
 (``placement/objects/allocation_candidate.py`` and ``research_context.py`` of Placement 16.0.0).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import factorial, prod
 from typing import Any
@@ -15,7 +15,8 @@ import os_traits
 
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.quoting import pluralize
-from os_prefilter_tools.fleet.demand import Demand, Group
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.matching import Host, fits
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.operators.diagnose.result import FirstCandidates
@@ -125,18 +126,18 @@ def _count_combinations(hosts: Iterable[Host], demand: Demand) -> int:
 def _count_choices(host: Host, demand: Demand) -> Iterator[int]:
     for suffixes, group in demand.groups.items():
         if suffixes:
-            yield _count_able(host, group, group.resources) ** len(suffixes.split(","))
+            yield _count_able(host, group) ** len(suffixes.split(","))
         else:
             # Each resource may come from another provider, with another of the traits.
-            rest = replace(group, required=())
-            yield from (_count_able(host, rest, {name: amount}) for name, amount in group.resources.items())
+            for name, amount in group.resources.items():
+                yield _count_able(host, replace(group, resources={name: amount}, required_traits=frozenset()))
 
 
-def _count_able(host: Host, group: Group, resources: Mapping[str, int]) -> int:
+def _count_able(host: Host, group: RequestGroup) -> int:
     return sum(
-        all(name in each.resources and fits(each.resources[name], amount) for name, amount in resources.items())
-        and group.forbidden.isdisjoint(each.traits)
-        and all(not traits.isdisjoint(each.traits) for traits in group.required)
+        all(name in each.resources and fits(each.resources[name], amount) for name, amount in group.resources.items())
+        and group.forbidden_traits.isdisjoint(each.traits)
+        and group.required_traits <= each.traits
         for each in (*host.own, *host.shared)
     )
 

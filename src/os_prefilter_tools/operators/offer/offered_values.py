@@ -15,6 +15,7 @@ import os_traits
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
@@ -22,7 +23,6 @@ from os_prefilter.vocabulary import enabling_values
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter_tools.fleet.host_index import HostIndex
-from os_prefilter_tools.fleet.matching import fits
 from os_prefilter_tools.fleet.model import Fleet
 
 DEFAULT_ZONE = "nova"
@@ -115,9 +115,7 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
     ]
     ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
     named = chain(_ENABLED, chain.from_iterable(ways))
-    index = HostIndex.by_capability(
-        fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
-    )
+    index = HostIndex.by_capability(fleet, named, any_size=True)
     enabled = index.find_candidates(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
@@ -223,7 +221,7 @@ class _SmallestRequests:
         spec = RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
         decision = self._service.apply(spec)
         self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
-        conditions = demand_of(spec).conditions()
+        conditions = demand_of(query_of(spec)).conditions()
         return frozenset(
             item._replace(amount=1) if item.kind == RESOURCE else item
             for item in conditions

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import (
@@ -17,7 +18,7 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, Progress, count_each
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
@@ -136,7 +137,7 @@ def audit_servers(
     servers: Iterable[Server],
     destinations: Destinations,
     without: Sequence[str] = (),
-    progress: Progress = lambda _what, _done, _of: None,
+    progress: Progress = no_progress,
     left_out: Broken = lambda _text: None,
 ) -> ServerAudit:
     """Find the destinations of each server.

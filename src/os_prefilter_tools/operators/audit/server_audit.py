@@ -189,6 +189,11 @@ def audit_servers(
     moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
         _judge_together(line, if_drained if line.host in moving_from else None, sums.get(line.host))
+    of_project, stranded = Counter[str](), Counter[str]()
+    for line in lines.values():
+        of_project[line.project] += len(line.servers)
+        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
+    of_projects = ((project, number, stranded[project]) for project, number in of_project.items())
     ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
@@ -196,7 +201,7 @@ def audit_servers(
         hosts=len(names),
         drained=drained_names,
         of_hosts=tuple(sorted(sums.values(), key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
-        of_projects=_of_projects(ordered),
+        of_projects=tuple(sorted(of_projects, key=lambda row: (-row[2], -row[1], row[0]))),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
@@ -269,15 +274,6 @@ def _place(
         found = together.place(movable, gone)
         placed, is_most = len(found.allocations), found.is_most
     return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
-
-
-def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:
-    servers, stranded = Counter[str](), Counter[str]()
-    for line in lines:
-        servers[line.project] += len(line.servers)
-        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
-    rows = ((project, number, stranded[project]) for project, number in servers.items())
-    return tuple(sorted(rows, key=lambda row: (-row[2], -row[1], row[0])))
 
 
 def _printable(text: str) -> str:

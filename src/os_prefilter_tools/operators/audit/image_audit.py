@@ -330,7 +330,7 @@ def _group_images(
         notes: set[Note] = set()
         name = name_of(image)
         for flavor in flavors or (ANY_FLAVOR,):
-            label = escape_line((flavor.name or "a flavor without a name")[:LONGEST_NAME]) if flavors else ""
+            label = short_line(flavor.name or "a flavor without a name") if flavors else ""
             spec = RequestSpec(flavor=flavor, image=image)
             before = requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
@@ -351,7 +351,12 @@ def _group_images(
 
 def name_of(image: Image) -> str:
     """Return the name of an image, or its ID, as a part of a line."""
-    return escape_line(str(image.name or image.id or "an image without a name")[:LONGEST_NAME])
+    return short_line(str(image.name or image.id or "an image without a name"))
+
+
+def short_line(text: str) -> str:
+    """Return the first :data:`LONGEST_NAME` characters of a text as a part of a line."""
+    return escape_line(text[:LONGEST_NAME])
 
 
 def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:

@@ -18,7 +18,7 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each, short_line
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
@@ -154,7 +154,7 @@ def audit_servers(
     count = 0
     for server in _each_once(servers, left_out):
         count += 1
-        line = ServerLine(_printable(server.host), _printable(server.project))
+        line = ServerLine(short_line(server.host), short_line(server.project))
         leaving: _Leaving = (None, 0, 0)
         try:
             judged = destinations.judge(server)
@@ -165,12 +165,12 @@ def audit_servers(
             leaving = (judged.kind, line.if_died, line.without)
             count_each(notes, judged.notes)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
-        lines.setdefault(key, line).servers.append(Name(_printable(server.uuid), _printable(server.name)))
+        lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
         count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        count_each(unknown, (NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)
@@ -274,7 +274,3 @@ def _place(
         found = together.place(movable, gone)
         placed, is_most = len(found.allocations), found.is_most
     return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
-
-
-def _printable(text: str) -> str:
-    return escape_line(text[:LONGEST_NAME])

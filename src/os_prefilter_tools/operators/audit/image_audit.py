@@ -277,17 +277,17 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     A trait that is required both on the root and in the unsuffixed group is one cause, and so is a trait that two
     filters require: dropping one of them alone would change nothing.
     """
-    conditions: dict[tuple[str, str, str], list[Condition]] = {}
-    sources: dict[tuple[str, str, str], dict[str, str]] = {}
+    found: dict[tuple[str, str, str], tuple[list[Condition], dict[str, str]]] = {}
     for item in requirements:
         condition = condition_of(item)
         if condition in among:
             key = item.trait, "required" if item.required else "forbidden", condition.suffix
-            conditions.setdefault(key, []).append(condition)
-            sources.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
+            conditions, sources = found.setdefault(key, ([], {}))
+            conditions.append(condition)
+            sources.setdefault(item.filter, escape_line(item.source))
     return {
-        Cause(*key, ", ".join(sources[key]), " and ".join(dict.fromkeys(sources[key].values()))): some
-        for key, some in conditions.items()
+        Cause(*key, ", ".join(sources), " and ".join(dict.fromkeys(sources.values()))): conditions
+        for key, (conditions, sources) in found.items()
     }
 
 

@@ -52,14 +52,14 @@ def _with(line: str) -> str:
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
         ("every_value", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
-        ("each_value_is", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "break the law"),
+        ("each_request_is", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "break the law"),
         (
-            "each_value_is",
+            "each_request_is",
             _with('ASKED.append(value); return "no" if row == "vif_model" and ASKED.count(value) > 1 else ""'),
             "requests break the law",
         ),
         (
-            "each_two",
+            "each_request_is",
             _with('ASKED.append(value); return "not both" if ASKED[-2:-1] == ["virtio"] else ""'),
             "requests break the law",
         ),
@@ -76,7 +76,7 @@ def test_a_reporter_that_breaks_a_law_fails_its_test_with_the_reason(
 
 def test_conforming_reporter_passes(pytester: pytest.Pytester) -> None:
     passed, failed, printed = _outcome(pytester, _GOOD, "")
-    assert (passed, failed) == (7, 0), printed
+    assert (passed, failed) == (5, 0), printed
 
 
 def test_reporter_that_is_not_installed_or_has_no_facts_fails_with_advice() -> None:

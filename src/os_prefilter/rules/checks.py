@@ -1,11 +1,12 @@
 """Semantic checks on parsed rules: conflicts with one another, with the vocabulary, and with Nova."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, islice, product
 from typing import NamedTuple
 
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.remarks import nearest_property
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
@@ -51,11 +52,7 @@ class Problem(NamedTuple):
         return f"{place}: {'warning: ' if self.warning else ''}{self.text}"
 
 
-Progress = Callable[[str, int, int], object]
-"""Called with what is done, how many of it are, and how many there are in all."""
-
-
-def check_rules(rules: Iterable[Rule], progress: Progress = lambda *_: None) -> Iterator[Problem]:
+def check_rules(rules: Iterable[Rule], progress: Progress = no_progress) -> Iterator[Problem]:
     """Yield the problems of well-formed rules; only rules without an error of their own are compared with others."""
     rules, sound, first = list(rules), [], dict[str, Rule]()
     for number, rule in enumerate(rules, 1):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import NAME, find_mistakes
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.rules.checks import Problem, Progress, check_rules
+from os_prefilter.rules.checks import Problem, check_rules
 from os_prefilter.rules.conditions import Clause, RuleCondition
 from os_prefilter.rules.model import ALWAYS, NO_RULES, Rule, RuleSet, rules_of_hint
 from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, RULE, TRAIT_LIST
@@ -57,7 +58,7 @@ def rule_files(folder: str | Path) -> list[Path]:
     return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
 
 
-def read_rules(paths: Iterable[str | Path], progress: Progress = lambda *_: None) -> RulesRead:
+def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) -> RulesRead:
     """Return the rules of files, and of the files of directories, with all their problems.
 
     :param progress: called for each rule that is read, with its number and that of all in its file, then for each that
@@ -88,7 +89,7 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = lambda *_: None
     return RulesRead(RuleSet(rules), tuple(problems))
 
 
-def rules_in(data: bytes, file: str, progress: Progress = lambda *_: None) -> tuple[list[Rule], list[Problem]]:
+def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[list[Rule], list[Problem]]:
     """Return the well-formed rules of a document, those for its ``hint_traits`` too, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable

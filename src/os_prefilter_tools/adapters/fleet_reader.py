@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, TypeAlias, TypeVar
+from itertools import count
+from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider, check_response
@@ -34,7 +35,6 @@ _SMALL, _MOST_SAMPLED = 200, 20
 _NOT_FOUND = 404
 _INTEGERS = ("total", "reserved", "min_unit", "max_unit", "step_size")
 
-_Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
 # The inventories of a provider, and the UUIDs of its aggregates.
 _Details: TypeAlias = tuple[Mapping[str, Inventory], frozenset[str]]
@@ -45,7 +45,7 @@ def read_fleet(
     aggregates: Iterable[Aggregate] = (),
     *,
     inventories: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], object] = lambda _done, _of: None,
 ) -> Fleet:
     """Read the fleet out of a Placement; nothing is changed there.
 
@@ -60,7 +60,17 @@ def read_fleet(
     in_use = sorted(client.traits_in_use())
     common = _common_traits(client, list(before))
     required = {trait: f"required={'!' * (trait in common)}{trait}" for trait in in_use}
-    requests = _Requests(len(required) + len(before if inventories else known), progress)
+    done, total = count(1), len(required) + len(before if inventories else known)
+
+    def run(send: Callable[[str], _Result], keys: Iterable[str]) -> Iterator[_Result]:
+        """Yield the result of each key, in their order; an error cancels the requests that are not sent yet."""
+        threads = ThreadPoolExecutor(THREADS)
+        try:
+            for result in threads.map(send, keys):
+                progress(next(done), total)
+                yield result
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def providers_with(name: str) -> Collection[str]:
         """Return the providers with a trait, or in an aggregate."""
@@ -77,7 +87,7 @@ def read_fleet(
         """Return, for each provider, those of its traits or aggregates; equal sets are one object."""
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
         names = list(names)
-        for name, uuids in zip(names, requests.run(providers_with, names), strict=True):
+        for name, uuids in zip(names, run(providers_with, names), strict=True):
             for uuid in uuids:
                 found[uuid].append(name)
         sets: dict[frozenset[str], frozenset[str]] = {}
@@ -86,7 +96,7 @@ def read_fleet(
     traits = matches(required)
     details: dict[str, _Details]
     if inventories:
-        read = zip(before, requests.run(lambda uuid: _details(client, uuid), before), strict=True)
+        read = zip(before, run(lambda uuid: _details(client, uuid), before), strict=True)
         details = {uuid: found for uuid, found in read if found}
     else:
         details = {uuid: ({}, of_one) for uuid, of_one in matches(known).items()}
@@ -106,28 +116,7 @@ def _common_traits(client: PlacementClient, uuids: Sequence[str]) -> frozenset[s
         with suppress(UnknownProvider):
             counts.update(client.provider_traits(uuid)[1])
             sampled += 1
-    return frozenset(trait for trait, count in counts.items() if count * 2 > sampled)
-
-
-class _Requests:
-    """Requests sent by several threads, whose progress is reported."""
-
-    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
-        self._total = total
-        self._progress = progress
-        self._done = 0
-
-    def run(self, send: Callable[[_Key], _Result], keys: Iterable[_Key]) -> Iterator[_Result]:
-        """Yield the result of each key, in their order; an error cancels the requests that are not sent yet."""
-        threads = ThreadPoolExecutor(THREADS)
-        try:
-            for result in threads.map(send, keys):
-                self._done += 1
-                if self._progress:
-                    self._progress(self._done, self._total)
-                yield result
-        finally:
-            threads.shutdown(cancel_futures=True)
+    return frozenset(trait for trait, number in counts.items() if number * 2 > sampled)
 
 
 def _printable(aggregate: Aggregate) -> Aggregate:
@@ -150,15 +139,12 @@ def _details(client: PlacementClient, uuid: str) -> _Details | None:
         raise
     with check_response("GET /resource_providers/..."):
         used = usages["usages"]
-        resources = {
-            str(name): _inventory(amounts, used.get(name, 0)) for name, amounts in inventories["inventories"].items()
-        }
+        resources = {}
+        for name, amounts in inventories["inventories"].items():
+            integers = {each: int(amounts[each]) for each in _INTEGERS}
+            ratio = float(amounts["allocation_ratio"])
+            resources[str(name)] = Inventory(**integers, allocation_ratio=ratio, used=int(used.get(name, 0)))
         return resources, frozenset(map(str, aggregates["aggregates"]))
-
-
-def _inventory(amounts: Mapping[str, Any], used: Any) -> Inventory:
-    integers = {name: int(amounts[name]) for name in _INTEGERS}
-    return Inventory(**integers, allocation_ratio=float(amounts["allocation_ratio"]), used=int(used))
 
 
 def _trees(

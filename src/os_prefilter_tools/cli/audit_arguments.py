@@ -147,9 +147,9 @@ class AuditArguments(FiltersAndHosts):
         if self.images:
             return read_images(self.images, broken)
         if context.has_cloud:
-            from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+            from os_prefilter_tools.adapters.cloud.resources import images  # noqa: PLC0415
 
-            return connection.images(context.connection, broken)
+            return images(context.connection, broken)
         context.note("Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.", warning=True)
         return example_images()
 
@@ -175,9 +175,9 @@ class AuditArguments(FiltersAndHosts):
         """
         if self.servers:
             return read_servers(self.servers, broken)
-        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud.servers import servers  # noqa: PLC0415
 
-        return connection.servers(context.connection, broken)
+        return servers(context.connection, broken)
 
 
 def example_images() -> Iterator[Image]:

@@ -21,7 +21,7 @@ from os_prefilter_tools.cli.output import progress_on
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
-    from os_prefilter_tools.operators.audit.image_audit import Progress
+    from os_prefilter.common.progress import Progress
 
 _T = TypeVar("_T")
 _ERROR = 1

@@ -88,7 +88,11 @@ class FiltersAndHosts:
         return context.has_cloud and not self.hosts
 
     def fleet(
-        self, context: Context, *, traits_only: bool = False, progress: Callable[[int, int], None] | None = None
+        self,
+        context: Context,
+        *,
+        traits_only: bool = False,
+        progress: Callable[[int, int], object] = lambda _done, _of: None,
     ) -> Fleet:
         """Return the fleet of a file, of the cloud, or the example, and note which one it is.
 

@@ -12,7 +12,7 @@ from os_prefilter.documents.files import open_file, replace_file, status_to_repl
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from os_prefilter_tools.operators.audit.image_audit import Progress
+    from os_prefilter.common.progress import Progress
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:

@@ -90,7 +90,7 @@ class RequestArguments:
         if self.server:
             if not context.has_cloud:
                 raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
-            from os_prefilter_tools.adapters.cloud.connection import request_of_server  # noqa: PLC0415
+            from os_prefilter_tools.adapters.cloud.servers import request_of_server  # noqa: PLC0415
 
             return request_of_server(context.connection, self.server)
         if self.request_spec:
@@ -128,18 +128,18 @@ def image_named(name: str, context: Context) -> Image:
     :raises PrefilterError: if the cloud does not answer.
     """
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
-        return connection.image_named(context.connection, name)
+        return resources.image_named(context.connection, name)
     return image_from(_of_kind(name, "image", {"disk_format", "properties"}, {"ram", "vcpus"}), name)
 
 
 def flavor_named(name: str, context: Context) -> Flavor:
     """Return the flavor as :func:`image_named` does the image."""
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import connection  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
-        return connection.flavor_named(context.connection, name)
+        return resources.flavor_named(context.connection, name)
     return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}, set()), name)
 
 

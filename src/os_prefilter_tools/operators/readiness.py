@@ -78,14 +78,8 @@ def reported_otherwise(fleet: Fleet, scope: ReportScope) -> tuple[str, ...]:
 
     They have a report marker, and none that says that all of this scope was reported.
     """
-    markers = scope.markers(frozenset((REPORTED, REPORTED_CUSTOM)))
-    return tuple(
-        sorted(
-            each.name
-            for each in compute_nodes(fleet)
-            if markers.isdisjoint(each.traits) and any(map(scope.is_of_another, each.traits))
-        )
-    )
+    others = (each for each in compute_nodes(fleet) if any(map(scope.is_of_another, each.traits)))
+    return unreported_in(others, scope.markers(frozenset((REPORTED, REPORTED_CUSTOM))))
 
 
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:

@@ -149,11 +149,11 @@ def _values(condition: RuleCondition) -> list[str]:
     """Return the values that a request may have to meet the condition."""
     if condition.values:
         return sorted(map(format_value, condition.values))
+    known: list[str] = []
     if condition.place == EXTRA_SPEC:
-        of_nova = [value for prefix, value in _VALUES_OF_NOVA.items() if condition.name.startswith(prefix)]
-        known = chain.from_iterable(row.values for row in table() if row.extra_spec == condition.name)
-        return of_nova or list(known) or [*_ANY_VALUES]
-    return [*_ANY_VALUES]
+        known = [value for prefix, value in _VALUES_OF_NOVA.items() if condition.name.startswith(prefix)]
+        known = known or [value for row in table() if row.extra_spec == condition.name for value in row.values]
+    return known or [*_ANY_VALUES]
 
 
 def _request(image: Image, said: Sequence[tuple[RuleCondition, str]]) -> RequestSpec:

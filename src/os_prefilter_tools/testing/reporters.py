@@ -134,26 +134,17 @@ class _Laws:
         if repr(facts) != before:
             fail(f"The reporter changes the facts: {before} became {facts}.")
 
-    def test_each_value_is_reported_if_and_only_if_the_late_check_accepts_it(
+    def test_each_request_is_reported_if_and_only_if_the_late_check_accepts_it(
         self, facts: HostFacts, record_property: Record
     ) -> None:
-        """The law, for each value alone."""
-        compare(single_cases(facts.emulated_architectures), facts, record_property)
+        """The law: each value alone, with each value of other rows, and with each machine type and architecture.
 
-    def test_each_two_values_are_reported_if_and_only_if_the_late_check_accepts_them(
-        self, facts: HostFacts, record_property: Record
-    ) -> None:
-        """The law, for each value of a row that it owns with each value of the others."""
-        first = self.hosts.index(facts) % self.one_in
-        cases = pair_cases(self.reporter.owns, first, self.one_in, facts.emulated_architectures)
-        compare(cases, facts, record_property)
-
-    def test_each_value_on_each_platform_is_reported_if_and_only_if_the_late_check_accepts_it(
-        self, facts: HostFacts, record_property: Record
-    ) -> None:
-        """The law, for each value with each machine type and some emulated architectures."""
-        first = self.hosts.index(facts) % self.one_in
-        compare(platform_cases(first, self.one_in, facts.emulated_architectures), facts, record_property)
+        Of two values, one is of a row that it owns.
+        """
+        first, emulated = self.hosts.index(facts) % self.one_in, facts.emulated_architectures
+        compare(single_cases(emulated), facts, record_property)
+        compare(pair_cases(self.reporter.owns, first, self.one_in, emulated), facts, record_property)
+        compare(platform_cases(first, self.one_in, emulated), facts, record_property)
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:

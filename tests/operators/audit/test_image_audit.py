@@ -196,7 +196,7 @@ def test_audit_escapes_names_and_limits_what_it_keeps(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os_prefilter_tools.operators.audit.image_audit.MOST_UNKNOWN", 2)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
-    assert (line.names, line.images) == ((r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"), 5)
+    assert (line.names, line.images) == ([r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"], 5)
     images = [Image({"hw_vif_model": f"no\n{number % 4}"}) for number in range(8)]
     assert audit_of(*images).unknown == tuple(
         (rf"image property hw_vif_model: unknown value 'no\n{number}': not required", 2) for number in range(2)

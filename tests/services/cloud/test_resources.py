@@ -10,6 +10,8 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
 from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.adapters.cloud import resources
+from os_prefilter_tools.adapters.cloud.servers import request_of_server
 from os_prefilter_tools.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
 
@@ -56,7 +58,7 @@ def image(cloud: Cloud) -> Iterator[Any]:
 
 def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) -> None:
     image_id = image("all", disk_format="qcow2", **_PROPERTIES)
-    assert clouds.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
+    assert resources.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
     assert cloud.written == []
 
 
@@ -67,16 +69,16 @@ _LIKE_AN_ID = "0f2c1c1e-5a5b-4f6d-9a0c-6f5a2f3f7d10"
 def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Cloud, image: Any) -> None:
     for name in (*_NAMES, _LIKE_AN_ID):
         made = image(name)
-        assert clouds.image_named(cloud.connection(), name).id == made
+        assert resources.image_named(cloud.connection(), name).id == made
     # An ID takes precedence over an equal name.
     image(made)
-    assert clouds.image_named(cloud.connection(), made).id == made
+    assert resources.image_named(cloud.connection(), made).id == made
 
 
 def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(cloud: Cloud, image: Any) -> None:
     ids = [image("twice"), image("twice", os_hidden=True)]
     with pytest.raises(DocumentError, match="2 images have the name 'twice'. Give an ID: ") as caught:
-        clouds.image_named(cloud.connection(), "twice")
+        resources.image_named(cloud.connection(), "twice")
     assert all(each in str(caught.value) for each in ids)
     image("haiku-1.04")
     for name, message in (
@@ -84,7 +86,7 @@ def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(clou
         (_LIKE_AN_ID.replace("d10", "d11"), "there is no image"),
     ):
         with pytest.raises(DocumentError, match=message):
-            clouds.image_named(cloud.connection(), name)
+            resources.image_named(cloud.connection(), name)
 
 
 def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
@@ -92,7 +94,7 @@ def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
     made = {image(f"page-{number}", visibility="private") for number in range(4)}
     made |= {image("shared by all", visibility="community"), image("hidden", os_hidden=True)}
     cloud.glance.forget()
-    listing = clouds.images(cloud.connection(), print)
+    listing = resources.images(cloud.connection(), print)
     next(listing)
     assert sum("/v2/images?" in each for each in cloud.glance.sent) == 1
     rest = [each.id for each in listing]
@@ -107,7 +109,7 @@ def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) ->
     rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
     cloud.glance.before = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
     problems: list[str] = []
-    found = [each.id for each in clouds.images(cloud.connection(), problems.append)]
+    found = [each.id for each in resources.images(cloud.connection(), problems.append)]
     assert found == ["a", "b"] * 2
     assert len(problems) == 6
     assert all("\n" not in each for each in problems)
@@ -120,7 +122,7 @@ def test_hanging_or_unreachable_glance_raises_an_error_naming_the_request(
     cloud.glance.is_hanging = True
     for name in ("admin", "down"):
         with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
-            list(clouds.images(cloud.connection(name), print))
+            list(resources.images(cloud.connection(name), print))
 
 
 _FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
@@ -136,13 +138,13 @@ def test_flavors_are_read_with_all_their_fields_by_name_or_id(cloud: Cloud) -> N
     cloud.forget()
     connection = cloud.connection()
     for name in ("gpu ☃", "gpu 1"):
-        assert clouds.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
+        assert resources.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
     # An ID takes precedence over an equal name.
-    assert clouds.flavor_named(connection, "4").name == "private"
+    assert resources.flavor_named(connection, "4").name == "private"
     assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 2
     for name in ("flavor-11", ".", "..", "../servers", "x" * 300, "\x00"):
         with pytest.raises(DocumentError, match="there is no flavor") as caught:
-            clouds.flavor_named(connection, name)
+            resources.flavor_named(connection, name)
         assert ("Close names: 'flavor-1'" in str(caught.value)) == (name == "flavor-11")
         assert str(caught.value).isprintable()
     assert cloud.written == []
@@ -153,7 +155,7 @@ def test_hidden_extra_specs_of_a_flavor_raise_instead_of_reading_as_none(cloud: 
     row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
     cloud.nova.before = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
     with pytest.raises(CloudError, match="extra specs of the flavor 'hidden' are not shown"):
-        clouds.flavor_named(cloud.connection(), "4")
+        resources.flavor_named(cloud.connection(), "4")
 
 
 _FLAVOR_ROW = {"id": "i", "name": "a", "extra_specs": {"a": 1}}
@@ -173,8 +175,8 @@ _WRONG: list[tuple[str, int, object, str]] = [
     ("host_aggregates", 200, {"aggregates": [{"uuid": "x", "name": "a", "availability_zone": None}]}, "not that of"),
 ]
 _READS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "images": ("/v2/images?", lambda connection: list(clouds.images(connection, print))),
-    "flavors": ("/flavors/detail", lambda connection: clouds.flavor_named(connection, "a")),
+    "images": ("/v2/images?", lambda connection: list(resources.images(connection, print))),
+    "flavors": ("/flavors/detail", lambda connection: resources.flavor_named(connection, "a")),
     "host_aggregates": ("os-aggregates", clouds.host_aggregates),
 }
 
@@ -233,7 +235,7 @@ def test_request_of_a_server_has_its_image_and_flavor(
     image = cloud.image("of a server", active=True, **properties)
     server = cloud.server(server_flavor, image)
     cloud.nova.forget()
-    spec = clouds.request_of_server(cloud.connection(), server)
+    spec = request_of_server(cloud.connection(), server)
     assert spec == RequestSpec(_FLAVOR, Image(properties, "raw", image, "of a server"))
     assert "ports, device profiles, hints" in caplog.text
     assert cloud.written == []
@@ -242,7 +244,7 @@ def test_request_of_a_server_has_its_image_and_flavor(
 def test_image_properties_at_boot_take_precedence_over_current_ones(cloud: Cloud) -> None:
     image = cloud.image("changed", hw_vif_model="igb", hw_disk_bus="scsi")
     server = _shown(cloud, image={"id": image, "properties": {"hw_vif_model": "e1000e"}})
-    spec = clouds.request_of_server(cloud.connection(), server)
+    spec = request_of_server(cloud.connection(), server)
     assert spec.image == Image({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"}, "raw", image, "changed")
 
 
@@ -255,7 +257,7 @@ def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) ->
         cloud.others.volumes[volume]["attachments"] = [{"device": device}]
     attached = {"os-extended-volumes:volumes_attached": [{"id": other}, {"id": root}]}
     server = _shown(cloud, **attached, **{"OS-EXT-SRV-ATTR:root_device_name": "/dev/vda"})
-    spec = clouds.request_of_server(cloud.connection(), server)
+    spec = request_of_server(cloud.connection(), server)
     assert spec == RequestSpec(_FLAVOR, Image({"hw_vif_model": "igb"}, "qcow2", name="old"), is_bfv=True)
 
 
@@ -263,10 +265,10 @@ def test_invalid_or_unknown_server_or_malformed_document_is_refused(cloud: Cloud
     connection = cloud.connection()
     for server, message in (("a name", "is no ID"), ("", "is no ID"), (_NO_SERVER, "there is no")):
         with pytest.raises(DocumentError, match=message):
-            clouds.request_of_server(connection, server)
+            request_of_server(connection, server)
     malformed: list[dict[str, Any]] = [{"flavor": None}, {"flavor": {"id": "4"}}]
     malformed += [{"image": "x"}, {"image": {"id": "../../flavors"}}]
     for fields in malformed:
         with pytest.raises(CloudError, match="Nova") as caught:
-            clouds.request_of_server(connection, _shown(cloud, **fields))
+            request_of_server(connection, _shown(cloud, **fields))
         assert str(caught.value).isprintable()

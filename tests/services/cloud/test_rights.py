@@ -11,6 +11,7 @@ import pytest
 
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused
 from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.adapters.cloud import resources
 from os_prefilter_tools.cli.main import main
 from tests.services.cloud.cloud import Cloud
 from tests.support.pages import DOCS, files_of
@@ -181,7 +182,7 @@ def test_revoked_token_is_replaced_by_a_new_login_if_there_is_one(cloud: Cloud) 
     for name in ("admin", "application-credential"):
         connection = cloud.connection(name)
         revoke(connection.session.get_token())
-        assert clouds.image_named(connection, image).name == "after a new login"
+        assert resources.image_named(connection, image).name == "after a new login"
     token = revoke(cloud.connection().session.get_token())
     auth = {"auth_url": f"{cloud.keystone.url}/v3", "token": token, "project_name": "admin"}
     cloud.add_cloud("token", {**auth, "project_domain_id": "default"}, "v3token")

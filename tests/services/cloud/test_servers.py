@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_tools.adapters.cloud.servers import servers
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.server import Server
 from tests.services.cloud.cloud import Cloud
@@ -39,7 +39,7 @@ def made(whole_cloud: Cloud) -> dict[str, str]:
 
 def _found(cloud: Cloud, name: str = "admin") -> tuple[dict[str, Server], list[str]]:
     broken: list[str] = []
-    return {each.uuid: each for each in clouds.servers(cloud.connection(name), broken.append)}, broken
+    return {each.uuid: each for each in servers(cloud.connection(name), broken.append)}, broken
 
 
 def _with_rows(cloud: Cloud, change: Callable[[dict[str, Any]], None]) -> None:

@@ -22,20 +22,7 @@ from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
-from os_prefilter_tools.adapters.cloud.resources import flavor_named, image_named, images
-from os_prefilter_tools.adapters.cloud.servers import request_of_server, servers
 from os_prefilter_tools.fleet.model import Aggregate
-
-__all__ = [
-    "connect",
-    "flavor_named",
-    "host_aggregates",
-    "image_named",
-    "images",
-    "placement_of",
-    "request_of_server",
-    "servers",
-]
 
 # The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
 _AGGREGATE_UUIDS = "2.41"

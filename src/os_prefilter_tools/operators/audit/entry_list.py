@@ -7,12 +7,14 @@ Glance's ``GET /v2/images``; and JSON lines, one entry a line, for lists above 6
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import MAX_BYTES, open_file
 from os_prefilter.documents.strict_json import parse_json, strict
+
+_T = TypeVar("_T")
 
 Broken = Callable[[str], None]
 """Gets the place and the problem of each entry that cannot be read."""
@@ -43,12 +45,23 @@ _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
 
 
-def read_entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
-    """Yield each entry in a file with its place; report one that is not JSON to ``broken``, and skip it.
+def read_entries(path: str | Path, what: str, parse: Callable[[object], _T], broken: Broken) -> Iterator[_T]:
+    """Yield each parsed entry of a file; report one that cannot be read to ``broken``, and skip it.
 
     :param what: one entry, ``image`` or ``server``; with an s, the key of the list in a response of the service
+    :param parse: raises DocumentError for an entry of something else
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list.
     """
+    for where, entry in _entries(path, what, broken):
+        try:
+            yield parse(entry)
+        except DocumentError as error:
+            uuid = entry.get("uuid") if isinstance(entry, dict) else None
+            broken(f"{where}: {f'{what} {quote(uuid)}: ' if isinstance(uuid, str) else ''}{error.problem}")
+
+
+def _entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
+    """Yield each entry with its place."""
     key = f"{what}s"
     with open_file(path) as file:
         number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")

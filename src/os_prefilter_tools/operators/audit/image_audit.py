@@ -6,13 +6,14 @@ Thousands of images make tens of groups of images with the same requirements.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of, query_string, requirements_without_filters
 from os_prefilter.request.requirements import Note, Requirement
@@ -24,8 +25,6 @@ from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
 
-Progress = Callable[[str, int, int | None], None]
-"""Gets the current stage, how many are done, and how many there are (None if that is not known)."""
 MOST_NAMES = 100_000
 """The most image names that are kept in all groups together; further images are only counted."""
 MOST_UNKNOWN = 10_000
@@ -65,9 +64,8 @@ class Requested(NamedTuple):
         return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
 
 
-@dataclass(slots=True)
-class ImageGroup:
-    """Images with the same requirements with one flavor."""
+class _Kind(NamedTuple):
+    """The requirements of images with one flavor."""
 
     flavor: str
     before: Requested
@@ -75,9 +73,6 @@ class ImageGroup:
     """After the change, while filters wait for capability reports."""
     after: Requested
     """After the change, once none waits."""
-    names: list[str] = field(default_factory=list)
-    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
-    images: int = 0
 
 
 class ImageVerdict(str, Enum):
@@ -123,25 +118,25 @@ class Loss(NamedTuple):
     """How many of them meet all other requirements that the filters to enable add."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ImageLine:
     """Images with the same requirements, with one flavor or alone."""
 
-    names: tuple[str, ...]
-    """The names of the images, as far as they are kept."""
-    images: int
     flavor: str
-    before: int
+    names: list[str] = field(default_factory=list)
+    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
+    images: int = 0
+    before: int = 0
     """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
-    waiting: int
+    waiting: int = 0
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
-    after: int
+    after: int = 0
     """The set of hosts once no filter waits.
 
     A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
     its trait, so each counts as having it.
     """
-    verdict: ImageVerdict
+    verdict: ImageVerdict = ImageVerdict.OK
     """The verdict of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
@@ -197,7 +192,7 @@ def audit_images(
     change: FilterChange,
     *,
     flavors: Sequence[Flavor] = (),
-    progress: Progress = lambda _what, _done, _of: None,
+    progress: Progress = no_progress,
 ) -> Audit:
     """Compare which hosts remain for each image, with each flavor, before and after a change of the filters.
 
@@ -206,21 +201,18 @@ def audit_images(
     """
     # Without a compute node no gate opens.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
-    groups, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
-    conditions = {
-        item for group in groups for requested in (group.before, group.waiting, group.after) for item in requested.query
-    }
+    kinds, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
+    conditions = {item for kind in kinds for each in (kind.before, kind.waiting, kind.after) for item in each.query}
     now = sets = HostIndex.by_capability(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
-    deferred = (item for group in groups for item in set(group.after.added).difference(group.waiting.added))
+    deferred = (item for kind in kinds for item in set(kind.after.added).difference(kind.waiting.added))
     if any(item.filter in gated for item in deferred):
-        sets = HostIndex.by_capability(
-            simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors
-        )
-    lines = []
-    for number, group in enumerate(groups, 1):
-        lines.append(_line(group, now, sets))
-        progress("kinds of images", number, len(groups))
+        owned = simulate_ownership(fleet, change.after.options)
+        sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
+    for number, (kind, line) in enumerate(kinds.items(), 1):
+        _judge(line, kind, now, sets)
+        progress("kinds of images", number, len(kinds))
+    lines = kinds.values()
     used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     return Audit(
         lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
@@ -232,35 +224,24 @@ def audit_images(
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
-        unserved=_find_unserved(groups, sets),
+        unserved=_find_unserved(kinds, sets),
         unknown=tuple(unknown.most_common()),
         waits=tuple(waits.most_common()),
     )
 
 
-def _line(group: ImageGroup, now: HostIndex, later: HostIndex) -> ImageLine:
-    had, has_now, has_later = group.before.hosts_in(now), group.waiting.hosts_in(now), group.after.hosts_in(later)
+def _judge(line: ImageLine, kind: _Kind, now: HostIndex, later: HostIndex) -> None:
+    """Fill in the hosts of a line, its verdict, and the losses."""
+    line.before, line.waiting = kind.before.hosts_in(now), kind.waiting.hosts_in(now)
+    line.after = kind.after.hosts_in(later)
     states = (
-        (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
-        for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
+        (verdict_of(kind.before, requested, line.before, hosts), requested, hosts, index)
+        for requested, hosts, index in ((kind.after, line.after, later), (kind.waiting, line.waiting, now))
     )
-    verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
-    losses: tuple[Loss, ...] = ()
-    combined = 0
-    if lost := had & ~left if not worse.rejected else 0:
-        losses, combined = _losses(lost, group.before, worse, index)
-    return ImageLine(
-        names=tuple(group.names),
-        images=group.images,
-        flavor=group.flavor,
-        before=had,
-        waiting=has_now,
-        after=has_later,
-        verdict=verdict,
-        losses=losses,
-        combined=combined,
-        reason=worse.rejected,
-    )
+    line.verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
+    line.reason = worse.rejected
+    if (lost := line.before & ~left) and not worse.rejected:
+        line.losses, line.combined = _losses(lost, kind.before, worse, index)
 
 
 def verdict_of(before: Requested, after: Requested, had: int, has: int) -> ImageVerdict:
@@ -296,51 +277,51 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     A trait that is required both on the root and in the unsuffixed group is one cause, and so is a trait that two
     filters require: dropping one of them alone would change nothing.
     """
-    conditions: dict[tuple[str, str, str], list[Condition]] = {}
-    sources: dict[tuple[str, str, str], dict[str, str]] = {}
+    found: dict[tuple[str, str, str], tuple[list[Condition], dict[str, str]]] = {}
     for item in requirements:
         condition = condition_of(item)
         if condition in among:
             key = item.trait, "required" if item.required else "forbidden", condition.suffix
-            conditions.setdefault(key, []).append(condition)
-            sources.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
+            conditions, sources = found.setdefault(key, ([], {}))
+            conditions.append(condition)
+            sources.setdefault(item.filter, escape_line(item.source))
     return {
-        Cause(*key, ", ".join(sources[key]), " and ".join(dict.fromkeys(sources[key].values()))): some
-        for key, some in conditions.items()
+        Cause(*key, ", ".join(sources), " and ".join(dict.fromkeys(sources.values()))): conditions
+        for key, (conditions, sources) in found.items()
     }
 
 
-def _find_unserved(groups: Iterable[ImageGroup], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
+def _find_unserved(kinds: Mapping[_Kind, ImageLine], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
-    for group in groups:
-        requested = group.after
+    for kind, line in kinds.items():
+        requested = kind.after
         if requested.rejected:
             continue
-        source = f"flavor {group.flavor}" if group.flavor else "the image"
+        source = f"flavor {kind.flavor}" if kind.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
             if not index.find_candidates([item]):
-                found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
+                found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += line.images
         if not index.find_candidates(resources):
             continue
         requirements = (*requested.from_request, *requested.added)
         for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
             if not index.find_candidates([*resources, *conditions]):
-                found[cause] += group.images
+                found[cause] += line.images
     return tuple(found.most_common())
 
 
 def _group_images(
     images: Iterable[Image], flavors: Sequence[Flavor], change: FilterChange, enforcing: Service, progress: Progress
-) -> tuple[list[ImageGroup], int, Counter[str], Counter[str]]:
+) -> tuple[dict[_Kind, ImageLine], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor, and group images with the same requirements.
 
     :param enforcing: the filters after the change, once none of them waits; run where one does.
-    :return: the groups in the order of their first images; the number of images; unknown values, and requirements
-        deferred by filters that wait, with the number of images that have them
+    :return: a line of each kind of images, in the order of their first images; the number of images; unknown values,
+        and requirements deferred by filters that wait, with the number of images that have them
     """
-    groups: dict[tuple[str, Requested, Requested, Requested], ImageGroup] = {}
+    kinds: dict[_Kind, ImageLine] = {}
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
     queries: dict[str, tuple[Condition, ...]] = {}
@@ -349,7 +330,7 @@ def _group_images(
         notes: set[Note] = set()
         name = name_of(image)
         for flavor in flavors or (ANY_FLAVOR,):
-            label = escape_line((flavor.name or "a flavor without a name")[:LONGEST_NAME]) if flavors else ""
+            label = short_line(flavor.name or "a flavor without a name") if flavors else ""
             spec = RequestSpec(flavor=flavor, image=image)
             before = requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
@@ -357,21 +338,25 @@ def _group_images(
             if any(note.waits for note in deferred):
                 after = requested_by(spec, enforcing, queries, notes)
             notes |= deferred
-            key = label, before, waiting, after
-            group = groups.setdefault(key, ImageGroup(*key))
-            group.images += 1
+            line = kinds.setdefault(_Kind(label, before, waiting, after), ImageLine(label))
+            line.images += 1
             if kept < MOST_NAMES:
-                group.names.append(name)
+                line.names.append(name)
                 kept += 1
         count_each(unknown, (str(note) for note in notes if note.warn))
         count_each(waits, (str(note) for note in notes if note.waits))
         progress("images", count, None)
-    return list(groups.values()), count, unknown, waits
+    return kinds, count, unknown, waits
 
 
 def name_of(image: Image) -> str:
     """Return the name of an image, or its ID, as a part of a line."""
-    return escape_line(str(image.name or image.id or "an image without a name")[:LONGEST_NAME])
+    return short_line(str(image.name or image.id or "an image without a name"))
+
+
+def short_line(text: str) -> str:
+    """Return the first :data:`LONGEST_NAME` characters of a text as a part of a line."""
+    return escape_line(text[:LONGEST_NAME])
 
 
 def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:

@@ -5,7 +5,6 @@ An image has its properties under ``properties`` or, as in Glance's API, beside 
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from os_prefilter.adapters.from_json import image_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
@@ -19,22 +18,15 @@ def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
-    for where, entry in read_entries(path, "image", broken):
-        try:
-            yield image_from(_document(entry), path, "")
-        except DocumentError as error:
-            broken(f"{where}: {error.problem}")
+    return read_entries(path, "image", _image, broken)
 
 
-def _document(entry: object) -> Any:
-    """Return an entry in the format that has ``properties``."""
+def _image(entry: object) -> Image:
     if not isinstance(entry, dict):
         raise DocumentError("", f"found {quote(entry)}; expected an image, an object with disk_format and properties.")
     if not ("disk_format" in entry or "properties" in entry) or "ram" in entry or "vcpus" in entry:
         raise DocumentError("", "found an object that is no image: without disk_format and properties.")
-    if "properties" in entry:
-        return entry
-    return {
-        "properties": properties_beside_fields(entry),
-        **{key: entry.get(key) for key in ("id", "name", "disk_format")},
-    }
+    if "properties" not in entry:
+        fields = {key: entry.get(key) for key in ("id", "name", "disk_format")}
+        entry = {**fields, "properties": properties_beside_fields(entry)}
+    return image_from(entry, "", "")

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import (
@@ -17,7 +18,7 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, Progress, count_each
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each, short_line
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
@@ -136,7 +137,7 @@ def audit_servers(
     servers: Iterable[Server],
     destinations: Destinations,
     without: Sequence[str] = (),
-    progress: Progress = lambda _what, _done, _of: None,
+    progress: Progress = no_progress,
     left_out: Broken = lambda _text: None,
 ) -> ServerAudit:
     """Find the destinations of each server.
@@ -153,7 +154,7 @@ def audit_servers(
     count = 0
     for server in _each_once(servers, left_out):
         count += 1
-        line = ServerLine(_printable(server.host), _printable(server.project))
+        line = ServerLine(short_line(server.host), short_line(server.project))
         leaving: _Leaving = (None, 0, 0)
         try:
             judged = destinations.judge(server)
@@ -164,12 +165,12 @@ def audit_servers(
             leaving = (judged.kind, line.if_died, line.without)
             count_each(notes, judged.notes)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
-        lines.setdefault(key, line).servers.append(Name(_printable(server.uuid), _printable(server.name)))
+        lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
         count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (NotInFleet(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        count_each(unknown, (NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)
@@ -188,6 +189,11 @@ def audit_servers(
     moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
         _judge_together(line, if_drained if line.host in moving_from else None, sums.get(line.host))
+    of_project, stranded = Counter[str](), Counter[str]()
+    for line in lines.values():
+        of_project[line.project] += len(line.servers)
+        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
+    of_projects = ((project, number, stranded[project]) for project, number in of_project.items())
     ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
@@ -195,7 +201,7 @@ def audit_servers(
         hosts=len(names),
         drained=drained_names,
         of_hosts=tuple(sorted(sums.values(), key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
-        of_projects=_of_projects(ordered),
+        of_projects=tuple(sorted(of_projects, key=lambda row: (-row[2], -row[1], row[0]))),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
@@ -268,16 +274,3 @@ def _place(
         found = together.place(movable, gone)
         placed, is_most = len(found.allocations), found.is_most
     return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
-
-
-def _of_projects(lines: Iterable[ServerLine]) -> tuple[tuple[str, int, int], ...]:
-    servers, stranded = Counter[str](), Counter[str]()
-    for line in lines:
-        servers[line.project] += len(line.servers)
-        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
-    rows = ((project, number, stranded[project]) for project, number in servers.items())
-    return tuple(sorted(rows, key=lambda row: (-row[2], -row[1], row[0])))
-
-
-def _printable(text: str) -> str:
-    return escape_line(text[:LONGEST_NAME])

@@ -10,7 +10,6 @@ from typing import Any
 
 from os_prefilter.adapters.from_json import request_spec_fields, request_spec_from
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import quote
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.fleet.server import Server
@@ -30,13 +29,7 @@ def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of servers.
     """
-    for where, entry in read_entries(path, "server", broken):
-        try:
-            yield server_from(entry)
-        except DocumentError as error:
-            uuid = entry.get("uuid") if isinstance(entry, dict) else None
-            server = f"server {quote(uuid)}: " if isinstance(uuid, str) else ""
-            broken(f"{where}: {server}{error.problem}")
+    return read_entries(path, "server", server_from, broken)
 
 
 def server_from(entry: object) -> Server:

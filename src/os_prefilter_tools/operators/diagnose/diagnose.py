@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.request.query import BY_REQUEST, query_string
 from os_prefilter.service import Service
@@ -12,7 +13,6 @@ from os_prefilter.service.known_traits import find_unknown
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.image_audit import Progress
 from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
@@ -42,7 +42,7 @@ def diagnose(  # noqa: PLR0913
     live: bool,
     limits: Limits = _DEFAULTS,
     load: Callable[[Fleet], None] = lambda _fleet: None,
-    progress: Progress = lambda _what, _done, _of: None,
+    progress: Progress = no_progress,
 ) -> Diagnosis:
     """Find the stage at which a request ends, and why.
 

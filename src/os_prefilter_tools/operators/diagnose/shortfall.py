@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import Look
 from os_prefilter_tools.fleet.matching import Host, Work, meets
-from os_prefilter_tools.operators.audit.image_audit import Progress
 
 Way = frozenset[Condition]
 
@@ -50,7 +50,7 @@ class Shortfalls:
         demand: Demand,
         *,
         ignore_usage: bool = False,
-        progress: Progress = lambda _what, _done, _of: None,
+        progress: Progress = no_progress,
     ) -> None:
         self.conditions = demand.conditions()
         self._everything = frozenset(self.conditions)

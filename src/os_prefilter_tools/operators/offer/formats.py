@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import Offer, Status, Value
 
 _TITLE = "What this cloud offers"
 _ALONE = (
@@ -29,10 +29,13 @@ class _CellPart(NamedTuple):
     """Trusted text after it."""
 
 
+_Row: TypeAlias = list[list[_CellPart]]
+
+
 class _Table(NamedTuple):
     heading: str
     columns: tuple[str, ...]
-    rows: list[list[list[_CellPart]]]
+    rows: list[_Row]
 
 
 def as_markdown(offer: Offer, *, count: bool = False) -> str:
@@ -100,41 +103,32 @@ def _sentences(offer: Offer) -> Iterator[str]:
 
 def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
     """Yield the tables of the Markdown and the HTML format."""
-    columns = (
-        "Image property",
-        "Flavor extra spec",
-        *(map(escape_line, offer.places) if offer.places else ("Values",)),
-    )
-    rows = []
+    places = tuple(map(escape_line, offer.places)) or ("Values",)
+    offered, free = list[_Row](), list[_Row]()
     for each in offer.properties:
-        if any(value.status is Status.OFFERED for value in each.values):
-            where = range(len(offer.places)) if offer.places else (None,)
-            rows.append([*_names(each), *(_values(each, place, count=count) for place in where)])
-    if rows:
-        yield _Table("", columns, rows)
-    rows = [
-        [*_names(each), _cell(value.value), [_CellPart(note=value.reason)]]
-        for each in offer.properties
-        for value in each.values
-        if value.status is Status.REQUIRES_NOTHING
-    ]
-    if rows:
-        yield _Table(_REQUIRES_NOTHING, ("Image property", "Flavor extra spec", "Value", "Why"), rows)
-
-
-def _names(each: Property) -> list[list[_CellPart]]:
-    own = _cell(each.image_property) or _cell(each.image_field, " (a field of the image)")
-    return [own, _cell(each.extra_spec)]
-
-
-def _values(each: Property, place: int | None, *, count: bool) -> list[_CellPart]:
-    """Return the values that some host of a place, or of the whole cloud, serves."""
-    numbers = [
-        (value.value, value.hosts if place is None else value.by_place[place])
-        for value in each.values
-        if value.status is Status.OFFERED
-    ]
-    return [part for value, number in numbers if number for part in _cell(value, f" ({number})" if count else "")]
+        own = [_cell(each.image_property) or _cell(each.image_field, " (a field of the image)"), _cell(each.extra_spec)]
+        # With the number of hosts in each place.
+        served = [
+            (value.value, value.by_place if offer.places else (value.hosts,))
+            for value in each.values
+            if value.status is Status.OFFERED
+        ]
+        if served:
+            cells = (
+                [part for value, hosts in served if hosts[place] for part in _cell(value, f" ({hosts[place]})" * count)]
+                for place in range(len(places))
+            )
+            offered.append([*own, *cells])
+        free += [
+            [*own, _cell(value.value), [_CellPart(note=value.reason)]]
+            for value in each.values
+            if value.status is Status.REQUIRES_NOTHING
+        ]
+    names = ("Image property", "Flavor extra spec")
+    if offered:
+        yield _Table("", (*names, *places), offered)
+    if free:
+        yield _Table(_REQUIRES_NOTHING, (*names, "Value", "Why"), free)
 
 
 def _cell(name: str, note: str = "") -> list[_CellPart]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.common.host_sets import numbers_in, union
 from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -111,7 +111,8 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
     """
     requests = _SmallestRequests(service)
     requested = [
-        (row, {value: requests.conditions_for(row, value) for value in row.values if value}) for row in requests.rows
+        (row, {value: requests.conditions_for(row, value) for value in row.values if value})
+        for row in requests.rows.values()
     ]
     ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
     named = chain(_ENABLED, chain.from_iterable(ways))
@@ -152,14 +153,14 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
 def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> Mapping[str, int]:
     """Return the set of enabled hosts of each zone or aggregate, by its name."""
     names = {each.uuid: each.availability_zone if by == "zone" else each.name for each in fleet.aggregates.values()}
-    members: dict[str, list[int]] = {name: [] for name in names.values() if name}
+    members = dict.fromkeys(filter(None, names.values()), 0)
     elsewhere = [default_zone] if by == "zone" else []
     hosts = fleet.instance_hosts
     for number in numbers_in(enabled):
         places = {names[uuid] for uuid in hosts[number].aggregates if names.get(uuid)}
         for name in places or elsewhere:
-            members.setdefault(name, []).append(number)
-    return {name: set_of(members[name]) for name in sorted(members)}
+            members[name] = members.get(name, 0) | 1 << number
+    return dict(sorted(members.items()))
 
 
 class _SmallestRequests:
@@ -167,9 +168,8 @@ class _SmallestRequests:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.rows = tuple(row for row in service.options.rows if row.required_by)
-        """All rows that can be requested."""
-        self._rows = {row.name: row for row in self.rows}
+        self.rows = {row.name: row for row in service.options.rows if row.required_by}
+        """All rows that can be requested, by name."""
         self._deferred: set[tuple[str, str]] = set()
         self.always = self._conditions_of({})
         """The conditions of a request without any property."""
@@ -197,7 +197,7 @@ class _SmallestRequests:
     def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Yield the ways to request values together with those without which they mean nothing, or are refused."""
         for name, value in wanted.items():
-            row = self._rows[name]
+            row = self.rows[name]
             needed = {other: [one] for other, one in (row.beside[value].needs if value in row.beside else ())}
             if row.depends_on and row.values[value].traits:
                 needed.setdefault(row.depends_on.row, sorted(enabling_values(row.depends_on)))
@@ -209,7 +209,7 @@ class _SmallestRequests:
         yield wanted
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
-        rows = {name: self._rows[name] for name in wanted}
+        rows = {name: self.rows[name] for name in wanted}
         properties = {row.image_property: wanted[name] for name, row in rows.items() if row.image_property}
         extra_specs = {
             row.extra_spec: wanted[name] for name, row in rows.items() if row.extra_spec and not row.image_property

@@ -340,7 +340,7 @@ audit --images {file}
 audit --flavor {file}
 baremetal steps --node {file} --property a=b
 candidates --hosts {file} --property a=b
-capabilities show --capabilities {file}
+capabilities show --capabilities {file} --libvirt-version 9.0.0
 capabilities show --nova-conf {file}
 capabilities report --provider a --driver fake --nova-conf {file}
 decisions {file}

@@ -58,8 +58,6 @@ class ShowCapabilities(Listing):
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
         self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
-        for assumed in asked.assumptions(facts):
-            self.tell(assumed, warning=True)
         for line in builder_of(facts):
             self.tell(line)
         return COLUMNS, lines
@@ -178,7 +176,7 @@ class ReportCapabilities(Listing):
         write = _provider_config(asked) if asked.provider_config else PlacementReport(asked).report
         # With other drivers, nova.conf describes Placement only.
         nova_conf = asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
-        facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False)
+        facts = replace(asked, nova_conf=nova_conf).facts(self.context)
         for line in builder_of(facts):
             self.tell(line)
         return CHANGE_COLUMNS, self._count(write(facts), asked)

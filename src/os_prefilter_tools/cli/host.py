@@ -6,13 +6,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.adapters.from_json import read_json
+from os_prefilter.adapters.nova_conf import (
+    LibvirtSettings,
+    installed_nova,
+    libvirt_settings,
+    load_conf,
+    nova_release,
+    prefilter_options,
+)
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
-from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.nova_releases import describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.options import Options
@@ -21,12 +30,11 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode
-    from os_prefilter.adapters.nova_conf import LibvirtSettings
-    from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
 OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
 """The arguments that go with the file of ``--capabilities``."""
+_NO_VERSION = "files do not contain it. Give X.Y.Z, as 'virsh version' prints it."
 _OF_DRIVER = {
     ("libvirt",): ("connect", "capabilities", "nova_release", *OF_FILES),
     ("ironic",): ("node", "bios"),
@@ -109,7 +117,7 @@ class NodeArguments:
             return context.names_cloud
         return self.driver == "ironic" and not is_file(self.node)
 
-    def node_facts(self, context: Context) -> "IronicFacts":
+    def node_facts(self, context: Context) -> IronicFacts:
         """Return the facts of the node, with the templates of ``--nova-conf``.
 
         :raises DocumentError: if a file is wrong
@@ -121,8 +129,6 @@ class NodeArguments:
         if self.asks_ironic(context):
             facts = node_of(context, str(self.node)).facts()
         else:
-            from os_prefilter.hosts.drivers.ironic_facts import facts_from_node  # noqa: PLC0415
-
             bios: Any = parse_json(read_bytes(self.bios), self.bios) if self.bios is not None else ()
             path = str(self.node)
             facts = facts_from_node(read_json(path), bios, path=path, bios_path=self.bios or "")
@@ -133,12 +139,7 @@ class NodeArguments:
 
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
         """
-        if not self.nova_conf:
-            return Options()
-        # Late, as below: commands that ask no host start quickly and need no more than the library.
-        from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
-
-        return prefilter_options(load_conf(self.nova_conf))
+        return prefilter_options(load_conf(self.nova_conf)) if self.nova_conf else Options()
 
 
 def node_of(context: Context, node: str) -> "IronicNode":
@@ -166,11 +167,9 @@ class HostArguments(NodeArguments):
     nova_release: int | None = None
     alone: bool = False
 
-    def facts(self, context: Context, *, assume: bool = True) -> HostFacts:
+    def facts(self, context: Context) -> HostFacts:
         """Return the facts of the host.
 
-        :param assume: whether to assume versions that files do not contain, see :meth:`assumptions`; not where traits
-            are written, because an assumption must not remove traits
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
         :raises ProbeFailed: if libvirt fails
@@ -186,53 +185,29 @@ class HostArguments(NodeArguments):
             return LibvirtHost(self.connect or "", settings).facts()
         from os_prefilter.adapters.libvirt.documents import facts_from_xml, parse_version  # noqa: PLC0415
 
-        libvirt, qemu = (
-            None if text is None else parse_version(name, text)
-            for name, text in (("--libvirt-version", self.libvirt_version), ("--qemu-version", self.qemu_version))
-        )
         facts = facts_from_xml(
             read_bytes(self.capabilities),
             [(path, read_bytes(path)) for path in self.domain_capabilities],
             settings=settings,
-            libvirt_version=libvirt or NOVA_RELEASES[_known_release(settings.nova_release)].libvirt,
-            qemu_version=qemu,
+            libvirt_version=parse_version("--libvirt-version", str(self.libvirt_version)),
+            qemu_version=None if self.qemu_version is None else parse_version("--qemu-version", self.qemu_version),
             where=self.capabilities,
         )
-        missing = self.assumptions(facts)
-        if missing and not assume:
-            raise DocumentError(self.capabilities, f"{missing[0]} Traits are not written by assumptions.")
+        # Nothing that is only assumed of a host may take traits from it.
+        if facts.guests and self.qemu_version is None:
+            raise DocumentError("--qemu-version", _NO_VERSION)
         return facts
 
-    def settings(self) -> "LibvirtSettings":
+    def settings(self) -> LibvirtSettings:
         """Return the options of a libvirt host, and the release of Nova that builds its guests, if one does.
 
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
         """
-        from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
-
         return replace(
             libvirt_settings(self.nova_conf),
             built_by_nova=not self.alone,
             nova_release=None if self.alone else self.nova_release or installed_nova(),
         )
-
-    def assumptions(self, facts: HostFacts) -> tuple[str, ...]:
-        """Return a sentence for each assumption in the facts."""
-        if not isinstance(facts, LibvirtFacts) or self.capabilities is None:
-            return ()
-        found = []
-        if self.libvirt_version is None:
-            found.append(
-                f"libvirt {version_text(facts.libvirt_version)} is assumed, the oldest that Nova "
-                f"{_known_release(facts.nova_release)} runs on. "
-                "Give --libvirt-version X.Y.Z."
-            )
-        if facts.guests and self.qemu_version is None:
-            found.append(
-                f"QEMU {version_text(facts.hypervisor_version)} is assumed, after the newest machine type. "
-                "Give --qemu-version X.Y.Z."
-            )
-        return tuple(found)
 
     def given(self, *names: str) -> list[str]:
         """Return those of the options that are given; an empty text is given, and wrong."""
@@ -255,6 +230,8 @@ class HostArguments(NodeArguments):
                 raise DocumentError(option, "it goes with --capabilities FILE, the output of 'virsh capabilities'.")
         elif self.connect is not None:
             raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
+        elif self.libvirt_version is None:
+            raise DocumentError("--libvirt-version", _NO_VERSION)
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
@@ -279,15 +256,9 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
 
 
 def _release(text: str) -> int:
-    from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415
-
     release = nova_release(text)
     if release is None:
         raise argparse.ArgumentTypeError(
             f"{quote(text)} is no release of Nova. Give its major version, such as 34 for 2026.2."
         )
     return release
-
-
-def _known_release(release: int | None) -> int:
-    return release if release is not None and release in NOVA_RELEASES else NEWEST_NOVA

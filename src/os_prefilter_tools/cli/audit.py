@@ -11,9 +11,15 @@ from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
-from os_prefilter_tools.cli.audit_images import image_document, image_rows, image_summary
 from os_prefilter_tools.cli.audit_page import page, server_page
-from os_prefilter_tools.cli.audit_servers import server_document, server_rows, server_summary
+from os_prefilter_tools.cli.audit_rows import (
+    image_document,
+    image_rows,
+    image_summary,
+    server_document,
+    server_rows,
+    server_summary,
+)
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of

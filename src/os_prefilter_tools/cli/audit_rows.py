@@ -26,7 +26,6 @@ from os_prefilter_tools.operators.audit.server_audit import (
     Name,
     ServerAudit,
     ServerLine,
-    ServerVerdict,
 )
 
 _MOST_NAMES = 3
@@ -132,18 +131,7 @@ def image_summary(result: Audit) -> Iterator[str]:
 def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
     """Return the columns and rows of the listing."""
     without = ("Without",) * bool(found.drained)
-    columns = (
-        "Host",
-        "Project",
-        "Servers",
-        "Count",
-        "Now",
-        "If died",
-        *without,
-        "Verdict",
-        "Why",
-        "Destinations",
-    )
+    columns = ("Host", "Project", "Servers", "Count", "Now", "If died", *without, "Verdict", "Why", "Destinations")
     lines = [line for line in found.lines if not only_stranded or line.verdict in STRANDED]
     return columns, [_server_row(line, found, is_csv=is_csv) for line in lines]
 
@@ -216,18 +204,8 @@ def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dic
 def server_summary(found: ServerAudit) -> Iterator[str]:
     """Yield the lines beside the listing."""
     yield f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}."
-    now = found.count(ServerVerdict.NONE, ServerVerdict.NONE_IF_EMPTY, ServerVerdict.REJECTED)
-    later = {
-        "no capable host": found.count(ServerVerdict.NONE_IF_EMPTY),
-        "rejected by the filters": found.count(ServerVerdict.REJECTED),
-        "none if the host died": found.count(ServerVerdict.NONE_IF_DIED),
-        "none without the drained hosts": found.count(ServerVerdict.NONE_WITHOUT),
-        "not all at the same time if the host died": found.count(ServerVerdict.NOT_ALL_IF_DIED),
-        "not all at the same time if drained": found.count(ServerVerdict.NOT_ALL_WITHOUT),
-        "not judged": found.count(ServerVerdict.UNKNOWN),
-    }
-    counts = [f"No destination now: {now}", *(f"{what}: {number}" for what, number in later.items() if number)]
-    yield f"{'; '.join(counts)}."
+    counts = [f"{verdict}: {found.count(verdict)}" for verdict in URGENT if found.count(verdict)]
+    yield f"Verdicts: {'; '.join(counts)}."
     hosts = [f"{each.host} ({each} placed)" for each in found.of_hosts if each.placed < each.servers]
     yield from first_of("Hosts with servers that find no place if the host dies", hosts)
     if found.if_drained:

@@ -240,19 +240,17 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
         return ()
     ours = "a driver with the settings of os-prefilter"
     if not facts.built_by_nova:
-        found = ["A driver with the settings of os-prefilter builds the guests."]
+        found = "A driver with the settings of os-prefilter builds the guests."
     elif facts.nova_release:
-        found = [
+        found = (
             f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for {ours}."
-        ]
+        )
     else:
-        found = [
+        found = (
             "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
             f"Give --nova-release N, or --alone for {ours}."
-        ]
-    if too_old := describe_too_old(facts):
-        found.append(too_old)
-    return tuple(found)
+        )
+    return tuple(filter(None, (found, describe_too_old(facts))))
 
 
 def _release(text: str) -> int:

@@ -135,7 +135,7 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
     assert by_name["arm"]["Why"]["requirements"] == [
         {"text": "HW_ARCH_AARCH64", "by": "image_metadata", "because": "image property hw_architecture=aarch64"}
     ]
-    assert "No destination now: 2; no capable host: 1." in err
+    assert "no capable host: 1; no destination: 1" in err
     path = written(tmp_path, big, server("ok", "b"))
     found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
     assert [row["Servers"][0]["name"] for row in found] == ["big"]
@@ -352,7 +352,7 @@ def test_server_on_a_host_that_the_fleet_does_not_know_is_no_all_clear(
             ("a.example.com", 2, "not judged", "the fleet has no host 'a.example.com', on which it is"),
             ("", 2, "ok", ""),
         ]
-        assert "No destination now: 0; not judged: 1." in err
+        assert "Verdicts: not judged: 1; ok: 1." in err
         assert "Not in the fleet: 1: host a.example.com (1)." in err
     ((row,), _) = rows(capsys, written(tmp_path, entries[2]), *hosts, code=2)
     assert row["Verdict"] == "no capable host"
@@ -402,7 +402,7 @@ def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path:
     ((row,), err) = rows(capsys, path, *hosts, "--config-file", str(config), code=2)
     assert row["Verdict"] == "rejected by filters"
     assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
-    assert "rejected by the filters: 1" in err
+    assert "rejected by filters: 1" in err
     assert "Hosts with servers that find no place if the host dies: 1: a (0 of 1 server placed)." in err
 
 

@@ -235,8 +235,6 @@ _WRONG = [
     ("audit --enable nosuch", "'nosuch', which no installed package offers"),
     ("audit --html {tmp}", "this is not a file"),
     ("offer --by aggregate --hosts {tmp}/fleet", "no aggregate has a name here"),
-    ("offer --format metadefs --count", "have neither places nor numbers. Leave out --count."),
-    ("offer --format metadefs -o {tmp}/none", "this is not a directory. Make one"),
     ("offer publish", "--os-cloud: it is needed, as the values go to the Glance of a cloud. Name a cloud."),
     ("snapshot --hosts {tmp}/no-hosts", "at least one host"),
     ("snapshot --hosts {tmp}/unknown-key", "'x'"),

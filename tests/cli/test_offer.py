@@ -95,36 +95,3 @@ def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Captu
         assert main(["offer", *hosts, "--format", "html", "-o", str(path), *force]) == code
         assert capsys.readouterr().out == ""
     assert path.read_text(encoding="utf-8").endswith("</html>\n")
-
-
-def test_metadata_definitions_are_written_as_a_file_for_each_namespace(
-    hosts: list[str], capsys: Capture, tmp_path: Path
-) -> None:
-    """And to the standard output as a list; only the two files are touched, and only with --force replaced."""
-    folder = tmp_path / "metadefs"
-    folder.mkdir()
-    (folder / "site.json").write_text("{}")
-    argv = ["offer", *hosts, "--format", "metadefs"]
-    assert main(argv) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert main([*argv, "-o", str(folder)]) == 0
-    assert main([*argv, "-o", str(folder)]) == 1
-    assert "os-prefilter-image.json: the file exists already" in capsys.readouterr().err
-    assert main([*argv, "-o", str(folder), "--force"]) == 0
-    assert sorted(each.name for each in folder.iterdir()) == [
-        "os-prefilter-flavor.json",
-        "os-prefilter-image.json",
-        "site.json",
-    ]
-    files = [folder / "os-prefilter-image.json", folder / "os-prefilter-flavor.json"]
-    assert [json.loads(each.read_text(encoding="utf-8")) for each in files] == listed
-    assert listed[0]["properties"]["hw_vif_model"]["enum"] == ["igb"]
-
-
-def test_second_file_that_exists_keeps_the_first_from_being_written(
-    hosts: list[str], capsys: Capture, tmp_path: Path
-) -> None:
-    (tmp_path / "os-prefilter-flavor.json").write_text("{}")
-    assert main(["offer", *hosts, "--format", "metadefs", "-o", str(tmp_path)]) == 1
-    assert "os-prefilter-flavor.json: the file exists already" in capsys.readouterr().err
-    assert not (tmp_path / "os-prefilter-image.json").exists()

@@ -110,7 +110,7 @@ _WRONG = [
     ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
     ("--nova-conf {tmp}/owner --provider x", "[prefilter] owner_trait"),
     ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
-    ("--nova-conf {conf} --provider=", "names of resource providers have 1 to 200 characters"),
+    ("--nova-conf {conf} --provider=", "--provider: it is empty"),
     ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),
     ("--all --provider-config {tmp}/owner", "was not written by os-prefilter"),
     ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),

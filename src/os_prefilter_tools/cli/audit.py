@@ -2,8 +2,9 @@
 
 import argparse
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,15 @@ from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
-from os_prefilter_tools.cli.audit_images import image_document, image_rows, image_summary
 from os_prefilter_tools.cli.audit_page import page, server_page
-from os_prefilter_tools.cli.audit_servers import server_document, server_rows, server_summary
+from os_prefilter_tools.cli.audit_rows import (
+    image_document,
+    image_rows,
+    image_summary,
+    server_document,
+    server_rows,
+    server_summary,
+)
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
@@ -57,7 +64,8 @@ class AuditFilters(Listing):
         filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
         self.about = {"filters": filters, "summary": image_document(found, left_out)}
         self.tell(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.")
-        self._write_page(asked, page(found, change, left_out, fleet.taken_at) if asked.html else "")
+        if asked.html:
+            self._write_page(asked, page(found, change, left_out, fleet.taken_at))
         judged = "Traits alone were read: whether a host has a resource class is not judged."
         self._tell_summary(fleet, judged, image_summary(found), left_out)
         return image_rows(found, only=asked.only, is_csv=is_csv)
@@ -82,7 +90,8 @@ class AuditFilters(Listing):
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
         self.about = {"filters": _names_of(change.after), "summary": server_document(found, left_out, not_read)}
         self.tell(_describe_filters(asked, change))
-        self._write_page(asked, server_page(found, change.after, left_out, fleet, not_read) if asked.html else "")
+        if asked.html:
+            self._write_page(asked, server_page(found, change.after, left_out, fleet, not_read))
         if not_read:
             self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
         judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
@@ -90,8 +99,7 @@ class AuditFilters(Listing):
         return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 
     def _write_page(self, asked: AuditArguments, text: str) -> None:
-        if asked.html:
-            write_output(text, asked.html, self.app.stdout, force=asked.force, mark=PAGE_MARK, private=True)
+        write_output(text, asked.html, self.app.stdout, force=asked.force, mark=PAGE_MARK, private=True)
 
     def _tell_summary(self, fleet: Fleet, without_inventories: str, lines: Iterable[str], left_out: LeftOut) -> None:
         if not fleet.has_inventories:
@@ -126,18 +134,14 @@ def _nothing_to_audit(what: str, path: str | None, left_out: LeftOut, expected: 
 def _each_warning_once() -> Iterator[None]:
     """Log each warning about a flavor or the configuration once, not for each image or service."""
     loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf.reader")]
-    seen: set[str] = set()
+    seen = Counter[str]()
 
     def is_new(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        is_first = text not in seen
-        seen.add(text)
-        return is_first
+        seen[record.getMessage()] += 1
+        return seen[record.getMessage()] == 1
 
-    for logger in loggers:
-        logger.addFilter(is_new)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for logger in loggers:
-            logger.removeFilter(is_new)
+            logger.addFilter(is_new)
+            stack.callback(logger.removeFilter, is_new)
+        yield

@@ -10,17 +10,15 @@ from typing import Any
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.audit_servers import destinations_of, format_conflict, format_name
+from os_prefilter_tools.cli.audit_rows import destinations_of, format_cause, format_conflict, format_loss, format_name
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import (
     BECOMES_UNSCHEDULABLE,
     Audit,
-    Cause,
     FilterChange,
     ImageLine,
     ImageVerdict,
-    Loss,
 )
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, URGENT, ServerAudit
 
@@ -32,18 +30,6 @@ _MOST_ITEMS = 200
 _MOST_SHOWN = 3
 """Of the destinations of a server."""
 _KEPT, _LOST, _NEVER = "+", "-", "."
-
-
-def format_loss(loss: Loss) -> str:
-    """Return a requirement and the number of hosts that lack it."""
-    return f"{format_cause(loss.cause)}: {loss.lacking} ({loss.lacking_only} by it alone)"
-
-
-def format_cause(cause: Cause) -> str:
-    """Return a requirement and the filter that it comes from."""
-    sign = "!" if cause.rule == "forbidden" else ""
-    on = f" on {escape_line(cause.on)}" if cause.on else ""
-    return f"{sign}{cause.trait}{on} by {cause.by}"
 
 
 def page(audit: Audit, change: FilterChange, left_out: LeftOut | None = None, taken_at: str = "") -> str:

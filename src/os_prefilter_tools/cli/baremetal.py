@@ -3,10 +3,10 @@
 import argparse
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
@@ -48,15 +48,6 @@ class ShowSteps(Listing):
         facts = asked.node_facts(self.context)
         steps = deploy_steps(guest_settings(spec, facts), facts)
         return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
-
-
-class PlanLine(NamedTuple):
-    """One row of the plan."""
-
-    kind: str
-    name: str
-    before: str
-    after: str
 
 
 class ReconfigureNode(Listing):
@@ -118,14 +109,14 @@ class ReconfigureNode(Listing):
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 
 
-def _lines(plan: Plan, facts: IronicFacts) -> Iterable[PlanLine]:
-    yield from (PlanLine("configuration", *map(escape_line, each)) for each in plan.configurations)
+def _lines(plan: Plan, facts: IronicFacts) -> Iterator[tuple[str, ...]]:
+    yield from (("configuration", *map(escape_line, each)) for each in plan.configurations)
     for step in plan.steps:
         changes = bios_changes([step])
         for name, value in changes.items():
-            yield PlanLine("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
+            yield "BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value
         if not changes:
-            yield PlanLine("step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True))
+            yield "step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True)
 
 
 def _filters_in(path: str | None) -> Service:

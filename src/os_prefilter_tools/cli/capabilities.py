@@ -11,6 +11,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from os_prefilter.adapters.nova_conf import load_conf, prefilter_options
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
@@ -30,7 +31,6 @@ from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 
-_LONGEST_NAME = 200
 # The verbose level of -v; -vv is more.
 _VERBOSE = 2
 
@@ -83,10 +83,8 @@ class ReportArguments(HostArguments):
         :raises DocumentError: for such options
         """
         if self.watch is not None:
-            for option in self.given("capabilities", *OF_FILES, "node", "bios"):
+            for option in (*self.given("capabilities", *OF_FILES, "node", "bios"), *["--dry-run"] * self.dry_run):
                 raise DocumentError("--watch", f"it cannot go with {option}.")
-            if self.dry_run:
-                raise DocumentError("--watch", "it cannot go with --dry-run.")
             if self.driver != "libvirt":
                 raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {self.driver} has none.")
         elif self.config_file:
@@ -96,8 +94,8 @@ class ReportArguments(HostArguments):
         unnamed = self.provider_config and self.driver != "ironic"
         if self.provider is None and not (named or unnamed):
             raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
-        if self.provider is not None and not 0 < len(self.provider) <= _LONGEST_NAME:
-            raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
+        if self.provider == "":
+            raise DocumentError("--provider", "it is empty.")
 
     def scope(self) -> ReportScope:
         """Return the traits that are to be reported.
@@ -106,8 +104,6 @@ class ReportArguments(HostArguments):
         """
         if self.all:
             return EVERY_TRAIT
-        from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
-
         conf = load_conf(self.nova_conf)
         warn_of_misspelt_names(conf)
         scope = configured_scope(conf)
@@ -233,7 +229,6 @@ class PlacementReport:
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
         from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
         from os_prefilter.adapters.placement.trait_sync import ProviderTraits  # noqa: PLC0415
 

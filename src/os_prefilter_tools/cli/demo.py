@@ -2,7 +2,7 @@
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from os_prefilter.common.errors import PlacementRefused, UnknownTraits
@@ -18,7 +18,6 @@ from os_prefilter_tools.operators.explain import Explanation, lines_of
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
-_ANY_WIDTH = 10_000
 
 
 class Demo(Listing):
@@ -45,27 +44,24 @@ def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
     without = _hosts(example.request_spec(), Decision(()), backend)
     spared = [host for host in without if host not in hosts]
     requested, required = example.list_requested(), lines_of(decision)
+    title, properties = f"{example.name}: {example.title}", [f"  {each}" for each in requested]
+    lines = list(map(_format_line, required)) or ["nothing"]
     return (
         _cell(
             {"name": example.name, "title": example.title, "requested": requested},
-            lambda width: [
-                *textwrap.wrap(f"{example.name}: {example.title}", width),
-                *(f"  {each}" for each in requested),
-            ],
+            [title, *properties],
+            [textwrap.fill(title, _WIDTH), *properties],
         ),
-        _cell(
-            [line._asdict() for line in required],
-            lambda width: [each for line in required for each in _format_line(line, width)] or ["nothing"],
-        ),
-        _cell(list(hosts), lambda _width: hosts or ("none",)),
-        _cell(spared, lambda _width: spared or ["none"]),
+        _cell([line._asdict() for line in required], lines, map(_fold_note, lines)),
+        _cell(list(hosts), hosts or ["none"]),
+        _cell(spared, spared or ["none"]),
     )
 
 
-def _cell(value: Any, lines: Callable[[int], Iterable[str]]) -> Cell:
-    """Return a cell of the lines that ``lines`` wraps at a width."""
+def _cell(value: Any, lines: Sequence[str], folded: Iterable[str] = ()) -> Cell:
+    """Return a cell of lines, for a table ``folded`` if they are given."""
     # The empty line separates it from the next request.
-    return Cell(value, "\n".join([*lines(_WIDTH), ""]), "; ".join(lines(_ANY_WIDTH)))
+    return Cell(value, "\n".join([*(folded or lines), ""]), "; ".join(lines))
 
 
 def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str, ...]:
@@ -77,9 +73,13 @@ def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str
     return hosts
 
 
-def _format_line(line: Explanation, width: int) -> list[str]:
+def _format_line(line: Explanation) -> str:
     if not line.trait:
-        return textwrap.wrap(f"({line.because})", width, subsequent_indent=" ")
+        return f"({line.because})"
     sign = "" if line.rule == "required" else "!"
     scope = "" if line.scope == "root" else f" on {line.scope}"
-    return [f"{line.by}: {sign}{line.trait}{scope}"]
+    return f"{line.by}: {sign}{line.trait}{scope}"
+
+
+def _fold_note(line: str) -> str:
+    return textwrap.fill(line, _WIDTH, subsequent_indent=" ") if line.startswith("(") else line

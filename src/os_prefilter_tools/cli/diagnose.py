@@ -27,7 +27,6 @@ from os_prefilter_tools.operators.diagnose.result import (
     UNKNOWN,
     Diagnosis,
     Finding,
-    FirstCandidates,
 )
 
 _COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
@@ -86,7 +85,8 @@ class DiagnoseRequest(RequestListing):
         elif parsed_args.formatter != "table":
             super().produce_output(parsed_args, column_names, data)
         else:
-            write(f"{self._head()}\n")
+            stage = self._diagnosis.stage + (f" by {self._diagnosis.by}" if self._diagnosis.by else "")
+            write(escape_line(f"Stage: {stage}. {self._diagnosis.message}") + "\n")
             for title, lines in self._sections():
                 shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
                 shown += [f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"] * (len(lines) > _MOST_LINES)
@@ -116,18 +116,17 @@ class DiagnoseRequest(RequestListing):
         suffixes = condition.scope.split(",")
         return escape_line(f"{text} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
 
-    def _head(self) -> str:
-        found = self._diagnosis
-        stage = found.stage + (f" by {found.by}" if found.by else "")
-        return escape_line(f"Stage: {stage}. {found.message}")
-
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the answer, and then the hosts that it comes from."""
         found = self._diagnosis
         short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
-            yield from _first(found.first_candidates)
+            if found.first_candidates and found.first_candidates.help:
+                lines = [escape_line(found.first_candidates.help)]
+                if found.first_candidates.max_allocation_candidates is None:
+                    lines.append("Placement's own limits are not known; by default none. Give --placement-conf FILE.")
+                yield "Hosts that nova-scheduler does not see", lines
         elif found.conflicts:
             freed = {each.number for each in found.requirements if each.free_on}
             lines = [
@@ -185,14 +184,6 @@ def _placement(context: Context | None, fleet: Fleet, limits: Limits) -> Iterato
         # A standard name that is missing is newer than this Placement, which then refuses a query with it.
         placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
         yield placement.client, placement.load
-
-
-def _first(found: FirstCandidates | None) -> Iterator[tuple[str, list[str]]]:
-    if found and found.help:
-        lines = [found.help]
-        if found.max_allocation_candidates is None:
-            lines.append("Placement's own limits are not known; by default it has none. Give --placement-conf FILE.")
-        yield "Hosts that nova-scheduler does not see", list(map(escape_line, lines))
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import DocumentError
@@ -12,7 +11,7 @@ from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeli
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
-from os_prefilter_tools.operators.offer.metadefs import MARK, as_text, file_name, namespaces
+from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
 from os_prefilter_tools.operators.offer.offered_values import DEFAULT_ZONE, Offer, find_offer
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from os_prefilter_tools.adapters.cloud.metadefs import MetadefChange
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
-_METADEFS = "metadefs"
 
 
 class DescribeOffer(CloudCommand):
@@ -29,7 +27,7 @@ class DescribeOffer(CloudCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
-        parser.add_argument("--format", choices=(*_FORMATS, _METADEFS), default="markdown", help="default: markdown")
+        parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")
         parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
         parser.add_argument(
             "--default-zone",
@@ -38,15 +36,11 @@ class DescribeOffer(CloudCommand):
             help="the zone of hosts whose aggregates have none; default: %(default)s",
         )
         parser.add_argument("--count", action="store_true", help="also show how many hosts serve a value")
-        add_output_arguments(parser, more="; with --format metadefs, an existing directory for one file per namespace")
+        add_output_arguments(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Write the document; return 2 if there is no enabled host."""
-        is_metadefs = parsed_args.format == _METADEFS
-        if is_metadefs:
-            _check_metadefs_arguments(parsed_args)
-        else:
-            check_output(parsed_args.output, force=parsed_args.force)
+        check_output(parsed_args.output, force=parsed_args.force)
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context)
         found = find_offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
@@ -54,8 +48,8 @@ class DescribeOffer(CloudCommand):
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
             )
-        for path, text in _documents(parsed_args, found):
-            write_output(text, path, self.app.stdout, force=parsed_args.force)
+        text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
+        write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force)
         return _tell_about(self, found)
 
 
@@ -88,30 +82,6 @@ class PublishOffer(Listing):
             written = "written" if parsed_args.apply else "planned; nothing was written without --apply"
             self.tell(f"{pluralize(len(rows), 'change')} {written}.")
         return ("Namespace", "Property", "Change", "Before", "After"), rows
-
-
-def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:
-    for option in ("by", "count"):
-        if getattr(arguments, option):
-            advice = f"metadata definitions have neither places nor numbers. Leave out --{option}."
-            raise DocumentError(f"--format {_METADEFS}", advice)
-    if arguments.output is not None:
-        directory = Path(arguments.output)
-        if not directory.is_dir():
-            raise DocumentError(arguments.output, "this is not a directory. Make one, or give another path.")
-        for name in map(file_name, namespaces(Offer((), 0))):
-            check_output(str(directory / name), force=arguments.force)
-
-
-def _documents(arguments: argparse.Namespace, found: Offer) -> "Iterator[tuple[str | None, str]]":
-    """Yield the path of each file, or None for the standard output, and its text."""
-    if arguments.format != _METADEFS:
-        yield arguments.output, _FORMATS[arguments.format](found, count=arguments.count)
-    elif arguments.output is None:
-        yield None, as_text(namespaces(found))
-    else:
-        for each in namespaces(found):
-            yield str(Path(arguments.output) / file_name(each)), as_text(each)
 
 
 def _tell_about(command: CloudCommand, found: Offer) -> int:

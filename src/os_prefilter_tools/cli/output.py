@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from os_prefilter.common.progress import Progress
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Add ``--output`` and ``--force``.
-
-    :param more: the end of the help of ``--output``
-    """
-    text = f"write to this file, whole or not at all; default: standard output{more}"
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--output`` and ``--force``."""
+    text = "write to this file, whole or not at all; default: standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
     add_force_argument(parser)
 

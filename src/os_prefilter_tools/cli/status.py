@@ -9,11 +9,12 @@ import logging
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 from keystoneauth1.exceptions import Unauthorized
@@ -83,8 +84,14 @@ class Checks(upgradecheck.UpgradeCommands):
         return "\n".join(lines) or None
 
     def _configuration(self) -> Result:
-        with _logged_warnings() as warnings:
+        logger, handler = logging.getLogger("os_prefilter"), BufferingHandler(sys.maxsize)
+        handler.setLevel(logging.WARNING)
+        logger.addHandler(handler)
+        try:
             self._service = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
+        finally:
+            logger.removeHandler(handler)
+        warnings = [record.getMessage() for record in handler.buffer]
         names = [each.name for each in self._service.filters]
         if not names:
             warnings.append("[prefilter] enabled_filters is empty: no filter runs.")
@@ -215,9 +222,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _has_these_files(self, process: Process) -> bool:
         """Return True if a process reads a file or directory of this configuration; a host may have several."""
-        named = [process.folder / path for path in _named_in(process.arguments)]
-        # Without arguments, it reads these.
-        named = named or [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
+        # Without arguments, it reads those that are found.
+        paths = _named_in(process.arguments) or [path for find in _FIND for path in find("nova", "nova-scheduler")]
+        named = [process.folder / path for path in paths]
         own = {os.path.realpath(path) for path in (*self._conf.config_file, *self._conf.config_dir)}
         return not own.isdisjoint(map(os.path.realpath, named))
 
@@ -297,16 +304,3 @@ def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: 
     """Return those of the missing traits, and the filters that name them."""
     filters = [each.name for each, of_one in missing if of_one & traits]
     return f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))} ({', '.join(filters)})"
-
-
-@contextmanager
-def _logged_warnings() -> Iterator[list[str]]:
-    """Yield a list of the warnings that the library logs in the context."""
-    texts: list[str] = []
-    handler, logger = logging.Handler(logging.WARNING), logging.getLogger("os_prefilter")
-    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
-    logger.addHandler(handler)
-    try:
-        yield texts
-    finally:
-        logger.removeHandler(handler)

@@ -8,7 +8,7 @@ import pytest
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet
-from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, file_name, namespaces
+from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, namespaces
 from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value, find_offer
 
 _LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
@@ -67,8 +67,7 @@ def test_values_have_their_reasons_as_description_and_any_text_has_no_list() -> 
         assert _one(Value("any", status), any_text=any_text) is None
 
 
-def test_namespace_without_values_has_no_resource_type_and_each_has_a_file() -> None:
-    """Loaded from a file it stays in Glance; Horizon looks for namespaces of a resource type."""
+def test_namespace_without_values_has_no_resource_type() -> None:
+    """It stays in Glance; Horizon looks for namespaces of a resource type."""
     found = namespaces(Offer((), 1))
     assert all((each["properties"], each["resource_type_associations"]) == ({}, []) for each in found)
-    assert list(map(file_name, found)) == ["os-prefilter-image.json", "os-prefilter-flavor.json"]

@@ -1,4 +1,4 @@
-"""``offer publish`` and ``glance-manage db load_metadefs``: what a real Glance shows of the offer afterwards."""
+"""``offer publish``: what a real Glance shows of the offer afterwards."""
 
 import json
 import random
@@ -19,7 +19,6 @@ from tests.conftest import times
 from tests.services.cloud.cloud import Cloud
 from tests.services.recorder import LOST
 from tests.support.pages import DOCS, files_of
-from tests.support.programs import running
 
 Capture = pytest.CaptureFixture[str]
 
@@ -319,33 +318,3 @@ def test_page_names_the_policy_rules_of_each_request_that_writes() -> None:
     }
     assert len(rules) == 8
     assert named == rules | {"add_metadef_tag"}
-
-
-def _load(site: Site, fleet: str, *argv: str) -> None:
-    """Write the files of an offer, and load them by Glance's own command."""
-    site.hosts.write_text(fleet, encoding="utf-8")
-    folder = site.hosts.with_name("metadefs")
-    folder.mkdir(exist_ok=True)
-    files = ["--format", "metadefs", "-o", str(folder), "--force"]
-    assert main(["offer", *_FILTERS, "--hosts", str(site.hosts), *files]) == 0
-    conf = ["glance-manage", "--config-file", str(site.cloud.folder / "glance-api.conf")]
-    with running([*conf, "db", "load_metadefs", str(folder), *argv], site.cloud.folder, "load-metadefs") as program:
-        program.succeed()
-
-
-def test_files_are_loaded_by_glance_manage_and_withdrawn_values_are_overwritten(site: Site) -> None:
-    """With --merge --overwrite: it replaces the namespaces of the files, and no other. A namespace stays, unseen."""
-    site.create(_MANUAL)
-    manual = site.namespace("Site::Image")
-    _load(site, BOTH)
-    assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "igb", "virtio"]
-    assert site.shown_for("OS::Nova::Flavor") == {FLAVORS}
-    assert site.publish(BOTH)[0] == []
-    _load(site, ONE, "--merge", "--overwrite")
-    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
-    assert "hw_sound_model" not in site.values(IMAGES)
-    assert site.namespace("Site::Image") == manual
-    _load(site, NONE.replace("COMPUTE_NET", "COMPUTE_NODE, COMPUTE_NET"), "--merge", "--overwrite")
-    rows, _ = site.publish(ONE, "--apply")
-    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
-    assert rows

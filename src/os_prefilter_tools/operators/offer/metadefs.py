@@ -1,13 +1,11 @@
 """Metadata definitions of Glance: the offer as namespaces, from which users choose in Horizon.
 
-A namespace is what ``POST /v2/metadefs/namespaces`` takes and, as a file, ``glance-manage db load_metadefs``
-(``glance/api/v2/metadef_namespaces.py`` and ``glance/db/sqlalchemy/metadata.py`` of Glance 33). Properties have their
-full names, also as titles: the extra specs of a flavor have several prefixes. Each is a string, also where Nova reads a
-boolean: Horizon then shows a list of the offered values; its checkbox would offer both, and set ``null`` until it is
-clicked.
+A namespace is what ``POST /v2/metadefs/namespaces`` takes (``glance/api/v2/metadef_namespaces.py`` of Glance 33).
+Properties have their full names, also as titles: the extra specs of a flavor have several prefixes. Each is a string,
+also where Nova reads a boolean: Horizon then shows a list of the offered values; its checkbox would offer both, and set
+``null`` until it is clicked.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -51,16 +49,6 @@ def namespaces(offer: Offer) -> tuple[Namespace, ...]:
                 if _NAME.fullmatch(name):
                     properties[namespace][name] = _definition(name, each, values)
     return tuple(_namespace(name, found) for name, found in properties.items())
-
-
-def as_text(document: object) -> str:
-    """Format a namespace, or a list of them."""
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-
-
-def file_name(namespace: Namespace) -> str:
-    """Return the name of the file of a namespace, such as ``os-prefilter-image.json``."""
-    return f"os-prefilter-{namespace['namespace'].rpartition(':')[2].lower()}.json"
 
 
 def _namespace(name: str, properties: Mapping[str, Mapping[str, Any]]) -> Namespace:

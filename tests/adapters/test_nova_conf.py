@@ -85,10 +85,24 @@ enabled = true
     )
 
 
-@pytest.mark.parametrize("other", ["q35", "x86_64=", "=pc", "foo=bar", "x86_64=p\x1b[2J"])
-def test_entry_of_machine_types_that_nova_passes_over_does_not_stop_a_report(tmp_path: Path, other: str) -> None:
-    settings = settings_of(tmp_path, f"[libvirt]\nhw_machine_type = {other}, x86_64=q35\n")
+@pytest.mark.parametrize(
+    ("entries", "ignored"),
+    [
+        ("q35, x86_64=q35", "'q35'"),
+        ("x86_64=, x86_64=q35", "'x86_64='"),
+        ("=pc, x86_64=q35, foo=bar", "'=pc', 'foo=bar'"),
+        ("x86_64=q35, x86_64=p\x1b[2J", r"'x86_64=p\x1b[2J'"),
+        ("foo=bar, " * 9 + "".join(f"a{each}=b," for each in range(9)) + "x86_64=q35", "'a3=b' and 5 more"),
+    ],
+)
+def test_entries_of_machine_types_that_nova_passes_over_are_named_in_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entries: str, ignored: str
+) -> None:
+    settings = settings_of(tmp_path, f"[libvirt]\nhw_machine_type = {entries}\n")
     assert settings == LibvirtSettings(hw_machine_type={"x86_64": "q35"})
+    (warning,) = caplog.messages
+    assert f"{ignored}. Write ARCHITECTURE=MACHINE" in warning
+    assert warning.isprintable()
 
 
 def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ from typing import Any
 from oslo_config import cfg, types
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
 from os_prefilter.service.conf import GROUP, options_from, register_opts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
+
+LOG = get_logger(__name__)
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 _LIBVIRT = [
@@ -43,6 +46,7 @@ _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 _SPICE = [cfg.BoolOpt("enabled", default=False)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
+_SHOWN = 5
 _ARCHITECTURES = frozenset(ARCHITECTURES.split())
 # The first whose nova-compute reports OWNER_NOVA.
 _OWNER_NOVA = 34
@@ -215,16 +219,10 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     conf.register_opts(_DEFAULT)
     conf.register_opts(_SPICE, group="spice")
     values = {option.name: read_option(conf, where, option.name, "libvirt") for option in _LIBVIRT}
-    machine_types: dict[str, str] = {}
-    for entry in values["hw_machine_type"]:
-        architecture, _, machine = entry.partition("=")
-        # Nova uses the first one, too, and passes over an entry of another form.
-        if machine and machine.isprintable() and architecture in _ARCHITECTURES:
-            machine_types.setdefault(architecture, machine)
     return LibvirtSettings(
         virt_type=values["virt_type"],
         connection_uri=values["connection_uri"].strip(),
-        hw_machine_type=MappingProxyType(machine_types),
+        hw_machine_type=_machine_types(values["hw_machine_type"], where),
         swtpm_enabled=values["swtpm_enabled"],
         tpm_secret_security=frozenset(values["supported_tpm_secret_security"]),
         images_type=values["images_type"],
@@ -232,3 +230,24 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
         cpu_mode=values["cpu_mode"] or "",
         spice_enabled=read_option(conf, where, "enabled", "spice"),
     )
+
+
+def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
+    """Return the machine type of each architecture; an entry that Nova passes over does not stop a host's report."""
+    found: dict[str, str] = {}
+    ignored: dict[str, None] = {}
+    for entry in entries:
+        architecture, _, machine = entry.partition("=")
+        if machine and entry.isprintable() and architecture in _ARCHITECTURES:
+            # Nova uses the first one, too.
+            found.setdefault(architecture, machine)
+        else:
+            ignored[quote(entry)] = None
+    if ignored:
+        LOG.warning(
+            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write ARCHITECTURE=MACHINE, with an architecture "
+            "that Nova knows, as in x86_64=q35.",
+            where,
+            join_first_names(tuple(ignored), _SHOWN),
+        )
+    return MappingProxyType(found)

@@ -108,7 +108,7 @@ _WRONG = [
     ("--nova-conf {conf}", "--provider: give the name or the UUID"),
     ("--nova-conf {conf} --provider nosuch", "Placement has no resource provider 'nosuch'. nova-compute creates it"),
     ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
-    ("--nova-conf {tmp}/owner --provider x", "[prefilter] owner_trait"),
+    ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
     ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
     ("--nova-conf {conf} --provider=", "--provider: it is empty"),
     ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),

@@ -193,7 +193,7 @@ _WRONG = [
     ("", "nova.conf: [prefilter] enabled_filters names no filter"),
     ("[prefilter]\nenabled_filters =\nreported_traits = *\n", "Copy the section [prefilter] of the schedulers"),
     ("[prefilter]\nenabled_filters = hpt\n", "'hpt'"),
-    (f"{EVERY_PATTERN}emulated_architectures = arm64\n", "[prefilter] emulated_architectures: 'arm64'"),
+    (f"{EVERY_PATTERN}emulated_architectures = arm64\n", "option emulated_architectures"),
     (f"{BARE}reported_traits = CUSTOM_HYPERVISOR_KVM\n", "[prefilter] reported_traits: 'CUSTOM_HYPERVISOR_KVM'"),
 ]
 

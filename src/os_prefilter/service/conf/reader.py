@@ -82,6 +82,8 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     check_values(conf)
     group: Any = conf[GROUP]
     # A weight of NaN orders no hosts.
+    if not isfinite(group.facts_interval):
+        raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
     if not isfinite(group.preferred_weight_multiplier):
         raise InvalidOption("preferred_weight_multiplier", "it is not a finite number. Correct it.")
     options = Options(

@@ -64,7 +64,7 @@ class Requested(NamedTuple):
         return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
 
 
-class _Kind(NamedTuple):
+class _AlikeImages(NamedTuple):
     """The requirements of images with one flavor."""
 
     flavor: str
@@ -230,7 +230,7 @@ def audit_images(
     )
 
 
-def _judge(line: ImageLine, kind: _Kind, now: HostIndex, later: HostIndex) -> None:
+def _judge(line: ImageLine, kind: _AlikeImages, now: HostIndex, later: HostIndex) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
     line.before, line.waiting = kind.before.hosts_in(now), kind.waiting.hosts_in(now)
     line.after = kind.after.hosts_in(later)
@@ -291,7 +291,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     }
 
 
-def _find_unserved(kinds: Mapping[_Kind, ImageLine], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
+def _find_unserved(kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for kind, line in kinds.items():
@@ -314,14 +314,14 @@ def _find_unserved(kinds: Mapping[_Kind, ImageLine], index: HostIndex) -> tuple[
 
 def _group_images(
     images: Iterable[Image], flavors: Sequence[Flavor], change: FilterChange, enforcing: Service, progress: Progress
-) -> tuple[dict[_Kind, ImageLine], int, Counter[str], Counter[str]]:
+) -> tuple[dict[_AlikeImages, ImageLine], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor, and group images with the same requirements.
 
     :param enforcing: the filters after the change, once none of them waits; run where one does.
     :return: a line of each kind of images, in the order of their first images; the number of images; unknown values,
         and requirements deferred by filters that wait, with the number of images that have them
     """
-    kinds: dict[_Kind, ImageLine] = {}
+    kinds: dict[_AlikeImages, ImageLine] = {}
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
     queries: dict[str, tuple[Condition, ...]] = {}
@@ -338,7 +338,7 @@ def _group_images(
             if any(note.waits for note in deferred):
                 after = requested_by(spec, enforcing, queries, notes)
             notes |= deferred
-            line = kinds.setdefault(_Kind(label, before, waiting, after), ImageLine(label))
+            line = kinds.setdefault(_AlikeImages(label, before, waiting, after), ImageLine(label))
             line.images += 1
             if kept < MOST_NAMES:
                 line.names.append(name)

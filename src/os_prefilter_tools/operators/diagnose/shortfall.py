@@ -27,7 +27,7 @@ _MOST_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _AlikeHosts:
     """Hosts that a demand cannot tell apart."""
 
     host: Host
@@ -145,14 +145,14 @@ class Shortfalls:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _kind_of(self, hosts: Sequence[Host]) -> _Kind:
+    def _kind_of(self, hosts: Sequence[Host]) -> _AlikeHosts:
         is_candidate = self._suffices(hosts[0], frozenset())
         lacks = frozenset(
             item
             for item in self.conditions
             if not is_candidate and not self._suffices(hosts[0], self._everything - {item})
         )
-        return _Kind(hosts[0], [each.name for each in hosts], lacks, is_candidate)
+        return _AlikeHosts(hosts[0], [each.name for each in hosts], lacks, is_candidate)
 
     def _suffices(self, host: Host, left_out: Way) -> bool:
         """Return whether a host would be a candidate without these conditions, and if it had what they demand."""
@@ -198,9 +198,9 @@ class Shortfalls:
         return frozenset(found)
 
     @cached_property
-    def _kinds_without(self) -> Mapping[Condition, list[_Kind]]:
+    def _kinds_without(self) -> Mapping[Condition, list[_AlikeHosts]]:
         """Condition -> the kinds of hosts that Placement would return for the request without it."""
-        found: dict[Condition, list[_Kind]] = {item: [] for item in self.conditions}
+        found: dict[Condition, list[_AlikeHosts]] = {item: [] for item in self.conditions}
         demands = {item: self._demand.without(item) for item in self.conditions}
         dropped = {item: {item} | self._demand.find_implied({item}) for item in self.conditions}
         for kind in self._kinds:
@@ -219,7 +219,7 @@ class Shortfalls:
             self._progress("what to drop for each kind of hosts", number, len(self._kinds))
         return found
 
-    def _ways_of(self, kind: _Kind, is_spent: Callable[[], bool]) -> tuple[Sequence[Way], bool]:
+    def _ways_of(self, kind: _AlikeHosts, is_spent: Callable[[], bool]) -> tuple[Sequence[Way], bool]:
         if kind.is_candidate or self._suffices(kind.host, kind.lacks):
             return [kind.lacks], True
         # It meets the other conditions one by one, but not together: they need different providers, or one provider.
@@ -256,5 +256,5 @@ class Shortfalls:
         return lambda: self._work.steps > most
 
 
-def _count_hosts(kinds: Iterable[_Kind]) -> int:
+def _count_hosts(kinds: Iterable[_AlikeHosts]) -> int:
     return sum(len(kind.names) for kind in kinds)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -66,7 +66,7 @@ _LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
-_CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
+_CELLS, _PLACEMENT = "cells", "Placement"
 
 _NovaFilter = Callable[[Any, Any], object]
 
@@ -382,7 +382,7 @@ def _service(asking: PlacementClient) -> Service:
 
     :param asking: for what a request waits for itself
     """
-    client = _placement_client(_PLACEMENT)
+    client = _placement_client(_lock_of(_PLACEMENT))
     conf = nova.conf.CONF
     try:
         facts = placement_facts(conf, client, _some_compute_nodes)
@@ -445,10 +445,19 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     return kept
 
 
+@cache
+def _lock_of(_name: str) -> threading.Lock:
+    """Return the lock of a connection; made when it is first needed, after eventlet has replaced the class.
+
+    A lock that is made at the import of this module hangs a thread of Nova 27.
+    """
+    return threading.Lock()
+
+
 def _some_compute_nodes(context: Any) -> list[str]:
     """Return the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
     admin = (context or nova_context.get_admin_context()).elevated()
-    with _CELLS:
+    with _lock_of(_CELLS):
         by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
     answers = (found for found in by_cell.values() if not nova_context.is_cell_failure_sentinel(found))
     return [node.uuid for found in answers for node in found]
@@ -459,6 +468,6 @@ def _minimum_compute_version(context: Any) -> int:
 
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
-    with _CELLS:
+    with _lock_of(_CELLS):
         admin = context or nova_context.get_admin_context()
         return int(nova_service.get_minimum_version_all_cells(admin, ["nova-compute"], require_all=True))

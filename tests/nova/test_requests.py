@@ -247,6 +247,6 @@ def test_rejection_for_want_of_a_host_does_not_queue_behind_facts_that_placement
     with EmbeddedPlacement(lone_host()) as placement:
         start("image_metadata", "facts_interval = 3600")
         ask(Observed(placement))
-        for lock in (nullcontext(), entry_point._PLACEMENT):
+        for lock in (nullcontext(), entry_point._lock_of(entry_point._PLACEMENT)):
             with lock, pytest.raises(exception.RequestFilterFailed, match="No host offers hw_vif_model=e1000e"):
                 our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e"}))

@@ -78,7 +78,7 @@ def conf_with(**options: Any) -> cfg.ConfigOpts:
 
 def pipeline_of(*names: str, **options: Any) -> Service:
     """Return the pipeline of these filters in a cloud without aggregates; the gate of ``owner`` is open by default."""
-    options = {"owner_gate": "always", "reported_traits": ["*"], **options}
+    options = {"wait_for_reports": False, "reported_traits": ["*"], **options}
     facts: dict[str, Callable[[Any], Any]] = {"aggregates": lambda _context: (), "networks": lambda _context: {}}
     return Service.from_conf(conf_with(enabled_filters=list(names), **options), facts)
 

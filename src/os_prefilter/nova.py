@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from os_prefilter.adapters.nova_conf import closed_owner_gate, incompatible_nova, unsupported_nova
+from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
@@ -31,6 +31,7 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
+from os_prefilter.hosts.reports import REPORTED, keys_in, parts_by_trait
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
@@ -39,8 +40,6 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
 from os_prefilter.service.facts_from_conf import RULES
-from os_prefilter.service.report_gates import gates_by_trait
-from os_prefilter.service.report_scope import ReportScope, configured_scope
 
 try:
     import nova.conf
@@ -142,8 +141,7 @@ def activate() -> list[type]:
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
         )
     # Nova makes one object of the class, without arguments.
-    scope = configured_scope(nova.conf.CONF)
-    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client, "scope": scope})]
+    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client})]
 
 
 def _skip(_original: _NovaFilter, _context: object, _request_spec: object) -> bool:
@@ -155,8 +153,6 @@ def _warnings(service: Service) -> Iterator[str]:
     """Yield warnings of a configuration that has not the effect that it seems to have; some are empty."""
     options, enabled = service.options, {each.name for each in service.filters}
     yield unsupported_nova()
-    if "owner" in enabled:
-        yield closed_owner_gate(nova.conf.CONF)
     prefers = options.preferred_properties or "preferences" in enabled
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         yield f"Preferred traits have no effect: add {_WEIGHER} to [filter_scheduler] weight_classes."
@@ -263,7 +259,6 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
     service: Service
     client: PlacementClient
-    scope: ReportScope
 
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
         """Return True, unless the host cannot serve a rebuild.
@@ -328,14 +323,16 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             _pass_unchecked(host_state, spec_obj, problem)
             return ()
         _, traits = read.result()
-        gates = gates_by_trait(self.service.options.templates)
+        options = self.service.options
+        parts, keys = parts_by_trait(options.templates, options.emulated_architectures), keys_in(REPORTED, traits)
         unmet = [item for item in required if (item.trait in traits) != item.required]
         unreported = {
             item.trait
             for item in unmet
             if item.required
-            and item.trait in gates
-            and self.scope.markers(gates[item.trait].reported_by).isdisjoint(traits)
+            and item.trait in parts
+            and parts[item.trait].keys.isdisjoint(keys)
+            and parts[item.trait].shown_by.isdisjoint(traits)
         }
         if unreported:
             _pass_unchecked(host_state, spec_obj, f"it has not reported whether it has {join_names(unreported)}")

@@ -120,7 +120,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
     [
         ("hpet", "wait_for_answers = *", f"hpet waits for 1 compute node ({HOST}) without a report."),
         ("owner", "", "owner waits for 1 compute node"),
-        ("owner", "owner_gate = always", "owner may exclude 1 compute node"),
+        ("owner", "wait_for_reports = false", "owner may exclude 1 compute node"),
     ],
 )
 def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(

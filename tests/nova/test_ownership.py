@@ -38,7 +38,7 @@ def _schedule() -> set[str]:
 def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
     start: Start, observed: Observed
 ) -> None:
-    start("owner", "owner_gate = coverage", "facts_interval = 0")
+    start("owner", "wait_for_reports = true", "facts_interval = 0")
     ask(observed)
     for host in _HOSTS:
         assert _schedule() == set()

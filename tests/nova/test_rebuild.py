@@ -131,7 +131,7 @@ def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement:
 
     Also where it is the only one that can run the image, and a request for another host is rejected at once.
     """
-    scheduler = start("compute_status,owner,noop", "owner_gate = always")
+    scheduler = start("compute_status,owner,noop", "wait_for_reports = false")
     observed = _having(placement, "COMPUTE_STATUS_DISABLED")
     assert _rebuild(scheduler, {"hw_vif_model": "virtio"}) == ""
     assert _READ not in observed.sent

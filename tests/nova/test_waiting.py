@@ -26,7 +26,7 @@ def observed() -> Iterator[Observed]:
 
 
 def _start(start: Start, observed: Observed, *lines: str) -> None:
-    start("hpet,owner", "owner_gate = always", *lines)
+    start("hpet,owner", "wait_for_reports = false", *lines)
     ask(observed)
 
 

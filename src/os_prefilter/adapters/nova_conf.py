@@ -19,7 +19,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
-from os_prefilter.service.conf import GROUP, options_from, register_opts
+from os_prefilter.service.conf import options_from, register_opts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
 
@@ -48,8 +48,6 @@ _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
 _ARCHITECTURES = frozenset(ARCHITECTURES.split())
-# The first whose nova-compute reports OWNER_NOVA.
-_OWNER_NOVA = 34
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,18 +173,6 @@ def unsupported_nova() -> str:
             "Upgrade Nova, or audit each filter before it is enabled."
         )
     return f"{tested}, not with Nova {version('nova')}. The filters run all the same, but {advice}"
-
-
-def closed_owner_gate(conf: cfg.ConfigOpts) -> str:
-    """Return a warning if the gate of the filter ``owner`` cannot open with the installed Nova; empty if it can."""
-    group, release = conf[GROUP], installed_nova()
-    if release is None or release >= _OWNER_NOVA or group.owner_gate != "compute_version":
-        return ""
-    return (
-        f"The filter owner requires nothing: [prefilter] owner_gate = compute_version waits for nova-compute of Nova "
-        f"{_OWNER_NOVA} on each host, and this is Nova {release}. Set owner_gate = coverage: it opens once each "
-        f"compute node has {group.owner_trait} in Placement, which 'os-prefilter capabilities report' sets."
-    )
 
 
 def incompatible_nova(error: ImportError) -> str:

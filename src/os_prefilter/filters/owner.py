@@ -41,14 +41,14 @@ _LONGEST_SUFFIX = 64
 
 @Declaration(
     gate="owner_is_reported",
-    closed="not every compute service reports {options.owner_trait} yet",
+    closed="not every compute node has {options.owner_trait} yet",
     traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),
     other_traits=lambda options: (options.owner_trait, *options.foreign_owner_traits),
     excludes="owner",
     only_new=True,
 )
 def owner(request: Request, *, options: Options, required_before: tuple[Requirement, ...] = ()) -> Requirements:
-    """Require the owner trait on the providers that the owner creates, once every compute reports it."""
+    """Require the owner trait on the providers that the owner creates, once every compute node has it."""
     answer = _on_hosts(options)
     # Most requests: nothing of the owner's but a host.
     if not request.requested_groups and not request.flavor_groups:

@@ -1,20 +1,19 @@
 """The desired traits of a host's resource providers. Pure: nothing is read or written here.
 
-Only traits that a capability reporter owns are added or removed; all others stay. Operators set some of these by hand,
-for flavors that require them, so a trait that the host has is not removed because no filter requires it.
+Only traits that a capability reporter owns are added, and only those that a report marker covers are removed: operators
+set some by hand, for flavors that require them.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait, trait_named
-from os_prefilter.hosts.capabilities import reporter_of
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
+from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
-from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, emulated_in, key_of, keys_in, names_with, parts_of
 from os_prefilter.vocabulary.options import Options
 
 _OWNER_PREFIX = "OWNER_"
@@ -53,14 +52,17 @@ class Goal:
     """The desired traits of a host in Placement."""
 
     traits: Mapping[str, bool]
-    """The managed traits, and whether the root provider has each."""
+    """The managed traits, and whether the host has each."""
+    parts: Mapping[str, frozenset[str]]
+    """Key of a part that the host can report -> the managed traits in it (:mod:`os_prefilter.hosts.reports`)."""
+    wanted: frozenset[str] | None
+    """The keys of the parts that schedulers want; None to withdraw the report."""
     owner: Options | None = None
     """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
-    known: frozenset[str] = frozenset()
-    """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
-    spare: frozenset[str] = frozenset()
-    """Traits that the host has and no filter requires: not added, and removed only where an earlier report may have set
-    them."""
+
+    def has_all(self, traits: Iterable[str]) -> bool:
+        """Return whether the host has all of these."""
+        return all(self.traits[trait] for trait in traits)
 
 
 def check_traits(names: Iterable[str]) -> None:
@@ -76,42 +78,64 @@ def check_traits(names: Iterable[str]) -> None:
         raise ConfigurationError(message) from error
 
 
-def select_managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
-    """Return the traits of a reporter that are written in this mode."""
-    if mode is Mode.ALONE:
-        return dict(traits)
-    reporter = reporter_of(facts)
-    left = reporter.reported_by_nova(facts) | reporter.unknown(facts)
-    return {trait: has for trait, has in traits.items() if trait not in left}
+def goal_of(facts: HostFacts, wanted: Iterable[str], mode: Mode, owner: Options | None = None) -> Goal:
+    """Return the desired traits of a host.
 
+    A trait of which the facts say nothing now stays as it is, and its part is not reported: Ironic may not have read a
+    node's BIOS settings yet.
 
-def with_marker(traits: Mapping[str, bool], facts: HostFacts, marker: Trait = REPORTED) -> dict[str, bool]:
-    """Return the managed traits with the marker of their report; without it where the facts lack something.
-
-    Ironic may not have read a node's BIOS settings yet.
+    :param wanted: the keys of the parts that schedulers want
     """
-    return dict(traits) if reporter_of(facts).unknown(facts) else {**traits, marker: True}
+    wanted = frozenset(wanted)
+    facts = replace(facts, emulated_architectures=emulated_in(wanted))
+    reporter = reporter_of(facts)
+    unknown = reporter.unknown(facts)
+    left = unknown | (reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset())
+    traits = {trait: has for trait, has in capability_traits(facts).items() if trait not in left}
+    parts: dict[str, frozenset[str]] = {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
+    for part in parts_of(facts.templates, facts.emulated_architectures):
+        if part.traits.isdisjoint(unknown):
+            keys = part.keys - {NOT_CONFIGURED} if reporter.configured or len(part.keys) == 1 else frozenset()
+            # A host that emulates an architecture also answers schedulers that do not offer it.
+            keys |= {key_of(part.traits)} if keys else keys
+            parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
+    return Goal(traits, parts, wanted, owner)
 
 
-def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
-    """Return the managed traits and the markers, all to be removed."""
-    return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
+def withdrawn(goal: Goal, mode: Mode) -> Goal:
+    """Return the goal without a report; beside a nova-compute, standard traits that the host has stay."""
+    traits = goal.traits if mode is Mode.BESIDE else dict.fromkeys(goal.traits, False)
+    return replace(goal, traits=traits, wanted=None, owner=None)
 
 
-def with_traits(
-    present: frozenset[str], traits: Mapping[str, bool], spare: frozenset[str] = frozenset()
-) -> frozenset[str]:
+def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str] = ()) -> frozenset[str]:
     """Return the traits of a provider after the change.
 
-    A marker replaces those of other releases and other scopes of its kind. Such a marker tells that an earlier report
-    may have set the ``CUSTOM_`` traits that are spare now; without one an operator did. Standard traits that are spare
-    always stay: no marker tells who set them.
+    Only what the report marker on the provider covers is removed: operators set other traits by hand. A standard trait
+    that the host has also stays when it is no longer wanted: flavors may require it.
+
+    :param still_wanted: keys that were wanted until a short time ago
     """
-    has = {trait for trait, wanted in traits.items() if wanted}
-    kinds = [is_marker for is_marker in (is_reported_marker, is_custom_marker) if any(map(is_marker, traits))]
-    outdated = {trait for trait in present - has if any(is_marker(trait) for is_marker in kinds)}
-    earlier = {trait for trait in spare if outdated and trait.startswith(CUSTOM_PREFIX)}
-    return (present - traits.keys()) - outdated - earlier | has
+    covered = keys_in(REPORTED, present)
+    wanted = frozenset() if goal.wanted is None else goal.wanted.union(still_wanted)
+    after = {trait for trait in present if not trait.startswith(REPORTED)}
+    keys = set()
+    for key, traits in goal.parts.items():
+        there = traits & present
+        if key in wanted:
+            if key in covered:
+                after -= {trait for trait in there if not goal.traits[trait]}
+            # What an operator has set is not covered: without the marker it would look like ours.
+            if key in covered or (goal.has_all(there) and not any(map(_is_custom, there))):
+                keys.add(key)
+            after |= {trait for trait in traits if goal.traits[trait]}
+        elif key in covered:
+            after -= {trait for trait in there if _is_custom(trait) or not goal.traits[trait]}
+    return frozenset(after).union(names_with(REPORTED, keys))
+
+
+def _is_custom(trait: str) -> bool:
+    return trait.startswith(CUSTOM_PREFIX)
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:

@@ -1,7 +1,7 @@
 """The deployment facts of a service: provided by it, or derived from these and from the configuration."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
 from types import MappingProxyType
@@ -17,17 +17,16 @@ from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.model import NO_RULES
-from os_prefilter.service import known_traits, report_gates, trait_scope
+from os_prefilter.service import deferral, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.deployment_facts import Fact, ReadFact
+from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
-"""The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
-OWNER_SERVICE_VERSION = 73
-"""The service version of the first nova-compute that reports OWNER_NOVA, of Nova 34 (``nova/objects/service.py``)."""
-_VERSION = "minimum_compute_version"
+"""The fact that opens the gate of the filter ``owner``: every compute node has the owner's trait."""
+_COVERAGE = "owner_coverage"
 _ADVICE = "Have the function of the embedding service return it, or remove the fact."
 
 
@@ -47,28 +46,31 @@ _PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"aggregates": HostAggregates.of, "networks": RoutedNetworks.of, known_traits.FACT: _trait_names}
 )
 _KINDS: Mapping[str, type] = MappingProxyType(
-    {_VERSION: int, "owner_coverage": bool, trait_scope.FACT: bool, report_gates.FACT: report_gates.Coverage}
+    {
+        "minimum_compute_version": int,
+        _COVERAGE: bool,
+        trait_scope.FACT: bool,
+        deferral.FACT: deferral.Reports,
+    }
 )
 # Seconds: enough for a few hundred rules. Thousands are read and checked while requests go on with those before.
 _RELOAD_PATIENCE = 0.2
 RULES = "rules"
 """The fact with the operator's rules, from the option ``rules_dirs``."""
-
-
-def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[str]:
-    """Return the names of the facts that :func:`facts_from` adds to the facts of the service."""
-    source = {"compute_version": _VERSION, "coverage": "owner_coverage"}.get(conf[GROUP].owner_gate)
-    return frozenset((RULES, OWNER) if source is None or source in provided else (RULES,))
+DERIVED = frozenset((RULES, OWNER))
+"""The names of the facts that :func:`facts_from` adds to the facts of the service."""
 
 
 def facts_from(
     conf: cfg.ConfigOpts,
+    options: Options,
     provided: Mapping[str, ReadFact],
     filters: Iterable[LoadedFilter],
     ensure_traits: Callable[[Iterable[str]], object] | None = None,
 ) -> dict[str, Fact]:
     """Return the provided and the derived facts.
 
+    :param options: those of ``conf``
     :param filters: the enabled filters
     :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
@@ -77,8 +79,11 @@ def facts_from(
     needed = {fact for each in filters for fact in each.facts}
     provided = prepared(provided, filters)
     facts = {name: Fact(name, read, group.facts_interval) for name, read in provided.items()}
-    if OWNER in derived_facts(conf, provided):
-        facts[OWNER] = _owner_fact(group, provided)
+    # Compute nodes say nothing of an owner that creates no hosts.
+    if options.wait_for_reports and options.owns_hosts and _COVERAGE in provided:
+        facts[OWNER] = Fact(OWNER, provided[_COVERAGE], group.facts_interval)
+    else:
+        facts[OWNER] = Fact(OWNER, lambda _context: True, inf, unknown=True)
     if RULES not in provided:
         try:
             facts[RULES] = rules_fact(conf, ensure_traits)
@@ -128,15 +133,6 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
         return latest
 
     return read_prepared
-
-
-def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact]) -> Fact:
-    if group.owner_gate == "always":
-        return Fact(OWNER, lambda _context: True, inf, unknown=True)
-    if group.owner_gate == "coverage":
-        return Fact(OWNER, provided["owner_coverage"], group.facts_interval)
-    minimum = provided[_VERSION]
-    return Fact(OWNER, lambda context: minimum(context) >= OWNER_SERVICE_VERSION, group.facts_interval)
 
 
 def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:

@@ -21,12 +21,6 @@ _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _LOAD_ERRORS = (UnknownFilter, DuplicateFilter, FilterLoadError)
 _GENERAL_ADVICE = "Pass it to Service.from_conf(conf, facts={name: callable}), or disable the filter."
-_OWNER_ADVICE = (
-    "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
-    "owner_gate = coverage from the fact owner_coverage, one of "
-    "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
-    "Service.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
-)
 
 
 def installed_filters() -> dict[str, str]:
@@ -82,5 +76,5 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
     found = LoadedFilter(name, function, needs, nova_style, getattr(function, "declaration", NOTHING_SPECIAL))
     for fact in (*needs, *found.facts):
         if provided is not None and fact not in provided:
-            raise MissingFact(name, fact, _OWNER_ADVICE if fact == "owner_is_reported" else _GENERAL_ADVICE)
+            raise MissingFact(name, fact, _GENERAL_ADVICE)
     return found

@@ -11,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError, NoHostServes, PrefilterError, RequestRejected, install_extra
+from os_prefilter.hosts.reports import parts_by_trait
+from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.observed import Observed
-from os_prefilter.service.report_gates import FACT, GATES, Coverage
+from os_prefilter.vocabulary.options import Options
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
@@ -58,27 +60,32 @@ class Measuring:
             families.requirements.labels(run.filter).inc(
                 len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
             )
-            families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
+            families.deferred.labels(run.filter).inc(sum(note.waits for note in run.notes))
         if isinstance(error, NoHostServes):
             families.no_host.inc()
         elif isinstance(error, PrefilterError) and error.filter:
             ended = families.rejections if isinstance(error, RequestRejected) else families.failures
             ended.labels(error.filter).inc()
 
-    def with_gauge(self, facts: Mapping[str, ReadFact]) -> Mapping[str, ReadFact]:
-        """Return facts of which ``answers`` sets the gauge when it is read."""
+    def with_gauge(self, facts: Mapping[str, ReadFact], options: Options) -> Mapping[str, ReadFact]:
+        """Return facts of which ``reports`` sets the gauge when it is read."""
         read = facts.get(FACT)
         if read is None:
             return facts
 
-        def read_answers(context: Any) -> Coverage:
-            coverage: Coverage = read(context)
-            for gate in GATES:
-                unreported = coverage.unreported[gate.reported_by]
-                self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
-            return coverage
+        parts = parts_by_trait(options.templates, options.emulated_architectures)
 
-        return {**facts, FACT: read_answers}
+        def read_reports(context: Any) -> Reports:
+            reports: Reports = read(context)
+            most: dict[str, int] = {}
+            for trait, nodes in reports.unreported.items():
+                row = parts[trait].row
+                most[row] = max(most.get(row, 0), nodes.number)
+            for row, number in most.items():
+                self._families.unreported.labels(row).set(number)
+            return reports
+
+        return {**facts, FACT: read_reports}
 
 
 @lru_cache(maxsize=1)
@@ -95,14 +102,14 @@ def _families() -> SimpleNamespace:
         failures=counter("failures", "Requests at which a filter failed with an error of its own"),
         seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         requirements=counter("requirements", "Traits, and sets of aggregates, that a filter required or forbade"),
-        held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
+        deferred=counter("deferred", "Traits that a filter does not require yet: hosts must report first"),
         no_host=prometheus.Counter(
             "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"
         ),
         unreported=prometheus.Gauge(
-            "os_prefilter_compute_nodes_without_answer",
-            "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
-            ["row", "kind"],
+            "os_prefilter_compute_nodes_not_reported",
+            "Compute nodes that have not reported whether they have the traits of a row of the vocabulary",
+            ["row"],
             # Of several processes, the one that queried last.
             multiprocess_mode="mostrecent",
         ),

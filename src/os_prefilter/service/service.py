@@ -21,7 +21,7 @@ from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
-from os_prefilter.service import decision_log, known_traits, report_gates, trait_scope
+from os_prefilter.service import decision_log, deferral, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP, options_from, register_opts, warn_of_misspelt_names
 from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.deployment_facts import (
@@ -33,7 +33,7 @@ from os_prefilter.service.deployment_facts import (
     known_or_none,
     readings_of,
 )
-from os_prefilter.service.facts_from_conf import RULES, derived_facts, facts_from, prepared
+from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared
 from os_prefilter.service.host_traits import HostTraitsFact, Reader
 from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.service.loading import load_filters
@@ -61,7 +61,7 @@ class _Moment(NamedTuple):
 class Service:
     """Request filters in a deployment. Safe to use from many threads.
 
-    :raises ConfigurationError: if a filter needs a fact that is not among ``facts``, or ``wait_for_answers`` is wrong
+    :raises ConfigurationError: if a filter needs a fact that is not among ``facts``
     """
 
     filters: tuple[LoadedFilter, ...] = ()
@@ -80,12 +80,11 @@ class Service:
 
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
-        self._deferred = report_gates.deferring_filters(self.filters, self.options, self.facts)
+        self._waits = self.options.wait_for_reports and deferral.FACT in self.facts
         # Only the facts that a filter needs: a fact may be a query to every cell.
         names = {fact for each in self.filters for fact in each.facts}
-        if self._deferred:
-            names.add(report_gates.FACT)
         if self.filters:
+            names |= {deferral.FACT} if self._waits else set()
             scoped = {trait_scope.FACT} if self.options.trait_scope is TraitScope.AUTO else set()
             names |= {known_traits.FACT, *scoped} & self.facts.keys()
         self._names_of_facts = sorted(names & self.facts.keys())
@@ -130,9 +129,9 @@ class Service:
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
-        provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
-        filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
-        known = facts_from(conf, provided, filters, ensure_traits)
+        provided = measuring.with_gauge(facts or {}, options) if measuring else facts or {}
+        filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
+        known = facts_from(conf, options, provided, filters, ensure_traits)
         hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
         service = cls(
             filters,
@@ -147,6 +146,12 @@ class Service:
             remark,
         )
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
+        if names and options.wait_for_reports and deferral.FACT not in known:
+            LOG.warning(
+                "No requirement waits for reports of compute nodes: this service provides no fact %r. Provide it, or "
+                "set [prefilter] wait_for_reports = false.",
+                deferral.FACT,
+            )
         return service
 
     @classmethod
@@ -171,7 +176,7 @@ class Service:
         """Return the service as it enforces once every gate is open: nothing waits for compute nodes to report."""
         gates = {each.declaration.gate for each in self.filters} - {""}
         opened = {gate: Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
-        return replace(self, options=replace(self.options, wait_for_answers=()), facts={**self.facts, **opened})
+        return replace(self, options=replace(self.options, wait_for_reports=False), facts={**self.facts, **opened})
 
     def with_rules(self, rules: RuleSet) -> "Service":
         """Return the service with these operator's rules in place of its own; at its end, if it has none."""
@@ -269,8 +274,8 @@ class Service:
 
         The last one copies what the others have left.
         """
-        if self._deferred:
-            yield report_gates.defer(self._deferred, known_or_none(values[report_gates.FACT]), self.options)
+        if self._waits and self.filters:
+            yield deferral.defer(self.filters, known_or_none(values[deferral.FACT]), self.options)
         known = known_or_none(values.get(known_traits.FACT))
         if known is not None:
             yield known_traits.leave_out_unknown(known, getattr(values.get(RULES), "traits", ()))

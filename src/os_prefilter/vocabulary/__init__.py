@@ -18,7 +18,7 @@ from types import MappingProxyType
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_platform, traits_of_emulation
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
-from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, DependsOn, Row
+from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "HPET",
     "HYPERTHREADING",
     "QUALIFIED",
-    "REPORTED",
-    "REPORTED_CUSTOM",
     "ROWS",
     "TRAITS_OF_EMULATION",
     "enabling_values",

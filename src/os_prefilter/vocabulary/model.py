@@ -1,6 +1,5 @@
 """The model of the vocabulary: terms, and rows of values."""
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -236,31 +235,5 @@ def is_true(value: object) -> bool:
     return canonical_boolean(value) == "true"
 
 
-REVISION = 3
-"""Revision of the table: raise it once in a release that adds or renames traits, which earlier reports do not cover.
-
-The gates that need the marker are then closed until all hosts have reported again.
-"""
-
-REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
-"""Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".
-
-A host that reports only what some filters require has one with a digest of these traits at its end
-(:mod:`os_prefilter.service.report_scope`).
-"""
-
-REPORTED_CUSTOM = Trait(f"CUSTOM_PREFILTER_REPORTED_CUSTOM_{REVISION}")
-"""The same for ``CUSTOM_`` traits only: a provider configuration file of Nova's takes no others."""
-
-_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_\d+(_[0-9A-F]{8})?", re.ASCII)
-_CUSTOM_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_CUSTOM_\d+(_[0-9A-F]{8})?", re.ASCII)
-
-
-def is_reported_marker(trait: str) -> bool:
-    """Return whether a trait is :data:`REPORTED`, of this revision or another, and of all traits or some."""
-    return _MARKER.fullmatch(trait) is not None
-
-
-def is_custom_marker(trait: str) -> bool:
-    """Return whether a trait is :data:`REPORTED_CUSTOM`, of any revision and scope."""
-    return _CUSTOM_MARKER.fullmatch(trait) is not None
+RESERVED = "CUSTOM_PREFILTER_"
+"""The start of the names by which schedulers and agents tell what is wanted and reported (``hosts/reports.py``)."""

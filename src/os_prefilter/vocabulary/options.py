@@ -46,8 +46,8 @@ class Options:
         "CUSTOM_PCI_*",
     )
 
-    wait_for_answers: tuple[str, ...] = ()
-    """Names of the filters whose requirements wait until every compute node has reported (``report_gates``)."""
+    wait_for_reports: bool = True
+    """True if a requirement is deferred until every compute node has reported whether it has the trait."""
 
     preferred_properties: tuple[str, ...] = ()
     """Names of rows, image properties or extra specs whose traits are preferred instead of required."""

@@ -12,7 +12,7 @@ from os_prefilter.common.entry_points import Errors, installed_entry_points, loa
 from os_prefilter.common.errors import UnusableRow
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
-from os_prefilter.vocabulary.model import Row, Term, is_custom_marker, is_reported_marker
+from os_prefilter.vocabulary.model import RESERVED, Row, Term
 
 GROUP = "os_prefilter.vocabulary"
 FILTERS = "os_prefilter.request_filters"
@@ -84,8 +84,8 @@ def _wrong_traits(row: Row) -> Iterator[str]:
             yield f"{quote(trait)} is no name of a trait: A-Z, 0-9 and _, 255 characters at most"
         elif not trait.startswith(CUSTOM_PREFIX) and trait not in standard_traits():
             yield f"{quote(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
-        elif is_reported_marker(trait) or is_custom_marker(trait):
-            yield f"{trait} is reserved as a report marker"
+        elif trait.startswith(RESERVED):
+            yield f"{trait} is reserved: schedulers and agents use names that begin with {RESERVED}"
 
 
 def _doubles(row: Row, others: Iterable[Row]) -> Iterator[str]:

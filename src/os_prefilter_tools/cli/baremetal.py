@@ -16,7 +16,7 @@ from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, options_from
-from os_prefilter.service.facts_from_conf import derived_facts, facts_from
+from os_prefilter.service.facts_from_conf import DERIVED, facts_from
 from os_prefilter.service.loading import load_filters
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import seconds
@@ -123,5 +123,5 @@ def _filters_in(path: str | None) -> Service:
     conf = read_configuration(path)
     filters = load_filters(conf[GROUP].enabled_filters if path else ["deploy_config"], provided=None)
     enabled = [each.name for each in filters if not each.declaration.only_new]
-    filters = load_filters(enabled, NEEDS | derived_facts(conf, ()))
-    return Service(filters, options_from(conf), facts_from(conf, {}, filters))
+    filters, options = load_filters(enabled, NEEDS | DERIVED), options_from(conf)
+    return Service(filters, options, facts_from(conf, options, {}, filters))

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter.adapters.nova_conf import load_conf, prefilter_options
+from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.common.errors import ConfigurationError, DocumentError
-from os_prefilter.common.quoting import describe_error, escape_line, pluralize
+from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, select_managed, with_marker, withdraw_all
+from os_prefilter.hosts.capabilities import reporter_of
+from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of, with_traits, withdrawn
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reports import REPORTED, names_with
 from os_prefilter.service import agent
-from os_prefilter.service.conf import GROUP, warn_of_misspelt_names
-from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, configured_scope
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of
 from os_prefilter_tools.cli.deadline import seconds
 from os_prefilter_tools.cli.filters_and_hosts import read_configuration
@@ -28,6 +28,9 @@ from os_prefilter_tools.cli.host import OF_FILES, HostArguments, add_host_argume
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.cli.program import PasswordMaskingFormatter
 from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.client import PlacementClient
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 
@@ -51,9 +54,8 @@ class ShowCapabilities(Listing):
         if asked.alone and asked.driver != "libvirt":
             raise DocumentError("--alone", f"it is for --driver libvirt, not {asked.driver}.")
         facts = asked.facts(self.context)
-        # What the cloud offers to emulate; without a nova.conf, whatever the host could.
-        offered = asked.options().emulated_architectures if asked.nova_conf else EVERY_TRAIT.emulated
-        facts = replace(facts, emulated_architectures=offered)
+        # Whatever the host could: what the cloud offers to emulate is an option of the schedulers.
+        facts = replace(facts, emulated_architectures=frozenset(ARCHITECTURES.split()))
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
@@ -71,7 +73,6 @@ class ReportArguments(HostArguments):
 
     provider: str | None = None
     dry_run: bool = False
-    all: bool = False
     provider_config: str | None = None
     remove: bool = False
     watch: float | None = None
@@ -97,23 +98,16 @@ class ReportArguments(HostArguments):
         if self.provider == "":
             raise DocumentError("--provider", "it is empty.")
 
-    def scope(self) -> ReportScope:
-        """Return the traits that are to be reported.
+    def placement(self) -> "Callable[[], PlacementClient]":
+        """Return what makes clients of the Placement that nova.conf describes, each with a login of its own.
 
-        :raises ConfigurationError: if nova.conf enables no filter, so that nothing would be left of earlier reports
+        :raises DocumentError, ConfigurationError: if no file is given, or it does not describe one
         """
-        if self.all:
-            return EVERY_TRAIT
-        conf = load_conf(self.nova_conf)
-        warn_of_misspelt_names(conf)
-        scope = configured_scope(conf)
-        if not conf[GROUP].enabled_filters:
-            where = escape_line(self.nova_conf) if self.nova_conf else "--nova-conf is not given"
-            raise ConfigurationError(
-                f"{where}: [prefilter] enabled_filters names no filter, and hosts report what filters may require. "
-                "Copy the section [prefilter] of the schedulers' nova.conf, or give --all to report everything."
-            )
-        return scope
+        if not self.nova_conf:
+            raise DocumentError("no Placement", "give --nova-conf FILE, whose section [placement] describes it.")
+        from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
+
+        return partial(client_from, load_conf(self.nova_conf), self.nova_conf)
 
 
 class ReportCapabilities(Listing):
@@ -128,12 +122,6 @@ class ReportCapabilities(Listing):
             "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
         )
         group.add_argument("--dry-run", action="store_true", help="print the changes without making them")
-        group.add_argument(
-            "--all",
-            action="store_true",
-            help="report every trait that the host has, also of architectures that it emulates; default: those that "
-            "the filters in [prefilter] enabled_filters of nova.conf may require",
-        )
         ways = group.add_mutually_exclusive_group()
         ways.add_argument(
             "--provider-config",
@@ -143,8 +131,8 @@ class ReportCapabilities(Listing):
         ways.add_argument(
             "--remove",
             action="store_true",
-            help="remove the traits that this command manages from the provider; without --alone, standard ones that "
-            "the host has stay: operators may have set them",
+            help="remove what earlier reports have set from the provider; without --alone, standard traits that the "
+            "host has stay",
         )
         ways.add_argument(
             "--watch", metavar="SECONDS", type=seconds, help="run as a service that reports at this interval"
@@ -219,23 +207,16 @@ class PlacementReport:
     """The report to the Placement of a nova.conf, about the resource provider of the host there."""
 
     def __init__(self, asked: ReportArguments) -> None:
-        if not asked.nova_conf:
-            raise DocumentError(
-                "no Placement", "give --nova-conf FILE, whose section [placement] describes it, or --provider-config."
-            )
         self._asked = asked
         self.sleep: Callable[[float], None] = time.sleep
         self.configure()
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
         from os_prefilter.adapters.placement.trait_sync import ProviderTraits  # noqa: PLC0415
 
-        conf = load_conf(self._asked.nova_conf)
-        new_client = partial(client_from, conf, str(self._asked.nova_conf))
-        client, options = new_client(), prefilter_options(conf)
-        self._scope = EVERY_TRAIT if self._asked.remove else self._asked.scope()
+        new_client, options = self._asked.placement(), self._asked.options()
+        client = new_client()
         self._new_client, self._client, self._options = new_client, client, options
         self._traits_of = ProviderTraits
         self._name = ""
@@ -261,20 +242,9 @@ class PlacementReport:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        reported, spare = _reported(facts, self._scope)
-        traits = select_managed(reported, mode, facts)
-        if self._asked.remove:
-            stays = {trait for trait, has in traits.items() if has and not trait.startswith(CUSTOM_PREFIX)}
-            return Goal(withdraw_all(traits.keys() - (stays if mode is Mode.BESIDE else ())))
-        marked = with_marker({each: traits[each] for each in traits.keys() - spare}, facts, self._scope.marker)
-        return Goal(marked, self._options, self._scope.known, spare & traits.keys())
-
-
-def _reported(facts: HostFacts, scope: ReportScope) -> tuple[dict[str, bool], frozenset[str]]:
-    """Return the traits of the reporter and whether each is reported, and those that the host has unreported."""
-    reported = scope.restrict(capability_traits(replace(facts, emulated_architectures=scope.emulated)))
-    every = capability_traits(replace(facts, emulated_architectures=EVERY_TRAIT.emulated))
-    return reported, frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
+        wanted = () if self._asked.remove else self._client.wanted()
+        goal = goal_of(facts, wanted, mode, self._options)
+        return withdrawn(goal, mode) if self._asked.remove else goal
 
 
 def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChange]:
@@ -284,15 +254,14 @@ def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChang
     if asked.remove:
         asked.check_node(context)
         return node_of(context, str(asked.node)).withdraw(dry_run=asked.dry_run)
-    scope = asked.scope()
     facts = asked.facts(context)
-    every, spare = _reported(facts, scope)
-    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, scope.marker)
-    leave = {*every, scope.marker} - traits.keys()
-    # One of ours goes, as it is no longer reported; that of an operator is true, and no trait to complain of.
-    traits = {trait: traits[trait] for trait in traits.keys() - spare}
     # By its UUID: its name may be that of another node by now.
-    return node_of(context, facts.host).report(traits, leave=leave, dry_run=asked.dry_run)
+    node = node_of(context, facts.host)
+    goal = goal_of(facts, context.placement.wanted() | node.reported(), Mode.BESIDE)
+    keys = (goal.wanted or frozenset()) & goal.parts.keys()
+    traits = {trait: goal.traits[trait] for key in keys for trait in goal.parts[key]}
+    markers: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
+    return node.report({**traits, **markers}, leave=reporter_of(facts).unknown(facts), dry_run=asked.dry_run)
 
 
 def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[TraitChange]]:
@@ -300,11 +269,18 @@ def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[Trait
         raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
-    path, provider, scope = str(asked.provider_config), asked.provider or COMPUTE_NODE, asked.scope()
+    path, provider, client = str(asked.provider_config), asked.provider or COMPUTE_NODE, asked.placement()()
 
     def write(facts: HostFacts) -> list[TraitChange]:
-        traits = with_marker(_reported(facts, scope)[0], facts, scope.custom_marker)
-        return write_document(path, traits, provider, dry_run=asked.dry_run)
+        goal = goal_of(facts, client.wanted(), Mode.BESIDE)
+        # The file takes no other traits: parts with one that the host has are not reported.
+        parts = {
+            key: traits
+            for key, traits in goal.parts.items()
+            if all(trait.startswith(CUSTOM_PREFIX) for trait in traits if goal.traits[trait])
+        }
+        traits = with_traits(frozenset(), replace(goal, parts=parts))
+        return write_document(path, dict.fromkeys(traits, True), provider, dry_run=asked.dry_run)
 
     return write
 

@@ -14,6 +14,7 @@ from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
+from os_prefilter.hosts.reports import Part
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
@@ -27,9 +28,9 @@ from os_prefilter.service.conf import (
     register_opts,
     warn_of_misspelt_names,
 )
-from os_prefilter.service.facts_from_conf import OWNER_SERVICE_VERSION, RULES, derived_facts, facts_from
+from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
-from os_prefilter.service.report_scope import ReportScope, report_scope
+from os_prefilter.service.wanted import wanted_parts
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.context import CloudCommand, Context
@@ -38,7 +39,7 @@ from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import CandidatesFound, ask_placement
 from os_prefilter_tools.operators.property_names import notes_on_names
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.operators.readiness import reports_of
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement.coverage import LiveReported
@@ -151,14 +152,6 @@ class FiltersAndHosts:
         with EmbeddedPlacement(hosts, most_candidates=MOST_CANDIDATES) as embedded:
             yield Backend(service, partial(ask_placement, placement=embedded.client), hosts)
 
-    def scope(self, enabled: Iterable[str], options: Options) -> ReportScope:
-        """Return the traits that hosts report: for the filters of the configuration file, and those used here.
-
-        :param enabled: the names of those
-        """
-        of_file = read_configuration(self.config_file)[GROUP].enabled_filters
-        return report_scope(load_filters(list(dict.fromkeys((*of_file, *enabled))), provided=None), options)
-
     def service(self, hosts: "Fleet | LiveReported", context: Context | None = None) -> Service:
         """Return the service of the filters.
 
@@ -180,17 +173,17 @@ class FiltersAndHosts:
             options = replace(
                 options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
             )
-        if self.filter:
-            # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
-            others = installed_filters().keys() - set(enabled)
-            options = replace(options, wait_for_answers=tuple(set(options.wait_for_answers) - others))
-        facts = _facts_of(hosts, conf, self.scope(enabled, options), context)
-        filters = load_filters(enabled, NEEDS | facts.keys() | derived_facts(conf, facts))
+        if not self.config_file:
+            # What the filters require once nothing is deferred.
+            options = replace(options, wait_for_reports=False)
+        wanted = wanted_parts(load_filters(enabled, provided=None), options)
+        facts = _facts_of(hosts, options, wanted, context)
+        filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
         # Without metrics and history: a command's requests are not those of the service.
         return Service(
             filters,
             options,
-            facts_from(conf, facts, filters),
+            facts_from(conf, options, facts, filters),
             remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
         )
 
@@ -261,26 +254,24 @@ def _host_aggregates(context: Context) -> Any:
 
 
 def _facts_of(
-    hosts: "Fleet | LiveReported", conf: cfg.ConfigOpts, scope: ReportScope, context: Context | None
+    hosts: "Fleet | LiveReported", options: Options, wanted: Iterable[Part], context: Context | None
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the deployment facts of hosts."""
-    reported = hosts.every_compute_has(conf[GROUP].owner_trait)
-    version = OWNER_SERVICE_VERSION if reported else 0
+    owned = hosts.every_compute_has(options.owner_trait)
     facts: dict[str, Callable[[Any], Any]] = {
-        "minimum_compute_version": lambda _context: version,
-        "owner_coverage": lambda _context: reported,
+        "owner_coverage": lambda _context: owned,
         "nested_providers": lambda _context: hosts.has_nested_providers,
         # Neither a fleet file nor Placement tells which networks have which segments.
         NETWORKS: lambda _context: {},
     }
     if isinstance(hosts, Fleet):
         return facts | {
-            "answers": lambda _context: coverage_of(hosts, scope),
+            "reports": lambda _context: reports_of(hosts, wanted),
             AGGREGATES: lambda _context: hosts.aggregates.values(),
         }
     if context:
         facts[AGGREGATES] = lambda _context: _host_aggregates(context)
     return facts | {
-        "answers": lambda _context: hosts.coverage(scope),
+        "reports": lambda _context: hosts.reports(wanted),
         "known_traits": lambda _context: hosts.known_traits(),
     }

@@ -1,60 +1,78 @@
-"""``os-prefilter readiness``: which filters can be enforced without excluding a host that can, and what is missing."""
+"""``os-prefilter readiness``: which requirements are enforced or deferred, and which hosts have not reported."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
+from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import Cell, Listing
-from os_prefilter_tools.operators.readiness import CLOSED, readiness, reported_otherwise
+from os_prefilter_tools.operators.readiness import DEFERRED, readiness
 
-COLUMNS = ("Filter", "Row", "Traits", "State", "Without an answer", "Compute nodes")
+COLUMNS = ("Filter", "Row", "Traits", "State", "Not reported", "Compute nodes")
 NOT_READY = 2
-"""The exit code with ``--check`` if anything is closed."""
+"""The exit code with ``--check`` if anything is deferred."""
 
 _MOST_NAMES = 3
 
 
 class ShowReadiness(Listing):
-    """Show which filters can be enforced without excluding a host that can, and which hosts hold the others back."""
+    """Show which requirements are enforced, and which compute nodes have not reported those that are deferred."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
-        parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is closed")
+        parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is deferred")
+        parser.add_argument(
+            "--forget-unwanted",
+            action="store_true",
+            help="remove from Placement what only other sections [prefilter] want: agents stop to report it within two "
+            "hours; a scheduler that does want it says so again",
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is closed."""
+        """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is deferred."""
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context, traits_only=True)
         service = asked.service(fleet, self.context)
         # Without a configuration the table shows what could be required.
         options = service.options if asked.config_file else replace(service.options, reported_traits=("*",))
-        scope = asked.scope([each.name for each in service.filters], options)
-        lines = readiness(fleet, service.filters, options, scope)
-        closed = sum(line.state == CLOSED for line in lines)
-        self.exit_code = NOT_READY if parsed_args.check and closed else 0
+        lines = readiness(fleet, service.filters, options)
+        deferred = sum(line.state == DEFERRED for line in lines)
+        self.exit_code = NOT_READY if parsed_args.check and deferred else 0
         others = [each.name for each in service.filters if each.name not in {line.filter for line in lines}]
-        self.tell(f"{len(lines) - closed} open, {closed} closed.")
-        if closed and not any(line.unreported for line in lines):
+        self.tell(f"{len(lines) - deferred} enforced, {deferred} deferred.")
+        if deferred and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
-        elsewhere = reported_otherwise(fleet, scope) if closed else ()
-        if elsewhere:
-            advice = (
-                "Give the schedulers and the compute nodes the same section, and report again"
-                if asked.config_file
-                else "Give --config-file with the schedulers' section"
-            )
-            self.tell(
-                f"Reported for other options of [prefilter], or by an earlier release: "
-                f"{join_first_names(elsewhere, _MOST_NAMES)}. {advice}.",
-                warning=True,
-            )
         if others:
             self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
-        return COLUMNS, [(*line[:4], len(line.unreported), _names(line.unreported)) for line in lines]
+        if asked.asks_live_placement(self.context) and asked.config_file:
+            self._look_for_unwanted(traits_to_create(service.filters, options), forget=parsed_args.forget_unwanted)
+        elif parsed_args.forget_unwanted:
+            raise DocumentError("--forget-unwanted", "give --os-cloud, and --config-file with the schedulers' section.")
+        return COLUMNS, [
+            (*line[:2], " ".join(line.traits), line.state, len(line.unreported), _names(line.unreported))
+            for line in lines
+        ]
+
+    def _look_for_unwanted(self, wanted: Collection[str], *, forget: bool) -> None:
+        """Tell, or remove, by which names in Placement agents learn what only other sections want.
+
+        The traits themselves stay: a scheduler with another section may name one in a query now.
+        """
+        placement = self.context.placement
+        ours = {name for name in placement.custom_traits() if name.startswith(RESERVED)}
+        unwanted = sorted(ours - placement.traits_in_use() - set(wanted))
+        for trait in unwanted if forget else ():
+            placement.delete_trait(trait)
+        if unwanted:
+            what = "Removed from Placement" if forget else "In Placement, and not wanted by this section"
+            advice = "" if forget else " --forget-unwanted removes them."
+            self.tell(f"{what}: {join_first_names(unwanted, _MOST_NAMES)}.{advice}")
 
 
 def _names(hosts: Sequence[str]) -> Cell:

@@ -23,7 +23,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 import os_prefilter
-from os_prefilter.adapters.nova_conf import available_filters, closed_owner_gate, reason_of, unsupported_nova
+from os_prefilter.adapters.nova_conf import available_filters, reason_of, unsupported_nova
 from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
@@ -35,15 +35,15 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.reader import read_rules
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
+from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import RULES
-from os_prefilter.service.report_gates import EVERY, Unreported
-from os_prefilter.service.report_scope import report_scope, traits_named_by
+from os_prefilter.service.wanted import traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.adapters.processes import Process, processes_of
 from os_prefilter_tools.cli.program import flush, prepare_output
-from os_prefilter_tools.operators.readiness import compute_nodes, readiness, reported_otherwise
+from os_prefilter_tools.operators.readiness import compute_nodes, readiness
 
 GRACE = 5.0
 """Seconds after the start of a process in which a change of a file counts as read: it imports Nova first."""
@@ -51,7 +51,7 @@ GRACE = 5.0
 _OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
 _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
 # The facts that the entry point for Nova provides. Nothing queries them here.
-_FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits", "nested_providers")
+_FACTS = ("minimum_compute_version", "owner_coverage", "reports", "known_traits", "nested_providers")
 _MOST_TRAITS = 5
 _FIND = (cfg.find_config_files, cfg.find_config_dirs)
 _UNAUTHORIZED = 401
@@ -163,30 +163,17 @@ class Checks(upgradecheck.UpgradeCommands):
             text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
             return Result(Code.WARNING, text)
         lines = readiness(fleet, filters, options)
-        elsewhere = frozenset(reported_otherwise(fleet, report_scope(filters, options)))
-        said, others = [], set()
+        said = []
         for each in filters:
-            if each.name == "owner" and (never := closed_owner_gate(self._conf)):
-                said.append(never)
-                continue
             silent = {name for line in lines if line.filter == each.name for name in line.unreported}
-            if not each.declaration.gate:
-                # The trait of its owner is in no report's scope.
-                others |= silent & elsewhere
-                silent -= elsewhere
             if silent:
                 how = "waits for" if self._waits(each, options) else "may exclude"
                 said.append(f"{each.name} {how} {Unreported.of(silent)} without a report.")
-        if others:
-            said.append(
-                f"Reported by another section [prefilter], or by an earlier release: {Unreported.of(others)}. "
-                "Give the schedulers and the compute nodes the same section."
-            )
         if not said:
             return Result(Code.SUCCESS, "Every compute node has reported what the enabled filters require.")
         advice = (
-            "Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
-            "wait_for_answers makes a filter wait for them."
+            "Run the agent on each; 'os-prefilter readiness' shows more. With [prefilter] wait_for_reports, filters "
+            "wait for them."
         )
         return Result(Code.WARNING, " ".join((*said, advice)))
 
@@ -244,9 +231,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _waits(self, each: LoadedFilter, options: Options) -> bool:
         """Return True if the filter requires nothing of hosts that have not reported."""
-        if each.declaration.gate:
-            return bool(self._conf[GROUP].owner_gate != "always")
-        return not each.nova_style and not {EVERY, each.name}.isdisjoint(options.wait_for_answers)
+        return options.wait_for_reports and not each.nova_style
 
     _upgrade_checks = (
         ("Configuration", (_run, {"check": _configuration})),

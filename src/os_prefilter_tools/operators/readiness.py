@@ -1,23 +1,22 @@
-"""Readiness of filters: which exclude no capable host when enforced, and which hosts hold the others back."""
+"""Readiness of filters: which requirements exclude no capable host, and which hosts have not reported the others."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
+from os_prefilter.hosts.reports import Part
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
-from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope, report_scope
-from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, rows_required_by
+from os_prefilter.service.deferral import Reports, Unreported, read_reports
+from os_prefilter.service.wanted import traits_named_by, wanted_parts
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
-OPEN = "open"
-"""The state of a row that can be required without excluding a capable host."""
-CLOSED = "closed"
+ENFORCED = "enforced"
+"""The state of a row whose requirements are enforced: each compute node has reported it."""
+DEFERRED = "deferred"
 """The state of a row that some compute node has not reported, or of any row without a compute node."""
 
 
@@ -27,59 +26,65 @@ class ReadinessLine(NamedTuple):
     filter: str
     row: str
     """A row of the vocabulary, ``deploy-config``, or ``owner`` for the trait of the filter of that name."""
-    kind: str
-    """Which traits of the row: ``always`` or ``if reported``, as ``os-prefilter vocabulary list`` says "when"."""
+    traits: tuple[str, ...]
+    """The traits of the row that have this state, sorted."""
     state: str
-    """:data:`OPEN` or :data:`CLOSED`."""
+    """:data:`ENFORCED` or :data:`DEFERRED`."""
     unreported: tuple[str, ...]
     """The names of the compute nodes that have not reported, sorted."""
 
 
-def coverage_of(fleet: Fleet, scope: ReportScope = EVERY_TRAIT) -> Coverage:
+def reports_of(fleet: Fleet, parts: Iterable[Part]) -> Reports:
     """Return the capability reports of a fleet, as filters that wait get them.
 
-    :param scope: what the filters need to be reported
+    :param parts: what the filters may require
     """
+    unreported: dict[str, Unreported] = {
+        trait: Unreported.of(names) for part, names in unreported_parts(fleet, parts).items() for trait in part.traits
+    }
+    return Reports(unreported, bool(compute_nodes(fleet)), fleet.traits)
+
+
+def unreported_parts(fleet: Fleet, parts: Iterable[Part]) -> Mapping[Part, Collection[str]]:
+    """Return the names of the compute nodes that have not reported each part."""
     nodes = compute_nodes(fleet)
-    unreported = {each: Unreported.of(unreported_in(nodes, scope.markers(each))) for each in REPORTS}
-    in_use = fleet.traits
-    return Coverage(unreported, bool(nodes), in_use, scope.traits, any(map(scope.is_of_another, in_use)))
+    return read_reports(
+        parts, fleet.traits, lambda traits: tuple(each.name for each in nodes if traits.isdisjoint(each.traits))
+    )
 
 
-def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> tuple[str, ...]:
-    """Return the names of the compute nodes that have none of these traits, sorted."""
-    return tuple(sorted(each.name for each in nodes if reported_by.isdisjoint(each.traits)))
-
-
-def readiness(
-    fleet: Fleet, filters: Iterable[LoadedFilter], options: Options, scope: ReportScope | None = None
-) -> list[ReadinessLine]:
+def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[ReadinessLine]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
     the vocabulary: it needs no capability reports.
-
-    :param scope: what hosts report; by default, what these filters require
     """
     nodes = compute_nodes(fleet)
     filters = tuple(filters)
-    scope = scope or report_scope(filters, options)
+    unreported = unreported_parts(fleet, wanted_parts(filters, options))
     lines = []
     for each in filters:
-        for gate in _gates(each, options):
-            unreported = unreported_in(nodes, scope.markers(gate.reported_by))
-            state = OPEN if nodes and not unreported else CLOSED
-            lines.append(ReadinessLine(each.name, gate.row, gate.kind, state, unreported))
+        if each.declaration.gate:
+            owner = tuple(each.declaration.traits(options))
+            if owner:
+                missing = tuple(sorted(node.name for node in nodes if node.traits.isdisjoint(owner)))
+                lines.append(ReadinessLine(each.name, each.name, owner, _state(nodes, missing), missing))
+            continue
+        named = traits_named_by(each, options)
+        found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for part, names in unreported.items():
+            traits = part.traits & named
+            if traits:
+                found.setdefault((part.row, tuple(sorted(names))), []).extend(traits)
+        lines += [
+            ReadinessLine(each.name, row, tuple(sorted(traits)), _state(nodes, missing), missing)
+            for (row, missing), traits in found.items()
+        ]
     return lines
 
 
-def reported_otherwise(fleet: Fleet, scope: ReportScope) -> tuple[str, ...]:
-    """Return the names of the compute nodes that have reported another scope, sorted.
-
-    They have a report marker, and none that says that all of this scope was reported.
-    """
-    others = (each for each in compute_nodes(fleet) if any(map(scope.is_of_another, each.traits)))
-    return unreported_in(others, scope.markers(frozenset((REPORTED, REPORTED_CUSTOM))))
+def _state(nodes: Collection[Provider], unreported: Collection[str]) -> str:
+    return ENFORCED if nodes and not unreported else DEFERRED
 
 
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
@@ -99,24 +104,6 @@ def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
     compute = os_traits.COMPUTE_NODE
     hosts = (own(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)
     return replace(fleet, hosts=tuple(hosts))
-
-
-def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
-    declared = frozenset(map(trait_named, each.declaration.traits(options)))
-    if each.declaration.gate:
-        # Whichever way the gate opens: a compute node without the trait is excluded once the filter enforces.
-        return [Gate(each.name, ALWAYS, declared, declared)] if declared else []
-    of_rows = [
-        gate
-        # No marker says that hosts have reported the rows of other packages.
-        for row in rows_required_by(each.name)
-        if row.name in BY_NAME
-        for gate in gates_of(row)
-        if gate.kind == ALWAYS or any(map(options.reports, gate.traits))
-    ]
-    by_trait = gates_by_trait(options.templates) if declared else {}
-    of_traits = sorted({by_trait[trait] for trait in declared if trait in by_trait})
-    return dict.fromkeys((*of_rows, *of_traits))
 
 
 def compute_nodes(fleet: Fleet) -> tuple[Provider, ...]:

@@ -40,7 +40,7 @@ from os_prefilter_tools.operators.audit.image_audit import (
     requested_by,
     verdict_of,
 )
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.operators.readiness import compute_nodes
 
 if TYPE_CHECKING:
     from os_prefilter_tools.fleet import demand
@@ -81,8 +81,8 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
     :param service: the filters beside the rules; its own rules are left out
     :raises PrefilterError: if a filter fails; a request that is rejected is a result
     """
-    # Without a compute node no gate opens.
-    enforcing = service.without_waiting() if coverage_of(fleet).compute_nodes else service
+    # Without a compute node everything is deferred.
+    enforcing = service.without_waiting() if compute_nodes(fleet) else service
     before: dict[tuple[int, str], Requested] = {}
     queries: dict[str, tuple[demand.Condition, ...]] = {}
     without = enforcing.with_rules(RuleSet())

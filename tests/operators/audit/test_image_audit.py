@@ -83,7 +83,7 @@ def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> Non
 
 
 def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
-    options = {"enabled_filters": list(names), "reported_traits": ["*"], "wait_for_answers": ["*"], **options}
+    options = {"enabled_filters": list(names), "reported_traits": ["*"], "wait_for_reports": True, **options}
     reported = fleet.every_compute_has("OWNER_NOVA")
     facts = {"answers": lambda _context: coverage_of(fleet), "owner_coverage": lambda _context: reported}
     return Service.from_conf(conf_with(**options), facts)
@@ -135,7 +135,7 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
         LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
     ]
     fact = Fact("answers", lambda _context: coverage_of(fleet), 60)
-    pipeline = Service(tuple(filters), Options(wait_for_answers=("hpet",)), {"answers": fact})
+    pipeline = Service(tuple(filters), Options(), {"reports": fact})
     line = only_line(audit_images([Image({})], fleet, FilterChange(NONE, pipeline)))
     assert (line.waiting, line.after, line.verdict) == (0, 0, ImageVerdict.REJECTED)
     assert "is both required (hpet: a rule) and forbidden" in line.reason
@@ -151,7 +151,7 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(ha
     )
     fleet = Fleet(hosts, has_inventories=has_inventories)
     flavors = (Flavor(1, 1, name="plain"), Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu"))
-    after = waiting_pipeline(fleet, "owner", owner_gate="coverage")
+    after = waiting_pipeline(fleet, "owner", wait_for_reports=True)
     result = audit_images([Image({})], fleet, FilterChange(NONE, after), flavors=flavors)
     gpu, plain = sorted(result.lines, key=lambda line: line.flavor)
     assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, ImageVerdict.OK)
@@ -162,7 +162,7 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(ha
 
 def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> None:
     fleet = Fleet((provider("a"),))
-    after = waiting_pipeline(fleet, "hpet", "owner", owner_gate="coverage")
+    after = waiting_pipeline(fleet, "hpet", "owner", wait_for_reports=True)
     line = only_line(audit_images([Image({"hw_time_hpet": "yes"})], fleet, FilterChange(NONE, after)))
     assert (line.waiting, line.after, line.verdict) == (1, 1, ImageVerdict.OK)
 

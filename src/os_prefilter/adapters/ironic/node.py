@@ -21,6 +21,7 @@ from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitP
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.reports import REPORTED, keys_in
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
 
@@ -71,6 +72,10 @@ class IronicNode:
             return facts_from_node(known, settings, traits=traits)
         except DocumentError as error:
             raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
+
+    def reported(self) -> frozenset[str]:
+        """Return the keys of what an earlier report covers (:mod:`os_prefilter.hosts.reports`)."""
+        return keys_in(REPORTED, read_own_traits(self._with_traits()))
 
     def report(
         self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False

@@ -18,7 +18,7 @@ from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.desired_traits import TraitChange
-from os_prefilter.vocabulary.model import is_reported_marker
+from os_prefilter.hosts.reports import REPORTED
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
@@ -114,13 +114,13 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     if before != plan.noted:
         _note(baremetal, node, before)
     # A report marker is removed first and added last.
-    for trait in sorted(plan.removed, key=lambda trait: (not is_reported_marker(trait), trait)):
+    for trait in sorted(plan.removed, key=lambda trait: (not trait.startswith(REPORTED), trait)):
         _remove(baremetal, node, trait)
     refused: list[IronicRefused] = []
     after = plan.noted_after
     wanted = (trait for trait, has in plan.traits.items() if has)
-    for trait in sorted(wanted, key=lambda trait: (is_reported_marker(trait), trait)):
-        if refused and is_reported_marker(trait):
+    for trait in sorted(wanted, key=lambda trait: (trait.startswith(REPORTED), trait)):
+        if refused and trait.startswith(REPORTED):
             # It is withheld while the node lacks traits, unless an operator set it.
             if trait in plan.present & plan.noted:
                 _remove(baremetal, node, trait)

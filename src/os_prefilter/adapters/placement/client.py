@@ -25,6 +25,7 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.hosts.reports import WANTED, keys_in
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.
@@ -170,6 +171,10 @@ class PlacementClient:
         """Return each trait that any resource provider has."""
         return frozenset(self.get_list("/traits?associated=true", "traits"))
 
+    def wanted(self) -> frozenset[str]:
+        """Return the keys of what schedulers want (:mod:`os_prefilter.hosts.reports`)."""
+        return keys_in(WANTED, self.get_list(f"/traits?name=startswith:{WANTED}", "traits"))
+
     def custom_traits(self) -> frozenset[str]:
         """Return each ``CUSTOM_`` trait that this Placement has."""
         return frozenset(self.get_list(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits"))
@@ -193,6 +198,14 @@ class PlacementClient:
     def create_trait(self, name: str) -> None:
         """Create a ``CUSTOM_`` trait; one that exists already stays."""
         self.request("PUT", f"/traits/{name}")
+
+    def delete_trait(self, name: str) -> None:
+        """Delete a ``CUSTOM_`` trait that no provider has; one that a provider has got meanwhile stays."""
+        try:
+            self.request("DELETE", f"/traits/{name}")
+        except PlacementRefused as error:
+            if error.status not in (_NOT_FOUND, _CONFLICT):
+                raise
 
     def has_provider(self, query: str) -> bool:
         """Return whether any resource provider matches.

@@ -1,7 +1,7 @@
-"""Facts of Placement: for gates, the traits that it knows, and reports for commands on a live cloud."""
+"""Facts of Placement: what compute nodes have reported, and the traits that it knows."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,17 +12,19 @@ from os_prefilter.adapters.placement.client import PlacementClient, check_respon
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.service.conf import GROUP
+from os_prefilter.hosts.reports import REPORTED, WANTED, Part
+from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
-from os_prefilter.service.report_gates import REPORTS, Coverage, Unreported
-from os_prefilter.service.report_scope import ReportScope, configured_scope, configured_traits
-from os_prefilter.vocabulary import REPORTED, opt_in_traits
+from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
+from os_prefilter.vocabulary import opt_in_traits
 
 LOG = get_logger(__name__)
 
 # Traits that a reading creates: the first request waits for it. The next reading creates others.
 _AT_ONCE = 60
+# Traits in one query: some front ends take no URL of more than 4,096 bytes, and a name may have 255.
+_MOST_FORBIDDEN = 14
 
 
 def placement_facts(
@@ -32,60 +34,66 @@ def placement_facts(
 ) -> dict[str, ReadFact]:
     """Return the facts that Placement knows, for ``Service.from_conf(conf, facts=placement_facts(conf, client))``.
 
-    They are made for the filters and traits that ``conf`` enables: the gates of a pipeline with other options would
-    never open, as hosts report the traits of their own section ``[prefilter]``, and a marker that names them.
+    They are made for the filters and traits that ``conf`` enables.
 
     :param client: of a Placement with microversion 1.22
     :param compute_nodes: as for :class:`NestedProviders`
     :raises ConfigurationError: if an option is wrong, or a filter does not load
     """
-    # First: it registers the options.
-    scope = configured_scope(conf)
+    filters, options = configured_filters(conf)
     return {
-        "answers": ReportCoverage(client, scope),
-        "known_traits": KnownTraits(client, configured_traits(conf)),
+        "reports": ReadReports(client, wanted_parts(filters, options)),
+        "known_traits": KnownTraits(client, traits_to_create(filters, options)),
         "nested_providers": NestedProviders(client, compute_nodes),
-        "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
+        "owner_coverage": OwnerCoverage(client, options.owner_trait),
     }
 
 
-def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
-    """Return the names of the compute nodes that have none of ``traits``, in one request."""
-    query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in sorted(traits))))})
-    return [each.name for each in client.providers(query)]
+def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Collection[str]:
+    """Return the names of the compute nodes that have none of ``traits``, in one request where the URL allows it."""
+    ordered = sorted(traits)
+    found: set[str] | None = None
+    while ordered or found is None:
+        forbidden, ordered = ordered[:_MOST_FORBIDDEN], ordered[_MOST_FORBIDDEN:]
+        query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in forbidden)))})
+        names = {each.name for each in client.providers(query)}
+        found = names if found is None else found & names
+    return found
 
 
-class ReportCoverage:
-    """The fact ``answers`` of :func:`placement_facts`.
+class ReadReports:
+    """The fact ``reports`` of :func:`placement_facts`.
 
-    It takes two requests once every compute node has reported, and before that one more for each row of the vocabulary.
+    It takes two requests once every compute node has reported, and before that one or two more for each row.
 
     :param client: of a Placement with microversion 1.22
-    :param scope: what the enabled filters need to be reported; hosts that were configured for others have not reported
+    :param parts: what the enabled filters may require
     """
 
-    def __init__(self, client: PlacementClient, scope: ReportScope) -> None:
+    def __init__(self, client: PlacementClient, parts: Iterable[Part]) -> None:
         self._client = client
-        self._scope = scope
+        self._parts = tuple(parts)
 
-    def __call__(self, _context: Any = None) -> Coverage:
+    def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
         in_use = self._client.traits_in_use()
-        # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
-        marker = in_use & self._scope.markers(frozenset((REPORTED,)))
-        found = {marker: Unreported.of(_compute_nodes_without(self._client, marker))}
-        unreported = {}
-        for traits in REPORTS:
-            # Each of them contains REPORTED: where all compute nodes have that, nothing else needs to be asked.
-            wanted = self._scope.markers(traits) & in_use if found[marker].number else marker
-            if wanted not in found:
-                found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))
-            unreported[traits] = found[wanted]
-        otherwise = any(map(self._scope.is_of_another, in_use))
-        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use, self._scope.traits, otherwise)
+        while True:
+            found = read_reports(self._parts, in_use, partial(_compute_nodes_without, self._client))
+            again = self._client.traits_in_use() if any(found.values()) else in_use
+            if _markers(again) <= _markers(in_use):
+                break
+            # A host that has reported meanwhile with a new marker is no host that has not reported.
+            in_use = again
+        nodes = {part: Unreported.of(names) for part, names in found.items()}
+        unreported: dict[str, Unreported] = {trait: nodes[part] for part in self._parts for trait in part.traits}
+        return Reports(unreported, os_traits.COMPUTE_NODE in in_use, in_use)
+
+
+def _markers(traits: Iterable[str]) -> set[str]:
+    return {trait for trait in traits if trait.startswith(REPORTED)}
 
 
 class OwnerCoverage:
@@ -149,7 +157,8 @@ class KnownTraits:
             # Each Placement has it. Where it is missing, the list is not the whole one.
             if os_traits.COMPUTE_NODE not in found:
                 raise ValueError(f"the trait {os_traits.COMPUTE_NODE} is not in it")
-        missing = sorted(self._needed - found)[:_AT_ONCE]
+        # First what is wanted: the agents can begin.
+        missing = sorted(self._needed - found, key=lambda trait: (not trait.startswith(WANTED), trait))[:_AT_ONCE]
         try:
             for trait in missing:
                 self._client.create_trait(trait)
@@ -197,9 +206,9 @@ class LiveReported:
         """Return each trait that Placement has, and the vocabulary's ``CUSTOM_`` ones that hosts have yet to create."""
         return TraitNames(KnownTraits(self._client)() | opt_in_traits())
 
-    def coverage(self, scope: ReportScope) -> Coverage:
-        """Return which compute nodes have reported all of a scope."""
-        return ReportCoverage(self._client, scope)()
+    def reports(self, parts: Iterable[Part]) -> Reports:
+        """Return which compute nodes have reported these parts."""
+        return ReadReports(self._client, parts)()
 
 
 class NestedProviders:

@@ -17,7 +17,8 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts.desired_traits import (
@@ -29,6 +30,9 @@ from os_prefilter.hosts.desired_traits import (
     is_recognized,
     with_traits,
 )
+from os_prefilter.hosts.reports import REPORTED, keys_in
+
+LOG = get_logger(__name__)
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""
@@ -39,13 +43,17 @@ RECHECK_INTERVAL = 3600.0
 A provider that was deleted and created again with its UUID counts its generations from 0, and may be at the old one.
 """
 
+UNWANTED_AFTER = 3600.0
+"""Seconds for which what schedulers no longer want is reported: one that does want it tells so again within
+``facts_interval``, whoever removed its wish."""
+
 # Seconds. The waits are random, up to a bound that doubles each time.
 _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
 
 
 class _Verdict(NamedTuple):
-    """The traits that a provider has and should have for a goal."""
+    """The traits that a provider has and should have for a goal, and for what was wanted before."""
 
     provider: ResourceProvider
     """With the generation at which it has the traits ``present``."""
@@ -63,14 +71,27 @@ class ProviderTraits:
     :param provider: the name or the UUID of the root provider. A name is the host's: a provider that is renamed is left
         alone, and the one that has this name now is looked up
     :param sleep: waits a number of seconds between two attempts
+    :param clock: returns seconds
     """
 
-    def __init__(self, client: PlacementClient, provider: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        client: PlacementClient,
+        provider: str,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._name = provider
         self._uuid = provider.lower() if is_hyphenated_uuid(provider) else ""
         self._sleep = sleep
-        self._recheck_due = time.monotonic() + RECHECK_INTERVAL
+        self._clock = clock
+        self._recheck_due = clock() + RECHECK_INTERVAL
+        # When each key was wanted last.
+        self._wanted_at: dict[str, float] = {}
+        # The managed traits of the root provider as this agent left them.
+        self._left: tuple[frozenset[str], frozenset[str]] | None = None
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
         # The CUSTOM_ traits that Placement has.
@@ -85,10 +106,12 @@ class ProviderTraits:
         :raises ConfigurationError: the goal has an invalid trait, or the provider is not that of a host
         :raises PlacementError: Placement does not answer, or refuses
         """
-        check_traits((*goal.traits, *goal.known))
-        if time.monotonic() >= self._recheck_due:
+        check_traits(goal.traits)
+        now = self._clock()
+        self._wanted_at.update(dict.fromkeys(goal.wanted or (), now))
+        if now >= self._recheck_due:
             self._verdicts.clear()
-            self._recheck_due = time.monotonic() + RECHECK_INTERVAL
+            self._recheck_due = now + RECHECK_INTERVAL
         changes: list[TraitChange] = []
         outdated: PlacementError
         for attempt in range(ATTEMPTS):
@@ -146,7 +169,7 @@ class ProviderTraits:
     ) -> None:
         writes = self._writes(tree, goal)
         added = frozenset(trait for write in writes for trait in write.wanted - write.present)
-        needed = goal.known | {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
+        needed = {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
         if not needed <= self._known:
             self._known = self._client.custom_traits()
         for trait in sorted(needed - self._known):
@@ -185,7 +208,7 @@ class ProviderTraits:
 
     def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
-        wanted = present if provider.parent else with_traits(present, goal.traits, goal.spare)
+        wanted = present if provider.parent else self._with_report(present, goal)
         owner = goal.owner
         is_owned = owner is not None and not is_foreign(present, owner)
         if owner and is_owned and provider.parent and owner.owner_trait not in present:
@@ -194,3 +217,19 @@ class ProviderTraits:
         if owner and is_owned:
             wanted |= {owner.owner_trait}
         return _Verdict(provider._replace(generation=generation), goal, is_owned, present, wanted)
+
+    def _with_report(self, present: frozenset[str], goal: Goal) -> frozenset[str]:
+        """Return the traits of the root provider after the change."""
+        if self._left and present & self._left[0] != self._left[1]:
+            LOG.warning(
+                "Another program has changed the reported traits of the resource provider %s: run one for a host.",
+                escape_line(self._name),
+            )
+        # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
+        for key in keys_in(REPORTED, present):
+            self._wanted_at.setdefault(key, self._clock())
+        oldest = self._clock() - UNWANTED_AFTER
+        after = with_traits(present, goal, [key for key, when in self._wanted_at.items() if when > oldest])
+        managed = goal.traits.keys() | {trait for trait in after if trait.startswith(REPORTED)}
+        self._left = frozenset(managed), after & managed
+        return after

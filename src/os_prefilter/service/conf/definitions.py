@@ -69,9 +69,9 @@ model, the format of ephemeral encryption, the security of a TPM's secret), the 
         "reported_traits",
         default=[],
         help="""
-Traits that hosts report although no virt driver of Nova does: all that ``os-prefilter vocabulary list`` marks "if
-reported". Only these are required, because a trait that no host reports excludes every host. Whether hosts report them
-is not checked. The filter ``hpet`` needs no entry: enabling it is the statement.
+Optional traits that hosts report and filters may require: those that no virt driver of Nova reports by itself, in
+``os-prefilter vocabulary list`` marked "if reported". Each makes Placement's responses longer by its name. The filter
+``hpet`` needs no entry. Agents read from Placement what the schedulers want: compute hosts need no such option.
 
 Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separated by commas; ``*`` for all.
 """,
@@ -83,8 +83,7 @@ Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separa
         help="""
 Architectures whose guests hosts of other architectures may run, for images with ``hw_emulation_architecture``. Only for
 these are the qualified traits (``CUSTOM_AARCH64_*``) and ``CUSTOM_COMPUTE_ARCH_*`` reported, and required if
-``reported_traits`` matches them: some fifteen to twenty for each, on each host that has the QEMU. Set it alike for the
-schedulers and for ``os-prefilter capabilities report``.
+``reported_traits`` matches them: some fifteen to twenty for each, on each host that has the QEMU.
 
 Values: names of architectures as Nova spells them, separated by commas, such as ``aarch64``.
 """,
@@ -114,21 +113,21 @@ Values: paths of directories, separated by commas.
         "facts_interval",
         default=60.0,
         min=0.0,
+        # Agents go on reporting for an hour what is no longer wanted: by then a scheduler has told again that it is.
+        max=1800.0,
         help="""
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
 queried again. A request waits 5 seconds at most for facts and for Placement, all together.
 """,
     ),
-    cfg.ListOpt(
-        "wait_for_answers",
-        default=[],
+    cfg.BoolOpt(
+        "wait_for_reports",
+        default=True,
         help="""
-Filters whose requirements are enforced only once every compute node has reported whether it can meet them, so that
-enabling one excludes no capable host. ``os-prefilter readiness`` shows which compute nodes are missing. Needs the fact
-``answers`` from the embedding service, which the entry point for Nova provides.
-
-Values: names of filters, separated by commas, or ``*`` for all enabled filters without a gate of their own. A filter
-that is not enabled is ignored with a warning.
+Enforce a requirement only once every compute node has reported whether it can meet it, so that enabling a filter
+excludes no capable host; ``os-prefilter readiness`` shows which compute nodes are missing. The filter ``owner`` waits
+until every compute node has its trait. Needs the facts ``reports`` and ``owner_coverage`` from the embedding service,
+which the entry point for Nova provides; without them, and with false, requirements are enforced at once.
 """,
     ),
     cfg.ListOpt(
@@ -207,19 +206,6 @@ flavor that requests one of them, and on the root if VCPU, PCPU or MEMORY_MB are
 default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
 
 Values: names of resource classes or patterns with ``*``, separated by commas.
-""",
-    ),
-    cfg.StrOpt(
-        "owner_gate",
-        default="compute_version",
-        choices=[
-            ("compute_version", "once each nova-compute is of Nova 34 or later, which report OWNER_NOVA"),
-            ("coverage", "once each provider with COMPUTE_NODE has the trait in Placement, whatever reports it"),
-            ("always", "at once: every provider has the trait, or the embedding service is not Nova"),
-        ],
-        help="""
-When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
-``minimum_compute_version`` and ``coverage`` the fact ``owner_coverage``; the entry point for Nova provides both.
 """,
     ),
 ]

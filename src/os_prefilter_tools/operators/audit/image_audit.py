@@ -23,7 +23,7 @@ from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, condition_of, demand_of
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
+from os_prefilter_tools.operators.readiness import compute_nodes, simulate_ownership
 
 MOST_NAMES = 100_000
 """The most image names that are kept in all groups together; further images are only counted."""
@@ -199,8 +199,8 @@ def audit_images(
     :param flavors: without one, images are judged alone: each host counts as large enough.
     :raises PrefilterError: if a filter fails, or adds something that an audit cannot judge; a rejection is a verdict.
     """
-    # Without a compute node no gate opens.
-    enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
+    # Without a compute node everything is deferred.
+    enforcing = change.after.without_waiting() if compute_nodes(fleet) else change.after
     kinds, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
     conditions = {item for kind in kinds for each in (kind.before, kind.waiting, kind.after) for item in each.query}
     now = sets = HostIndex.by_capability(fleet, conditions, any_size=not flavors)

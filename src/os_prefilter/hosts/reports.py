@@ -1,0 +1,112 @@
+"""Which traits are wanted, and which a host has reported: told by names of traits in Placement.
+
+A scheduler creates ``CUSTOM_PREFILTER_WANTED_<keys>``, which no provider has: the traits that its filters may require.
+An agent reads these names, reports those of the traits that its host has, and adds the *report marker*
+``CUSTOM_PREFILTER_REPORTED_<keys>``: of these traits, one that is missing is one that the host does not support.
+
+A key stands for the traits of one :class:`Part`. It is a digest of their names, so that a trait that a new version adds
+has a key that no older agent knows, and counts as not reported until the agent is upgraded.
+"""
+
+from base64 import b32encode
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary import BY_NAME, TRAITS_OF_EMULATION, opt_in_traits, table
+from os_prefilter.vocabulary.config_templates import PREFIX, Templates
+from os_prefilter.vocabulary.model import RESERVED
+from os_prefilter.vocabulary.options import is_offered
+
+WANTED = f"{RESERVED}WANTED_"
+REPORTED = f"{RESERVED}REPORTED_"
+
+# 32 ** 5 keys: a test sees that no two parts of the vocabulary share one. Placement allows 255 characters in a name.
+_KEY_LENGTH = 5
+_MOST_KEYS = (255 - len(REPORTED)) // _KEY_LENGTH
+
+_EMULATION = BY_NAME["emulation_architecture"]
+
+
+def key_of(names: Iterable[str]) -> str:
+    """Return the key of traits that are reported together."""
+    return b32encode(sha256(" ".join(sorted(names)).encode()).digest()).decode()[:_KEY_LENGTH]
+
+
+NOT_CONFIGURED = key_of(("not configured by request",))
+"""The key of a host whose driver applies no configuration template: it has none of their traits."""
+
+
+class Part(NamedTuple):
+    """Traits that are reported together."""
+
+    row: str
+    """A row of the vocabulary; ``deploy-config`` for configuration templates."""
+    traits: frozenset[Trait]
+    keys: frozenset[str]
+    """A report marker with one of these covers the part."""
+    shown_by: frozenset[Trait]
+    """A host that has one of these has reported the part, whoever set it."""
+
+
+@lru_cache(maxsize=16)
+def parts_of(templates: Templates, emulated: frozenset[str]) -> tuple[Part, ...]:
+    """Return the parts of the vocabulary and of a deployment's configuration templates.
+
+    :param emulated: the architectures that the cloud offers to emulate: a host answers for these otherwise
+    """
+    found = []
+    for row in table():
+        apart = opt_in_traits((row,))
+        together = row.traits - apart
+        if row is _EMULATION:
+            # Nova's libvirt driver asks about KVM guests alone, and so reports one value of many.
+            for value, term in row.values.items():
+                if term.trait in together:
+                    names = (term.trait, "emulated") if is_offered(value, emulated) else (term.trait,)
+                    trait = frozenset((Trait(str(term.trait)),))
+                    found.append(Part(row.name, trait, frozenset((key_of(names),)), frozenset()))
+        elif together:
+            # A driver that reports one value of a row knows the row. That it is older than a value of the row is not
+            # seen: Nova's drivers got each row as a whole.
+            found.append(Part(row.name, together, frozenset((key_of(together),)), together))
+        found += [_apart(row.name, trait, key_of((trait,))) for trait in sorted(apart)]
+    found += [
+        _apart(PREFIX.rstrip(":"), trait, key_of((trait,)), NOT_CONFIGURED)
+        for trait in sorted(templates.found_traits - {trait for part in found for trait in part.traits})
+    ]
+    return tuple(found)
+
+
+def _apart(row: str, trait: Trait, *keys: str) -> Part:
+    alone = frozenset((trait,))
+    return Part(row, alone, frozenset(keys), alone)
+
+
+def parts_by_trait(templates: Templates, emulated: frozenset[str]) -> dict[str, Part]:
+    """Return the part of each trait that a capability reporter reports."""
+    return {trait: part for part in parts_of(templates, emulated) for trait in part.traits}
+
+
+def emulated_in(keys: Collection[str]) -> frozenset[str]:
+    """Return the architectures that a cloud offers to emulate, by the keys of what it wants."""
+    standard = (
+        (term.trait, value, (term.trait, "emulated")) for value, term in _EMULATION.values.items() if term.trait
+    )
+    others = ((trait, value, (trait,)) for trait, value in TRAITS_OF_EMULATION.items())
+    return frozenset(value for _, value, names in (*standard, *others) if key_of(names) in keys)
+
+
+def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
+    """Return the names of traits that hold these keys, :data:`WANTED` or :data:`REPORTED`: one, or several for many."""
+    ordered = sorted(keys)
+    chunks = (ordered[start : start + _MOST_KEYS] for start in range(0, len(ordered), _MOST_KEYS))
+    return tuple(Trait(prefix + "".join(chunk)) for chunk in chunks)
+
+
+def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the keys that names of traits hold; other names are ignored."""
+    texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return frozenset(text[at : at + _KEY_LENGTH] for text in texts for at in range(0, len(text), _KEY_LENGTH))

@@ -1,0 +1,146 @@
+"""Deferral: a requirement is enforced only once every compute node has reported whether it can meet it (ADR 0003).
+
+A missing trait has two meanings: the host cannot do it, or the host has not reported yet. The fact ``reports`` tells
+them apart for each trait that the enabled filters may require (:mod:`os_prefilter.hosts.reports`).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from os_prefilter.common.quoting import escape_line, pluralize
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.hosts.reports import REPORTED, Part, keys_in, parts_by_trait
+from os_prefilter.pipeline.filter_calls import Adjust
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import Note, Requirement, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.options import Options
+
+FACT = "reports"
+"""The name of the fact; its value is a :class:`Reports`."""
+
+EXAMPLES = 3
+"""The number of unreported compute nodes whose names are kept."""
+
+
+class Unreported(NamedTuple):
+    """The compute nodes that have not reported."""
+
+    number: int
+    examples: tuple[str, ...] = ()
+    """The names of the first few, sorted."""
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Unreported":
+        """Return the compute nodes of these names."""
+        names = sorted(names)
+        return cls(len(names), tuple(names[:EXAMPLES]))
+
+    def __str__(self) -> str:
+        among = "among them " if self.number > len(self.examples) else ""
+        return f"{pluralize(self.number, 'compute node')} ({among}{escape_line(', '.join(self.examples))})"
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What the compute nodes have reported at one time."""
+
+    unreported: Mapping[str, Unreported]
+    """Trait that the enabled filters may require -> the compute nodes that have not reported whether they have it."""
+    compute_nodes: bool = True
+    """False if there are none; the first one to come may not have reported."""
+    in_use: frozenset[str] = field(default=frozenset(), compare=False)
+    """Each trait that any resource provider has."""
+
+    def __repr__(self) -> str:
+        if not self.compute_nodes:
+            return "<no compute node>"
+        traits: dict[Unreported, list[str]] = {}
+        for trait, nodes in sorted(self.unreported.items()):
+            traits.setdefault(nodes, []).append(trait)
+        missing = [f"{pluralize(len(names), 'trait')} by {nodes}" for nodes, names in traits.items() if nodes.number]
+        return f"<not reported: {'; '.join(missing) or 'nothing'}>"
+
+
+def read_reports(
+    parts: Iterable[Part], in_use: frozenset[str], compute_nodes_without: Callable[[frozenset[str]], Collection[str]]
+) -> dict[Part, Collection[str]]:
+    """Return the compute nodes that have not reported each part.
+
+    :param in_use: the traits that any provider has
+    :param compute_nodes_without: returns the names of the compute nodes that have none of some traits; it is called
+        once where every compute node has reported everything
+    """
+    markers = {name: keys_in(REPORTED, (name,)) for name in in_use if name.startswith(REPORTED)}
+    found: dict[frozenset[str], Collection[str]] = {}
+
+    def without(traits: frozenset[str]) -> Collection[str]:
+        if traits not in found:
+            found[traits] = compute_nodes_without(traits)
+        return found[traits]
+
+    unreported = {}
+    for part in parts:
+        # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
+        covering = frozenset(name for name, keys in markers.items() if not keys.isdisjoint(part.keys))
+        shown = part.shown_by & in_use
+        nodes = without(covering)
+        unreported[part] = without(covering | shown) if nodes and shown else nodes
+    return unreported
+
+
+def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Part]) -> str:
+    """Return why a requirement is deferred; empty if it excludes no capable host.
+
+    :param reports: None if they are not known yet
+    :param parts: the part of each trait that a capability reporter reports
+    """
+    trait = item.trait
+    if not item.required:
+        # It excludes only hosts that have it. Placement would refuse a query with a trait that was never created.
+        if not trait.startswith(CUSTOM_PREFIX) or (reports and trait in reports.in_use):
+            return ""
+        if reports:
+            return f"{trait} need not be forbidden: no provider has it"
+        return f"{trait} is not forbidden yet: whether any provider has it is not known"
+    if reports is None:
+        problem = "which compute nodes have reported is not known"
+    elif trait not in parts:
+        problem = "" if trait in reports.in_use else "no provider has it"
+    elif trait not in reports.unreported:
+        problem = "hosts report what [prefilter] enabled_filters and reported_traits name, and it is not among that"
+    elif not reports.compute_nodes:
+        problem = "there is no compute node"
+    else:
+        nodes = reports.unreported[trait]
+        verb = "have" if nodes.number > 1 else "has"
+        problem = f"{nodes} {verb} not reported it; 'os-prefilter readiness' shows more" if nodes.number else ""
+    return f"{trait} is not required yet: {problem}" if problem else ""
+
+
+def defer(filters: Iterable[LoadedFilter], reports: Reports | None, options: Options) -> Adjust:
+    """Return what lets filters require only what excludes no capable host.
+
+    A filter with its own gate waits for that, and one that is written the Nova way changes the request itself.
+
+    :param reports: None if they are not known yet
+    """
+    names = {each.name for each in filters if not each.declaration.gate and not each.nova_style}
+    parts = parts_by_trait(options.templates, options.emulated_architectures)
+
+    def without_deferred(each: LoadedFilter, result: Requirements, request: Request) -> Requirements:
+        if each.name not in names:
+            return result
+        kept: list[Requirement] = []
+        notes = list(result.notes)
+        for item in result.requirements:
+            # A report is about the compute node; it says nothing of the devices below.
+            reason = deferral(item, reports, parts if request.is_of_host(item.scope) else {})
+            if reason:
+                notes.append(Note(item.source, reason, waits=item.required or reports is None))
+            else:
+                kept.append(item)
+        return replace(result, requirements=tuple(kept), notes=tuple(notes))
+
+    return without_deferred

@@ -23,9 +23,9 @@ from os_prefilter.common.errors import PrefilterError
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.decision_log import LOGGER
 from os_prefilter.service.loading import NAMESPACE
-from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program, main
+from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.pages import (
     DOCS,
     DROP_IN,
@@ -190,7 +190,7 @@ def test_agent_rst_lists_the_custom_traits_for_a_provider_yaml() -> None:
     loop = re.search(r"os-prefilter (capabilities show .*?) \|", (DOCS / "agent.rst").read_text(encoding="utf-8"))
     assert loop
     listed, _ = run(Command(DOCS / "agent.rst", f"os-prefilter {loop[1]}", "", None))
-    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == EVERY_TRAIT.known
+    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == CUSTOM_TRAITS
 
 
 def test_each_error_class_and_each_public_name_has_its_entry() -> None:

@@ -56,7 +56,7 @@ class _Known:
 
 
 def _pipeline(reader: object, **options: object) -> Service:
-    conf = conf_with(enabled_filters=_FILTERS, reported_traits="*", facts_interval=1e6, **options)
+    conf = conf_with(enabled_filters=_FILTERS, reported_traits="*", facts_interval=1800, **options)
     return Service.from_conf(conf, host_traits=reader)
 
 

@@ -81,7 +81,7 @@ def test_memory_is_in_proportion_to_the_document(document: Document) -> None:
 def test_memory_is_bounded_for_ten_thousand_different_impossible_requests() -> None:
     with EmbeddedPlacement(lone_host()) as placement:
         observed = Observed(placement)
-        conf = conf_with(enabled_filters=["image_metadata"], facts_interval=3600)
+        conf = conf_with(enabled_filters=["image_metadata"], facts_interval=1800)
         pipeline = Service.from_conf(conf, host_traits=HostTraitsReader(observed.client))
         # The confirmation of each rejection, which the real Placement would take minutes for.
         observed.hook = lambda _method, url: (200, {"resource_providers": []}) if "NE2K_PCI" in url else None

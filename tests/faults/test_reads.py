@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReadReports
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
-from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import one_in, times
 from tests.faults.broken_proxy import WRONG, broken, client_of
+from tests.support.every_trait import ALL_REPORTED, EVERY_PART
 from tests.support.placements import UUID, Answer, Observed, provider
 
 ROUNDS = times(3)
@@ -23,7 +22,7 @@ FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
-    "answer coverage": lambda client: ReportCoverage(client, EVERY_TRAIT)(),
+    "reports": lambda client: ReadReports(client, EVERY_PART)(),
     "nested providers": lambda client: NestedProviders(client, lambda _context: [UUID])(),
     "what is reported": lambda client: (
         LiveReported(client).traits,
@@ -42,7 +41,7 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
 
 def fleet() -> Fleet:
     gpu = provider("gpu", "VGPU", "OWNER_NOVA")
-    traits = f"COMPUTE_NODE OWNER_NOVA {REPORTED} CUSTOM_A"
+    traits = " ".join(("COMPUTE_NODE OWNER_NOVA CUSTOM_A", *ALL_REPORTED))
     return Fleet((provider("kvm-1", traits=traits, children=(gpu,)), provider("kvm-2", traits=traits)))
 
 

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage, placement_facts
+from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReadReports, placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
-from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
+from tests.support.every_trait import ALL_REPORTED, EVERY_PART
 from tests.support.placements import provider
 
 ROUNDS = times(10)
@@ -33,12 +32,10 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Service:
     """Return a pipeline that asks Placement for both of its facts at each request."""
     conf = conf_with(
         enabled_filters=["image_metadata", "owner"],
-        wait_for_answers=["image_metadata"],
-        owner_gate="coverage",
         facts_interval=interval,
     )
     return Service.from_conf(
-        conf, {"answers": ReportCoverage(client, EVERY_TRAIT), "owner_coverage": OwnerCoverage(client)}
+        conf, {"reports": ReadReports(client, EVERY_PART), "owner_coverage": OwnerCoverage(client)}
     )
 
 
@@ -53,7 +50,7 @@ def fleet(*traits: str) -> Fleet:
     return Fleet(tuple(provider(f"kvm-{number}", traits=f"COMPUTE_NODE {each}") for number, each in enumerate(traits)))
 
 
-NEW = f"OWNER_NOVA {REPORTED} {IGB}"
+NEW = " ".join(("OWNER_NOVA", IGB, *ALL_REPORTED))
 
 
 def test_a_gate_never_opens_while_one_host_has_not_answered(tmp_path: Path) -> None:
@@ -78,7 +75,7 @@ def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: p
         assert proxy.broken
         proxy.settle(client)
         assert asked(pipeline) == ASKED
-    for fact in ("answers", "owner_is_reported"):
+    for fact in ("reports", "owner_is_reported"):
         lines = [record.levelno for record in caplog.records if f"fact {fact} " in record.getMessage()]
         assert lines == [logging.WARNING, logging.INFO] * (len(lines) // 2)
 
@@ -97,7 +94,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
     monkeypatch.setattr("os_prefilter.service.service.PATIENCE", 0.5)
     monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
     with frozen() as url:
-        conf = conf_with(enabled_filters=["image_metadata", "hpet"], wait_for_answers=["hpet"])
+        conf = conf_with(enabled_filters=["image_metadata", "hpet"])
         client = client_of(url, tmp_path)
         client._timeout = 60.0
         pipeline = Service.from_conf(conf, placement_facts(conf, client), host_traits=HostTraitsReader(client))

@@ -13,12 +13,12 @@ from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombinatio
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.reporter import HostFacts, Setting
-from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory
 from tests.conftest import pipeline_of, spec_of
+from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.hosts import KVM, LXC, NOTHING, X86
 from tests.support.nova_objects import nova_spec
 from tests.support.placements import provider
@@ -136,7 +136,7 @@ def devices() -> Iterator[PlacementClient]:
     host = provider("kvm-1", "VCPU MEMORY_MB DISK_GB", " ".join(traits), _DEVICES)
     room = {"VCPU": Inventory(16), "MEMORY_MB": Inventory(4096), "DISK_GB": Inventory(100)}
     with EmbeddedPlacement(Fleet((replace(host, resources=room),))) as placement:
-        placement.know(EVERY_TRAIT.known)
+        placement.know(CUSTOM_TRAITS)
         yield placement.client
 
 

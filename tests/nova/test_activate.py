@@ -13,7 +13,6 @@ from oslo_log.formatters import ContextFormatter
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Request, Requirements
-from os_prefilter.adapters import nova_conf
 from os_prefilter.common.errors import (
     ConfigurationError,
     DuplicateFilter,
@@ -43,32 +42,6 @@ def test_activation_appends_one_request_filter_and_activating_again_replaces_it(
     assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
 
 
-@pytest.mark.parametrize(
-    ("release", "enabled", "line", "is_told"),
-    [
-        (33, "hpet,owner", "", True),
-        (33, "hpet,owner", "owner_gate = coverage", False),
-        (33, "hpet", "", False),
-        (34, "hpet,owner", "", False),
-    ],
-)
-def test_gate_that_cannot_open_is_told_at_the_start(  # noqa: PLR0913, PLR0917
-    release: int | None,
-    enabled: str,
-    line: str,
-    is_told: bool,
-    start: Start,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The filter requires nothing, for ever, and no request says so."""
-    monkeypatch.setattr(nova_conf, "installed_nova", lambda: release)
-    start(enabled, line)
-    told = [record.message for record in caplog.records if "The filter owner requires nothing" in record.message]
-    assert len(told) == is_told
-    assert not told or "Set owner_gate = coverage" in told[0]
-
-
 @pytest.mark.parametrize("name", sorted(SAME_PURPOSE))
 def test_enabled_filter_replaces_novas_counterpart_until_it_is_disabled(
     name: str, start: Start, caplog: pytest.LogCaptureFixture
@@ -95,18 +68,15 @@ class WayBack(NamedTuple):
     """None where the page does not say that they are changed."""
 
 
-_WAIT = "wait_for_answers = {}".format
 _RULES = "rules_dirs = FOLDER"
 _WAYS_BACK = [
-    WayBack("enable-safely", "hpet", (_WAIT("hpet"),)),
-    WayBack("enable-safely", "hpet,image_type", (_WAIT("image_type,hpet"),), "image_type"),
-    WayBack("agent", "image_metadata,hpet", (_WAIT("hpet"), "reported_traits = *"), "", (_WAIT("hpet"),)),
-    WayBack("upgrade, one filter", "rules", (_RULES, _WAIT("rules"))),
-    WayBack("upgrade, all filters", "hpet,rules,owner", (_RULES, _WAIT("hpet,rules"), "metrics = true")),
-    WayBack("upgrade, metrics", "hpet", (_WAIT("hpet"), "metrics = true"), "hpet", (_WAIT("hpet"), "metrics = false")),
-    WayBack("rules", "hpet,rules", (_RULES, _WAIT("rules")), "hpet", ("rules_dirs =", _WAIT("rules"))),
-    WayBack("bare-metal", "deploy_config", (_WAIT("deploy_config"), "config_templates = FOLDER/../templates.yaml")),
-    WayBack("filters, owner", "owner", ("owner_gate = compute_version", _WAIT("*"))),
+    WayBack("enable-safely", "hpet,image_type", (), "image_type"),
+    WayBack("agent", "image_metadata,hpet", ("reported_traits = *",), "", ()),
+    WayBack("upgrade, all filters", "hpet,rules,owner", (_RULES, "metrics = true")),
+    WayBack("upgrade, metrics", "hpet", ("metrics = true",), "hpet", ("metrics = false",)),
+    WayBack("rules", "hpet,rules", (_RULES,), "hpet", ("rules_dirs =",)),
+    WayBack("bare-metal", "deploy_config", ("config_templates = FOLDER/../templates.yaml",)),
+    WayBack("filters, owner", "owner", ()),
 ]
 
 

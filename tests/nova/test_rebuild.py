@@ -11,11 +11,10 @@ from nova.scheduler.host_manager import HostState
 
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
-from os_prefilter.service.report_scope import configured_scope
-from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
-from tests.conftest import conf_with
+from tests.support.every_trait import ALL_REPORTED, marker_of
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry
 from tests.support.placements import Answer, Observed, put_traits
@@ -49,7 +48,7 @@ def start(start: Start) -> Start:
 def placement() -> Iterator[EmbeddedPlacement]:
     """Return a Placement with one host."""
     with EmbeddedPlacement(fleet_of([set()])) as placement:
-        placement.know([HPET, REPORTED, _DEFAULT_Q35, "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_LICENSED"])
+        placement.know([HPET, *ALL_REPORTED, _DEFAULT_Q35, "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_LICENSED"])
         yield placement
 
 
@@ -112,7 +111,7 @@ def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_require
     start: Start, placement: EmbeddedPlacement, traits: list[str], wants: _Wants, offers: str
 ) -> None:
     scheduler = start("image_metadata,hpet", "reported_traits = *")
-    observed = _having(placement, REPORTED, *traits)
+    observed = _having(placement, *ALL_REPORTED, *traits)
     reason = _rebuild(scheduler, *wants)
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
     assert _READ in observed.sent or not offers
@@ -136,7 +135,7 @@ def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement:
     assert _rebuild(scheduler, {"hw_vif_model": "virtio"}) == ""
     assert _READ not in observed.sent
     scheduler = start("image_metadata,compute_status")
-    _having(placement, REPORTED, "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", _E1000E)
+    _having(placement, *ALL_REPORTED, "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", _E1000E)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
 
 
@@ -206,7 +205,7 @@ def test_contradiction_refuses_a_rebuild_only_if_both_sides_are_of_the_image(
     requiring, forbidding, traits, reason = case
     texts = (rule("one", requiring, [_LICENSED]), rule("two", forbidding, forbid=[_LICENSED]))
     scheduler = _start_with_rules(start, tmp_path, *texts)
-    _having(placement, _VIRTIO, REPORTED, *traits)
+    _having(placement, _VIRTIO, *ALL_REPORTED, *traits)
     for vif_model in ("virtio", "e1000e"):
         found = _rebuild_of_gold(scheduler, {**_WINDOWS, "hw_vif_model": vif_model})
         # What else the image requires is checked in any case.
@@ -229,7 +228,7 @@ def test_rule_about_flavor_or_hint_takes_back_no_requirement_of_the_image(
     """The server may be older than the rule, and its host without the trait."""
     trait, properties, reason = case
     scheduler = _start_with_rules(start, tmp_path, rule("one", when, [trait]), rule("two", _IMAGE, [_LICENSED]))
-    _having(placement, _VIRTIO, REPORTED)
+    _having(placement, _VIRTIO, *ALL_REPORTED)
     found = _rebuild_of_gold(scheduler, properties)
     assert reason in found
     assert bool(found) == bool(reason)
@@ -269,16 +268,16 @@ def test_host_that_has_not_reported_is_not_refused(
     )
 
 
-@pytest.mark.parametrize("enabled", ["image_metadata,hpet", "hpet"])
-def test_host_that_reports_what_the_enabled_filters_require_is_refused(
-    enabled: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("reported", [HPET, _E1000E])
+def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
+    reported: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a host that was configured for other filters it is not known whether it lacks the trait."""
+    """Of a host that was asked for other traits it is not known whether it lacks this one."""
     scheduler = start("image_metadata,hpet")
-    marker = configured_scope(conf_with(enabled_filters=enabled.split(","))).marker
+    marker = marker_of(reported)
     placement.know([marker])
     _having(placement, marker)
-    is_known = enabled == "image_metadata,hpet"
+    is_known = reported == HPET
     assert ("hw_time_hpet=true" in _rebuild(scheduler, {"hw_time_hpet": True})) == is_known
     assert bool(_warnings(caplog)) == (not is_known)
 

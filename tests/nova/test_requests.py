@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.metadata import EntryPoint, entry_points
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Barrier
@@ -13,13 +14,15 @@ from nova import context as nova_context
 from nova import exception, objects
 from nova.scheduler import request_filter
 from nova.scheduler.manager import messaging
+from stevedore import ExtensionManager
 
 from os_prefilter import Request, Requirements
 from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.nova import RequestFilters
+from os_prefilter.request.requirements import require
 from os_prefilter.service import Service
-from os_prefilter.service.loading import as_filter
+from os_prefilter.service.loading import NAMESPACE, as_filter
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
@@ -47,11 +50,19 @@ class _Cells:
         return {"cell1": {"nova-compute": 74}, "cell2": second}
 
 
+def computes(_request: Request, *, minimum_compute_version: int) -> Requirements:
+    """Require, as a filter of another package, what each nova-compute reports from Nova 34 on."""
+    return require("OWNER_NOVA", "every request") if minimum_compute_version >= 73 else Requirements()
+
+
 @pytest.fixture
 def cells(monkeypatch: pytest.MonkeyPatch) -> _Cells:
-    """Return two cells; until a test says otherwise, the lowest version is that from which on the owner counts."""
+    """Return two cells; until a test says otherwise, the lowest version is that of Nova 34."""
     cells = _Cells()
     monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
+    points = [each for each in entry_points(group=NAMESPACE) if each.dist and each.dist.name == "os-prefilter"]
+    points.append(EntryPoint("computes", f"{__name__}:computes", NAMESPACE))
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, points)
     return cells
 
 
@@ -159,8 +170,7 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
     caplog.set_level("DEBUG", "os_prefilter")
     scheduler = start("image_metadata,hpet,owner")
     our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}))
-    # Older Novas than 34 get a warning about the gate of owner as well, which the page tells elsewhere.
-    records = [each for each in caplog.records if each.name in _SHOWN and "owner_gate" not in each.getMessage()]
+    records = [each for each in caplog.records if each.name in _SHOWN]
     assert [f"{each.levelname} {each.name}" for each in records] == [
         "INFO os_prefilter.service.service",
         "INFO os_prefilter.nova",
@@ -196,18 +206,18 @@ def test_unresponsive_cell_keeps_the_last_known_minimum_compute_version(
     rounds: list[tuple[Any, bool]], outages: int, start: Start, cells: _Cells, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Asked at each request here. Nova's own filter would ignore the cell, and with it its old computes."""
-    start("owner", "facts_interval = 0")
+    start("computes", "facts_interval = 0")
     for cells.answer, required in rounds:
         spec = nova_spec()
         our_entry()(user_context(), spec)
         assert spec.root_required == ({"OWNER_NOVA"} if required else set())
-    assert caplog.text.count("owner_is_reported (CellTimeout") == outages
+    assert caplog.text.count("minimum_compute_version (CellTimeout") == outages
 
 
 def test_the_cells_are_asked_with_the_context_of_the_request_or_as_an_administrator(
     start: Start, cells: _Cells
 ) -> None:
-    start("owner", "facts_interval = 0")
+    start("computes", "facts_interval = 0")
     context = user_context()
     our_entry()(context, nova_spec())
     our_entry()(None, nova_spec())
@@ -216,7 +226,7 @@ def test_the_cells_are_asked_with_the_context_of_the_request_or_as_an_administra
 
 
 def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(start: Start, cells: _Cells) -> None:
-    start("image_metadata,hpet,owner", "facts_interval = 3600")
+    start("image_metadata,hpet,computes", "facts_interval = 1800")
     wanted = [
         ({"hw_vif_model": "e1000e"}, {"OWNER_NOVA", "COMPUTE_NET_VIF_MODEL_E1000E"}),
         ({"hw_time_hpet": True}, {"OWNER_NOVA", "CUSTOM_COMPUTE_TIME_HPET"}),
@@ -245,7 +255,7 @@ def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(
 
 def test_rejection_for_want_of_a_host_does_not_queue_behind_facts_that_placement_does_not_answer(start: Start) -> None:
     with EmbeddedPlacement(lone_host()) as placement:
-        start("image_metadata", "facts_interval = 3600")
+        start("image_metadata", "facts_interval = 1800")
         ask(Observed(placement))
         for lock in (nullcontext(), entry_point._lock_of(entry_point._PLACEMENT)):
             with lock, pytest.raises(exception.RequestFilterFailed, match="No host offers hw_vif_model=e1000e"):

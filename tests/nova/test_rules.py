@@ -89,7 +89,7 @@ def test_rules_are_reloaded_when_nova_reloads_its_configuration(
     start: Start, observed: Observed, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``mutate_config_files``: oslo.service calls it on SIGHUP, since Nova says so (``nova/service.py``)."""
-    _start(start, observed, folder, "facts_interval = 3600")
+    _start(start, observed, folder, "facts_interval = 1800")
     assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
     write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["CUSTOM_OTHER"]), age=0)
     nova.conf.CONF.mutate_config_files()

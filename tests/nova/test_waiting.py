@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
+from tests.support.every_trait import marker_of
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, nova_conf, put_traits, served, traits_of
 from tests.support.reporting_fleets import fleet_of
 
+_MARKER = marker_of(HPET)
 _HOSTS = ("host-0", "host-1", "host-2")
 
 
@@ -21,12 +23,12 @@ _HOSTS = ("host-0", "host-1", "host-2")
 def observed() -> Iterator[Observed]:
     """Return a Placement of hosts that have not reported anything."""
     with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
-        placement.know([REPORTED, HPET])
+        placement.know([_MARKER, HPET])
         yield Observed(placement)
 
 
 def _start(start: Start, observed: Observed, *lines: str) -> None:
-    start("hpet,owner", "wait_for_reports = false", *lines)
+    start("hpet,owner", "wait_for_reports = true", *lines)
     ask(observed)
 
 
@@ -36,24 +38,24 @@ def _schedule() -> set[str]:
     return set(spec.root_required)
 
 
-def test_gated_filter_enforces_after_the_last_host_reports_and_without_a_restart(
+def test_requirement_is_enforced_once_the_last_host_has_reported_and_without_a_restart(
     start: Start, observed: Observed
 ) -> None:
-    """The filter owner has its own gate."""
-    _start(start, observed, "wait_for_answers = *", "facts_interval = 0")
+    """The filter owner waits for its own trait."""
+    _start(start, observed, "facts_interval = 0")
     for host in _HOSTS:
-        assert _schedule() == {"OWNER_NOVA"}
-        put_traits(observed.placement, lambda traits: traits.add(REPORTED), host)
+        assert _schedule() == set()
+        put_traits(observed.placement, lambda traits: traits.update((_MARKER, "OWNER_NOVA")), host)
     assert _schedule() == {"OWNER_NOVA", HPET}
 
 
 def test_way_back_of_the_agent_excludes_no_host_at_any_step(
     start: Start, observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler first, with wait_for_answers as it is; then ``--remove`` on one host after the other."""
+    """The scheduler first, as it waits by default; then ``--remove`` on one host after the other."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     for host in _HOSTS:
-        put_traits(observed.placement, lambda traits: traits.add(REPORTED), host)
+        put_traits(observed.placement, lambda traits: traits.add(_MARKER), host)
     for host in ("host-0", "host-2"):
         put_traits(observed.placement, lambda traits: traits.add(HPET), host)
 
@@ -62,10 +64,10 @@ def test_way_back_of_the_agent_excludes_no_host_at_any_step(
         our_entry()(user_context(), spec)
         return set(observed.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
-    start("hpet", "wait_for_answers = hpet", "reported_traits = *")
+    start("hpet", "wait_for_reports = true", "reported_traits = *")
     ask(observed)
     assert hosts() == {"host-0", "host-2"}
-    start("", "wait_for_answers = hpet", "reported_traits =")
+    start("", "reported_traits =")
     assert hosts() == set(_HOSTS)
     conf = tmp_path / "agent.conf"
     with served(observed.placement) as server:
@@ -73,5 +75,5 @@ def test_way_back_of_the_agent_excludes_no_host_at_any_step(
         for host in _HOSTS:
             report = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", host]
             assert main([*report, "--remove"]) == 0
-            assert not traits_of(observed.placement, host) & {HPET, REPORTED}
+            assert not traits_of(observed.placement, host) & {HPET, _MARKER}
             assert hosts() == set(_HOSTS)

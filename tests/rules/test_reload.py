@@ -202,7 +202,7 @@ def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
 # -- in a service ------------------------------------------------------------------------------------------------------
 
 
-def _service(folder: Path, interval: float = 3600) -> Service:
+def _service(folder: Path, interval: float = 1800) -> Service:
     options: dict[str, Any] = {"rules_dirs": [str(folder)], "facts_interval": interval}
     return Service.from_conf(conf_with(enabled_filters=["rules"], **options))
 

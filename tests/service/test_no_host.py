@@ -71,7 +71,7 @@ def _pipeline(observed: Observed, **options: Any) -> Service:
     options = {
         "enabled_filters": ["image_metadata", "hpet", "compute_status"],
         "reported_traits": "*",
-        "facts_interval": 3600,
+        "facts_interval": 1800,
         **options,
     }
     return Service.from_conf(conf_with(**options), host_traits=HostTraitsReader(observed.client))

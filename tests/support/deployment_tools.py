@@ -15,7 +15,7 @@ FILES = files_of(DOCS / "deployment-tools.rst")
 NOVAS = "nova.scheduler.filters.all_filters"
 OURS = "os_prefilter.nova.activate"
 BLAZARS = "blazarnova.scheduler.filters.blazar_filter.BlazarFilter"
-_OPTIONS = ("enabled_filters", "reported_traits", "wait_for_answers", "owner_gate")
+_OPTIONS = ("enabled_filters", "reported_traits", "wait_for_reports")
 
 
 class Read(NamedTuple):

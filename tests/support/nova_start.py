@@ -33,7 +33,9 @@ def starting(folder: Path) -> Iterator[Start]:
 
     def start(enabled: str, *lines: str, conf: str = "") -> Any:
         path = folder / "nova.conf"
-        path.write_text(conf or "\n".join((_TWO_LINES, f"enabled_filters = {enabled}", *lines)), encoding="utf-8")
+        waits = () if any(line.startswith("wait_for_reports") for line in lines) else ("wait_for_reports = false",)
+        text = conf or "\n".join((_TWO_LINES, f"enabled_filters = {enabled}", *waits, *lines))
+        path.write_text(text, encoding="utf-8")
         nova.conf.CONF([], project="nova", default_config_files=[str(path)])
         return manager.SchedulerManager()
 

@@ -97,6 +97,9 @@ def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Par
     :param parts: the part of each trait that a capability reporter reports
     """
     trait = item.trait
+    if trait not in parts:
+        # An operator's decision or a device's: no agent reports it.
+        return ""
     if not item.required:
         # It excludes only hosts that have it. Placement would refuse a query with a trait that was never created.
         if not trait.startswith(CUSTOM_PREFIX) or (reports and trait in reports.in_use):
@@ -106,10 +109,9 @@ def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Par
         return f"{trait} is not forbidden yet: whether any provider has it is not known"
     if reports is None:
         problem = "which compute nodes have reported is not known"
-    elif trait not in parts:
-        problem = "" if trait in reports.in_use else "no provider has it"
     elif trait not in reports.unreported:
-        problem = "hosts report what [prefilter] enabled_filters and reported_traits name, and it is not among that"
+        # Required by a rule alone: no filter wants it to be reported.
+        problem = ""
     elif not reports.compute_nodes:
         problem = "there is no compute node"
     else:

@@ -145,13 +145,12 @@ class Service:
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
             remark,
         )
-        LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
-        if names and options.wait_for_reports and deferral.FACT not in known:
-            LOG.warning(
-                "No requirement waits for reports of compute nodes: this service provides no fact %r. Provide it, or "
-                "set [prefilter] wait_for_reports = false.",
-                deferral.FACT,
-            )
+        at_once = options.wait_for_reports and deferral.FACT not in known
+        LOG.info(
+            "Request filters enabled: %s%s.",
+            ", ".join(names) or "none ([prefilter] enabled_filters is empty)",
+            f"; enforced at once, as this service provides no fact {deferral.FACT!r}" if names and at_once else "",
+        )
         return service
 
     @classmethod

@@ -14,7 +14,7 @@ from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
-from os_prefilter.hosts.reports import Part
+from os_prefilter.hosts.reports import REPORTED, Part
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
@@ -173,17 +173,19 @@ class FiltersAndHosts:
             options = replace(
                 options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
             )
-        if not self.config_file:
-            # What the filters require once nothing is deferred.
-            options = replace(options, wait_for_reports=False)
         wanted = wanted_parts(load_filters(enabled, provided=None), options)
         facts = _facts_of(hosts, options, wanted, context)
         filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
+        known = facts_from(conf, options, facts, filters)
+        is_made_up = isinstance(hosts, Fleet) and not (context and self.asks_live_placement(context))
+        if not self.config_file or (is_made_up and not any(trait.startswith(REPORTED) for trait in hosts.traits)):
+            # What the filters require once nothing is deferred: the fleet of a file may be without any report.
+            options = replace(options, wait_for_reports=False)
         # Without metrics and history: a command's requests are not those of the service.
         return Service(
             filters,
             options,
-            facts_from(conf, options, facts, filters),
+            known,
             remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
         )
 

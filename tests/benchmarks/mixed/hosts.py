@@ -14,7 +14,7 @@ from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from tests.benchmarks.mixed.ways import SCOPE
+from tests.benchmarks.mixed.ways import WANTED
 from tests.support.reporting_fleets import by_nova_alone, by_the_agent
 
 IN_USE = 0.7
@@ -101,7 +101,7 @@ class Kind:
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        return self.nova_traits | by_the_agent(self.facts, SCOPE)
+        return self.nova_traits | by_the_agent(self.facts, WANTED)
 
 
 def _kvm(name: str, share: int, versions: str, guests: GuestFacts) -> Kind:

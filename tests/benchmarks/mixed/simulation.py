@@ -11,7 +11,7 @@ from os_prefilter_tools.fleet.model import Provider
 from tests.benchmarks.mixed.hosts import KINDS, Kind, fleet, kind_of
 from tests.benchmarks.mixed.requests import Boot, spec_of
 from tests.benchmarks.mixed.scheduler import Outcome, Scheduler, scheduler
-from tests.benchmarks.mixed.ways import SCOPE, Way
+from tests.benchmarks.mixed.ways import WANTED, Way
 
 LIMIT = 1000
 """Nova's max_placement_results."""
@@ -88,7 +88,8 @@ class Run:
         with EmbeddedPlacement(loaded) as placement, scheduler(self._way, placement, names) as nova:
             if self._way.ours:
                 # As the agent does: a query with a trait that Placement does not know fails.
-                placement.client.ensure_traits(SCOPE.known)
+                traits = frozenset().union(*(part.traits for part in WANTED))
+                placement.client.ensure_traits(trait for trait in traits if trait.startswith("CUSTOM_"))
             results = self._all(nova)
             self._check_usage(placement)
         return results

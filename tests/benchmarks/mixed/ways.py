@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from os_prefilter.service.loading import load_filters
-from os_prefilter.service.report_scope import report_scope
+from os_prefilter.service.wanted import wanted_parts
 from os_prefilter.vocabulary.options import Options
 
 _NOVA = """[scheduler]
@@ -26,7 +26,7 @@ enabled_filters = {_FILTERS}
 reported_traits = {_REPORTED}
 trait_scope = root_and_unsuffixed
 """
-SCOPE = report_scope(load_filters(_FILTERS.split(","), None), Options(reported_traits=tuple(_REPORTED.split(","))))
+WANTED = wanted_parts(load_filters(_FILTERS.split(","), None), Options(reported_traits=tuple(_REPORTED.split(","))))
 """The traits that the agent reports in such a cloud."""
 
 

@@ -20,16 +20,16 @@ import os_prefilter
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.hosts.capabilities import reporter_of
-from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support import hosts
+from tests.support.every_trait import CUSTOM_TRAITS, EVERY_KEY
 
 GPU_OF_CYBORG, GPU_OF_NOVA = "gpu-of-cyborg", "gpu-of-nova"
 
@@ -140,7 +140,8 @@ def report(placement: PlacementClient) -> None:
 
 def report_host(placement: PlacementClient, facts: HostFacts) -> None:
     """Write to Placement what a host can do."""
-    goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=EVERY_TRAIT.known)
+    placement.ensure_traits(CUSTOM_TRAITS)
+    goal = goal_of(facts, EVERY_KEY, Mode.ALONE, Options())
     ProviderTraits(placement, facts.host).sync(goal)
 
 

@@ -12,7 +12,7 @@ from os_prefilter.request.requirements import forbid, require
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
-from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
@@ -27,8 +27,9 @@ from os_prefilter_tools.operators.audit.image_audit import (
     Loss,
     audit_images,
 )
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, pipeline_of
+from tests.support.every_trait import EVERY_PART, marker_of
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -82,19 +83,22 @@ def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> Non
     assert (line.before.bit_count(), line.after.bit_count(), line.combined) == (11, 0, 0)
 
 
+_MARKER = marker_of(HPET)
+
+
 def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
     options = {"enabled_filters": list(names), "reported_traits": ["*"], "wait_for_reports": True, **options}
     reported = fleet.every_compute_has("OWNER_NOVA")
-    facts = {"answers": lambda _context: coverage_of(fleet), "owner_coverage": lambda _context: reported}
+    facts = {"reports": lambda _context: reports_of(fleet, EVERY_PART), "owner_coverage": lambda _context: reported}
     return Service.from_conf(conf_with(**options), facts)
 
 
 _REPORTS: list[tuple[list[set[str]], tuple[int, int], ImageVerdict]] = [
-    ([{REPORTED}, {REPORTED}, set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
+    ([{_MARKER}, {_MARKER}, set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
     ([set(), set(), set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
-    ([{REPORTED, HPET}, {REPORTED}, set()], (3, 1), ImageVerdict.LOSES),
-    ([{REPORTED, HPET}, {REPORTED, HPET}, {HPET}], (3, 3), ImageVerdict.OK),
-    ([{REPORTED, HPET}, {REPORTED}, {REPORTED}], (1, 1), ImageVerdict.LOSES),
+    ([{_MARKER, HPET}, {_MARKER}, set()], (3, 1), ImageVerdict.LOSES),
+    ([{_MARKER, HPET}, {_MARKER, HPET}, {HPET}], (3, 3), ImageVerdict.OK),
+    ([{_MARKER, HPET}, {_MARKER}, {_MARKER}], (1, 1), ImageVerdict.LOSES),
 ]
 
 
@@ -114,11 +118,11 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
     assert line.verdict == (ImageVerdict.OK if enabled and is_open else verdict)
     assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, ImageVerdict.OK)
     assert result.is_waiting == (hosts[0] != hosts[1])
-    assert bool(result.waits) == any(REPORTED not in each for each in traits)
+    assert bool(result.waits) == any(each.isdisjoint({_MARKER, HPET}) for each in traits)
     for text, images in result.waits:
         assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: " in text
         assert images == 1
-    later = fleet_of([{*each, REPORTED} for each in traits])
+    later = fleet_of([{*each, _MARKER} for each in traits])
     spec = RequestSpec(Flavor(1, 512), image)
     waiting_pipeline(later, "hpet").apply(spec)
     with EmbeddedPlacement(later) as placement:
@@ -129,12 +133,12 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
 
 def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_another_one() -> None:
     """What two filters ask for cannot both hold; while one of them waits the request is not rejected."""
-    fleet = fleet_of([{REPORTED, HPET}, {HPET}])
+    fleet = fleet_of([{_MARKER, HPET}, {HPET}])
     filters = [
         LoadedFilter("hpet", lambda _request: require(HPET, "a rule")),
         LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
     ]
-    fact = Fact("answers", lambda _context: coverage_of(fleet), 60)
+    fact = Fact("reports", lambda _context: reports_of(fleet, EVERY_PART), 60)
     pipeline = Service(tuple(filters), Options(), {"reports": fact})
     line = only_line(audit_images([Image({})], fleet, FilterChange(NONE, pipeline)))
     assert (line.waiting, line.after, line.verdict) == (0, 0, ImageVerdict.REJECTED)
@@ -157,7 +161,7 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(ha
     assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, ImageVerdict.OK)
     if has_inventories:
         assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (0b011, 0b011, 0b001, ImageVerdict.LOSES)
-    assert result.waits == (("not every compute service reports OWNER_NOVA yet: not required yet", 1),)
+    assert result.waits == (("not every compute node has OWNER_NOVA yet: not required yet", 1),)
 
 
 def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> None:

@@ -12,16 +12,16 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.agent import LOG, Watch
-from os_prefilter.service.report_scope import EVERY_TRAIT
 from tests.conftest import times
 from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
 from tests.services.own_services import Service, needs, own_mariadb
+from tests.support.every_trait import EVERY_PART
 from tests.support.placements import HOST, UUID
 from tests.support.programs import running, until
 
@@ -75,12 +75,12 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
         for _ in range(2):
             watch.round()
             with pytest.raises(PlacementError, match="Placement did not answer"):
-                ReportCoverage(client, EVERY_TRAIT)()
+                ReadReports(client, EVERY_PART)()
         mariadb.start()
         until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
         now = traits_of_host(client)
         assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
         assert now & set(GOALS[0]) in WHOLE
         assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
-        assert ReportCoverage(client, EVERY_TRAIT)().compute_nodes
+        assert ReadReports(client, EVERY_PART)().compute_nodes
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

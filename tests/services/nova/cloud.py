@@ -18,16 +18,15 @@ from uuid import uuid4
 
 from kombu.connection import Connection
 
-from os_prefilter import capability_traits
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
-from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
-from os_prefilter.service.report_scope import EVERY_TRAIT
 from tests.services.cloud.others import others
 from tests.services.mariadb.databases import Databases
+from tests.support.every_trait import CUSTOM_TRAITS, EVERY_KEY
 from tests.support.programs import Program, running, until
 
 HOSTS: Mapping[str, Mapping[str, str]] = {
@@ -159,7 +158,7 @@ class Cloud:
             self._set_up_databases(ending, placement)
             self._start_client(ending)
             conductor = self._start(ending, "nova-conductor", "conductor", DATABASES_CONF)
-            self.placement.ensure_traits(EVERY_TRAIT.known)
+            self.placement.ensure_traits(CUSTOM_TRAITS)
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
                 self._start(ending, "nova-compute", host)
@@ -274,7 +273,7 @@ class Cloud:
         ours = f"/resource_providers?name={host}&required=COMPUTE_NODE"
         until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
         facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
-        ProviderTraits(client, host).sync(Goal(select_managed(capability_traits(facts), Mode.BESIDE, facts)))
+        ProviderTraits(client, host).sync(goal_of(facts, EVERY_KEY, Mode.BESIDE))
 
     def _delete_queues(self) -> None:
         """Leave nothing in RabbitMQ but what it deletes itself.

@@ -12,7 +12,7 @@ from tests.support.rule_texts import rule, write_rules
 
 pytestmark = needs_services
 
-_OPTIONS = "[prefilter]\nenabled_filters = rules{}\nrules_dirs = {}\nfacts_interval = 3600\n"
+_OPTIONS = "[prefilter]\nenabled_filters = rules{}\nrules_dirs = {}\nfacts_interval = 1800\n"
 _WINDOWS = {"os_distro": "windows"}
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.cli.main import main
+from tests.support.every_trait import marker_of
 
 Capture = pytest.CaptureFixture[str]
 FLEET = """
@@ -45,11 +47,14 @@ def test_offer_prints_the_requested_table_without_host_names(
 
 
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
-    hosts: list[str], capsys: Capture, tmp_path: Path
+    capsys: Capture, tmp_path: Path
 ) -> None:
     config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
-    assert main(["offer", *hosts, "--config-file", str(config), "--format", "json"]) == 0
+    config.write_text("[prefilter]\nenabled_filters = hpet,owner\n")
+    fleet = tmp_path / "reporting.yaml"
+    reported = f"{{traits: [COMPUTE_NODE, {marker_of(HPET)}]}}"
+    fleet.write_text(f"hosts: {{a: {reported}, b: {{traits: [COMPUTE_NODE]}}}}")
+    assert main(["offer", "--hosts", str(fleet), "--config-file", str(config), "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert err.partition("\n")[2].startswith("Filters that wait for compute nodes to report: hpet. ")
     (hpet,) = (each for each in json.loads(out)["properties"] if each.get("image_property") == "hw_time_hpet")

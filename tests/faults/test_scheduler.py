@@ -101,4 +101,4 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
         begun = time.monotonic()
         decision = pipeline.apply(spec_of({"hw_vif_model": "igb", "hw_time_hpet": "yes"}))
         assert 0.4 < time.monotonic() - begun < 4
-    assert {item.trait for item in decision.requirements} == {IGB}
+    assert not decision.requirements

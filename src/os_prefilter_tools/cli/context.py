@@ -53,7 +53,8 @@ class Context:
         self._connect_as_client = connect_as_client
         self._name = named if named is not None else default_cloud()
         self._is_quiet = is_quiet
-        self._notes: list[tuple[str, bool]] = []
+        self.notes: list[tuple[str, bool]] = []
+        """The lines to print before the result, each with whether it is a warning."""
         self.names_cloud = named is not None
         """Whether the command line itself names the cloud."""
         self.has_cloud = self._name is not None or connect_as_client is not None
@@ -86,11 +87,11 @@ class Context:
 
     def note(self, text: str, *, warning: bool = False) -> None:
         """Print a line before the result; an error has no result, and no notes."""
-        self._notes.append((text, warning))
+        self.notes.append((text, warning))
 
     def write_notes(self) -> None:
         """Print the notes that have not been printed yet."""
-        notes, self._notes = self._notes, []
+        notes, self.notes = self.notes, []
         for text, warning in notes:
             self.tell(text, warning=warning)
 

@@ -274,7 +274,6 @@ def test_empty_list_is_no_all_clear(capsys: Capture, tmp_path: Path, hosts: list
 _WRONG = [
     (["--servers"], "--servers: it needs a cloud to ask, or a file."),
     (["--without", "a"], "--without: it is about servers. Give --servers as well."),
-    (["--timeout", "9"], "--timeout: it is about servers. Give --servers as well."),
     *(
         (["--servers", "s", f"--timeout={text}"], "not a whole number of seconds of at least 1")
         for text in ("0", "1.5")
@@ -295,7 +294,7 @@ def test_wrong_arguments_are_refused_with_advice(
     Path("s").write_text(json.dumps([server("a", "kvm-new-1")]))
     assert main(["audit", *argv]) == 1
     out, err = capsys.readouterr()
-    assert (out, len(err.splitlines()) == 1 or "usage: " in err) == ("", True)
+    assert (out, len(err.splitlines())) == ("", 1)
     assert message in err
 
 

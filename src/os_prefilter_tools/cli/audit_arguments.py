@@ -95,7 +95,6 @@ class AuditArguments(FiltersAndHosts):
     servers: str | None = None
     """A file; empty: the servers of the cloud; None: an audit of images."""
     without: Sequence[str] = ()
-    read_timeout: int | None = None
 
     def check(self, context: Context) -> None:
         """Refuse options that do not go together.
@@ -103,9 +102,8 @@ class AuditArguments(FiltersAndHosts):
         :raises DocumentError: for such options
         """
         if self.servers is None:
-            for name, value in (("--without", self.without), ("--timeout", self.read_timeout)):
-                if value:
-                    raise DocumentError(name, "it is about servers. Give --servers as well.")
+            if self.without:
+                raise DocumentError("--without", "it is about servers. Give --servers as well.")
             return
         for name, value in (("--images", self.images), ("--flavor", self.flavor)):
             if value:

@@ -53,6 +53,8 @@ class ShowSteps(Listing):
 class ReconfigureNode(Listing):
     """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
 
+    arguments = " --node NAME --old-flavor FILE --new-flavor FILE"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         self.add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
         parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")

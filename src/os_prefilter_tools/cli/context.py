@@ -5,7 +5,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
@@ -113,6 +112,8 @@ class CloudCommand(Command):
     """For the openstack client: many of our commands need no cloud, and :attr:`Context.connection` logs in."""
     extras = "cli"
     """The extras of the distribution with the packages that the command imports when it needs them."""
+    arguments = ""
+    """The arguments that must be given, for the usage."""
     exit_code = 0
     """The exit code of a command that succeeds; its action may set it."""
     context: Context
@@ -122,6 +123,8 @@ class CloudCommand(Command):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         # Exit code 2 means that no host remains, and nothing else.
         parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
+        # cliff's options alone are eight lines.
+        parser.usage = f"%(prog)s [options]{self.arguments}"
         self.add_arguments(parser)
         return parser
 
@@ -214,5 +217,4 @@ def needs_packages(extras: str) -> Iterator[None]:
 
 
 def _exit_with_error(parser: argparse.ArgumentParser, message: str) -> None:
-    parser.print_usage(sys.stderr)
-    parser.exit(_ERROR, f"{parser.prog}: error: {message}\n")
+    parser.exit(_ERROR, f"{parser.prog}: {message}; --help shows the options.\n")

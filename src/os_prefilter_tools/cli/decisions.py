@@ -17,6 +17,8 @@ from os_prefilter_tools.operators.explain import line_of
 class Decisions(Listing):
     """Show what requests of the past required and why they were rejected, from the log of the service."""
 
+    arguments = " PATH ..."
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("paths", metavar="PATH", nargs="+", help="a log of the service; - for the standard input")
         parser.add_argument("--server", metavar="UUID", type=UUID, help="the decisions about this server")

@@ -43,22 +43,24 @@ def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -
         metavar="FILE",
         help="its nova.conf; default: Nova's defaults, kvm if it has KVM; for ironic, its [prefilter] config_templates",
     )
-    group.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
-    group.add_argument(
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
+    where.add_argument(
         "--capabilities", metavar="FILE", help="output of 'virsh capabilities'; read files instead of probing libvirt"
     )
     text = "output of 'virsh domcapabilities', for each --machine and --arch that matters (repeatable)"
     add_repeatable(group, "--domain-capabilities", "FILE", text)
     group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
     group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
-    group.add_argument(
+    builder = group.add_mutually_exclusive_group()
+    builder.add_argument(
         "--nova-release",
         metavar="N",
         type=_release,
         help="the release of its nova-compute, whose driver builds the guests: 34 for 2026.2; default: that of the "
         "installed package nova, else unknown",
     )
-    group.add_argument(
+    builder.add_argument(
         "--alone",
         action="store_true",
         help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter; a report "
@@ -243,14 +245,9 @@ class HostArguments(NodeArguments):
                     raise DocumentError(option, f"it is for --driver {' or '.join(drivers)}, not {self.driver}.")
         if self.driver == "ironic":
             self.check_node(context)
-        if self.alone and self.given("nova_release"):
-            advice = "it cannot go with --alone: either nova-compute builds the guests or not."
-            raise DocumentError("--nova-release", advice)
         if self.capabilities is None:
             for option in self.given(*OF_FILES):
                 raise DocumentError(option, "it goes with --capabilities FILE, the output of 'virsh capabilities'.")
-        elif self.connect is not None:
-            raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ _Table = tuple[tuple[str, ...], list[Any]]
 class CheckRules(Listing):
     """Show the rules in files as the filter reads them, or all their errors, or what each rule does to which images."""
 
+    arguments = " PATH ..."
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "paths",

@@ -318,7 +318,7 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
 
     monkeypatch.setattr("os_prefilter_tools.cli.audit_arguments.read_servers", servers_from)
     page = tmp_path / "page.html"
-    argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page)]
+    argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page), "--force"]
     handler = signal.getsignal(signal.SIGINT)
     document, err = audited(capsys, *argv, code=1)
     assert signal.getsignal(signal.SIGINT) is handler

@@ -30,9 +30,6 @@ from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE, FilterChange, audit_images
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
 
-PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
-"""The beginning of each page; a file that has it is replaced."""
-
 _Table = tuple[tuple[str, ...], list[Any]]
 
 
@@ -45,7 +42,7 @@ class AuditFilters(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> _Table:
         asked = values_of(AuditArguments, parsed_args)
         asked.check(self.context)
-        check_output(asked.html, force=asked.force, mark=PAGE_MARK)
+        check_output(asked.html, force=asked.force)
         is_csv = parsed_args.formatter == "csv"
         return self._images(asked, is_csv=is_csv) if asked.servers is None else self._servers(asked, is_csv=is_csv)
 
@@ -110,7 +107,7 @@ class AuditFilters(Listing):
         lines = [*lines, *((text, True) for text in first_of("Left out", left_out.first, left_out.count))]
         if asked.html:
             text = page(text for text, _ in (*self.context.notes, *lines))
-            write_output(text, asked.html, self.app.stdout, force=asked.force, mark=PAGE_MARK, private=True)
+            write_output(text, asked.html, self.app.stdout, force=asked.force, private=True)
         for text, warning in lines:
             self.tell(text, warning=warning)
 

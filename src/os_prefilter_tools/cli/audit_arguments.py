@@ -56,10 +56,8 @@ def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) 
     group.add_argument(
         "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
     )
-    group.add_argument(
-        "--html", metavar="FILE", help="write the audit as a self-contained web page; an older page is replaced"
-    )
-    add_force_argument(group, "with --html, replace any existing file")
+    group.add_argument("--html", metavar="FILE", help="also write the audit to this file, as a self-contained web page")
+    add_force_argument(group)
     group = parser.add_argument_group("servers instead of images")
     group.add_argument(
         "--servers",

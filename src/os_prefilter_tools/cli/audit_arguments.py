@@ -17,7 +17,6 @@ from os_prefilter_tools.cli.filters_and_hosts import (
     names_in,
     read_configuration,
 )
-from os_prefilter_tools.cli.output import add_force_argument
 from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
@@ -57,7 +56,7 @@ def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) 
         "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
     )
     group.add_argument("--html", metavar="FILE", help="also write the audit to this file, as a self-contained web page")
-    add_force_argument(group)
+    group.add_argument("--force", action="store_true", help="with --html: replace an existing file")
     group = parser.add_argument_group("servers instead of images")
     group.add_argument(
         "--servers",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from cliff.command import Command
@@ -122,7 +122,9 @@ class CloudCommand(Command):
         """Return the parser of the command, with its own arguments."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         # Exit code 2 means that no host remains, and nothing else.
-        parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
+        parser.error = lambda message: parser.exit(  # type: ignore[method-assign]
+            _ERROR, f"{parser.prog}: {message}; --help shows the options.\n"
+        )
         # cliff's options alone are eight lines.
         parser.usage = f"%(prog)s [options]{self.arguments}"
         self.add_arguments(parser)
@@ -214,7 +216,3 @@ def needs_packages(extras: str) -> Iterator[None]:
         raise ConfigurationError(
             f"The command needs {error.name}, which is not installed: {install_extra(extras)}."
         ) from error
-
-
-def _exit_with_error(parser: argparse.ArgumentParser, message: str) -> None:
-    parser.exit(_ERROR, f"{parser.prog}: {message}; --help shows the options.\n")

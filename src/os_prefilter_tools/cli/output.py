@@ -19,11 +19,6 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--output`` and ``--force``."""
     text = "write to this file, whole or not at all; default: standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    add_force_argument(parser)
-
-
-def add_force_argument(parser: Any) -> None:
-    """Add ``--force`` to a parser or a group."""
     parser.add_argument("--force", action="store_true", help="replace an existing file")
 
 

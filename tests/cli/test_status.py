@@ -216,7 +216,7 @@ def test_silent_or_refused_login_names_the_section_and_shows_no_password(
     conf.write_text(f"{LINES}[placement]\n{silent}{login}")
     assert main(["--config-file", str(conf), "upgrade", "check"]) == FAILURE
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err == f"Configuration of nova-scheduler: {conf}.\n"
     assert "hunter2" not in out
     with others() as keystone:
         answer = keystone.answer
@@ -384,4 +384,6 @@ def test_page_shows_what_the_command_prints(
         placement.know(EVERY_TRAIT.known)
         conf.write_text(nova_conf(server.url) + files["nova.conf"])
         code = main(["--config-file", str(conf), "upgrade", "check"])
-    assert f"$ os-prefilter-status upgrade check\n{capsys.readouterr().out}$ echo $?\n{code}\n" == shown
+    out, err = capsys.readouterr()
+    first = err.replace(str(conf), "/etc/nova/nova.conf")
+    assert f"$ os-prefilter-status upgrade check\n{first}{out}$ echo $?\n{code}\n" == shown

@@ -61,7 +61,7 @@ class AuditFilters(Listing):
         self.about = {"filters": filters, "summary": image_document(found, left_out)}
         lines = [(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)]
         if not fleet.has_inventories:
-            judged = "Traits alone were read: whether a host has a resource class is not judged."
+            judged = "Only traits were read: resource classes of hosts are not judged."
             lines.append((judged, bool(fleet.changed_while_read)))
         lines += ((text, False) for text in image_summary(found))
         self._finish(asked, lines, left_out, partial(image_page, found))

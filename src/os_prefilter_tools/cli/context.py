@@ -55,9 +55,9 @@ class Context:
         self.notes: list[tuple[str, bool]] = []
         """The lines to print before the result, each with whether it is a warning."""
         self.names_cloud = named is not None
-        """Whether the command line itself names the cloud."""
+        """True if the command line itself names the cloud."""
         self.has_cloud = self._name is not None or connect_as_client is not None
-        """Whether there is a cloud; no request is sent to it yet."""
+        """True if there is a cloud; no request is sent to it yet."""
 
     @property
     def cloud(self) -> str:

@@ -55,7 +55,7 @@ class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
     about: Mapping[str, Any] | None = None
-    """What JSON and YAML have beside the rows, which are then below ``lines``; None if they have the rows alone."""
+    """Keys of JSON and YAML beside ``lines``, which has the rows; None for a list of the rows alone."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print the listing, after the notes; a table fits the terminal."""

@@ -25,23 +25,24 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
     for kind, one in (("image", "an image"), ("flavor", "a flavor")):
-        text = f"output of 'openstack {kind} show -f json'; with a cloud, also the name or ID of {one} there"
+        text = f"request {one}: output of 'openstack {kind} show -f json', or with a cloud its name or ID"
         group.add_argument(f"--{kind}", metavar="FILE", help=text)
     one_of = group.add_mutually_exclusive_group()
-    one_of.add_argument("--server", metavar="ID", help="with a cloud: the request of this server")
-    one_of.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
-    text = "a bundled request; 'os-prefilter demo' lists them"
+    one_of.add_argument("--server", metavar="ID", help="repeat the request of this server in the cloud")
+    text = "read a request spec from this file, as Nova stores it in JSON"
+    one_of.add_argument("--request-spec", metavar="FILE", help=text)
+    text = "take this bundled request; 'os-prefilter demo' shows them"
     one_of.add_argument("--example", metavar="NAME", choices=example_requests(), help=text)
-    add_repeatable(group, "--property", "KEY=VALUE", "additional image property (repeatable)")
-    add_repeatable(group, "--extra-spec", "KEY=VALUE", "additional flavor extra spec (repeatable)")
-    add_repeatable(group, "--hint", "KEY=VALUE", "additional scheduler hint (repeatable)")
-    group.add_argument("--project", metavar="ID", help="the ID of the project that makes the request")
-    group.add_argument("--availability-zone", metavar="ZONE", help="the availability zone that the request names")
+    add_repeatable(group, "--property", "KEY=VALUE", "add an image property (repeatable)")
+    add_repeatable(group, "--extra-spec", "KEY=VALUE", "add a flavor extra spec (repeatable)")
+    add_repeatable(group, "--hint", "KEY=VALUE", "add a scheduler hint (repeatable)")
+    group.add_argument("--project", metavar="ID", help="make the request as this project")
+    group.add_argument("--availability-zone", metavar="ZONE", help="request this availability zone")
 
 
 @dataclass(frozen=True)
 class RequestArguments:
-    """The request that a command was asked about, each field as the option of its name."""
+    """Parsed arguments that name a request, each field as the option of its name."""
 
     image: str | None
     flavor: str | None

@@ -239,6 +239,9 @@ def main(argv: Sequence[str]) -> int:
     # What client libraries log is in the failure of a check, without the passwords.
     logging.getLogger().addHandler(logging.NullHandler())
     upgradecheck.CONF = conf
+    looked_at = escape_line(", ".join((*conf.config_file, *conf.config_dir)))
+    if "--json" not in argv:
+        print(f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr)  # noqa: T201
     # oslo.upgradecheck would print a traceback where the reader of its output has gone.
     with redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))

@@ -118,7 +118,7 @@ def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: C
     assert (lines["igb"]["Before"], lines["igb"]["After"], lines["igb"]["Flavor"]) == (11, 5, "for igb")
     assert lines["impossible <b>"]["Verdict"] == "becomes unschedulable"
     assert "Hosts: 11 (13 resource providers) of the cloud " in err
-    assert "Traits alone were read" in err
+    assert "Only traits were read" in err
     sent = [each.partition("?")[0] for each in cloud.placement.sent if "/resource_providers/" in each]
     assert not [each for each in sent if each.endswith(("/inventories", "/usages", "/traits"))]
     assert cloud.written == []

@@ -94,7 +94,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
     assert code == WARNING
     assert "Not created in Placement: CUSTOM_" in details
     assert "(hpet)" in details
-    assert "'os-prefilter capabilities report' on a compute host creates" in details
+    assert "until 'os-prefilter capabilities report' on a compute host creates it" in details
     code, details = before["Coverage"]
     assert code == WARNING
     assert details.startswith(f"hpet may exclude 1 compute node ({HOST}) without a report.")

@@ -50,7 +50,7 @@ class FilterList(Listing):
 
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each trait of each value, those of the bundled configuration templates included."""
+    """Yield one line for each trait of each value, also of the bundled configuration templates."""
     for row in Options().rows:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         names = place, row.extra_spec or ""

@@ -130,7 +130,7 @@ class FiltersAndHosts:
             return self.fleet(context)
         from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
 
-        context.note(f"Hosts: those of {context.cloud}.")
+        context.note(f"Hosts: {context.cloud}.")
         return LiveReported(context.placement)
 
     @contextmanager
@@ -193,7 +193,7 @@ class FiltersAndHosts:
         )
 
     def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | LiveReported") -> Sequence[str]:
-        """Return the names of the filters that were asked for, or those of the file, or else of all of the library.
+        """Return the names of the filters of ``--filter``, else of the file, else of all filters of the library.
 
         :raises ConfigurationError: if there is none, or one has no rules to apply
         """

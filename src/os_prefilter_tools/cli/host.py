@@ -52,7 +52,7 @@ def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -
     text = "with --capabilities: output of 'virsh domcapabilities', for each machine type and architecture (repeatable)"
     add_repeatable(group, "--domain-capabilities", "FILE", text)
     for name in ("libvirt", "QEMU"):
-        text = f"with --capabilities: version of the host's {name}; default: the oldest that Nova runs on"
+        text = f"with --capabilities: version of the host's {name}; default, to show only: the oldest of Nova"
         group.add_argument(f"--{name.lower()}-version", metavar="X.Y.Z", help=text)
     builder = group.add_mutually_exclusive_group()
     text = (

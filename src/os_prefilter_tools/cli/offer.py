@@ -93,7 +93,7 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
 
 
 def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the plan for a change: of a new namespace, also those of its properties."""
+    """Yield the rows of the plan for a change; a new namespace has a row for each property, too."""
     body = change.body or {}
     after = body if change.name and change.method != "DELETE" else None
     yield change.namespace, escape_line(change.name), change.what, _values(change.before), _values(after)

@@ -139,7 +139,7 @@ def flavor_named(name: str, context: Context) -> Flavor:
 
 
 def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> dict[str, object]:
-    """Return the document in a file; refuse one of something else, which would require nothing."""
+    """Return the document in a file; refuse any other kind of document, which would require nothing."""
     document = read_json(path)
     if expected.isdisjoint(document) or not unexpected.isdisjoint(document):
         raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")

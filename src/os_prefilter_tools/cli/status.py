@@ -135,10 +135,9 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         if custom:
             said.append(
-                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
-                "those of the vocabulary, and Placement refuses the requests that require any other. "
-                "'os-prefilter capabilities report' on a compute host creates those of the vocabulary; 'openstack "
-                "trait create NAME' creates any other."
+                f"Not created in Placement: {_of_filters(missing, custom)}. The filters do not require a trait "
+                "of the vocabulary until 'os-prefilter capabilities report' on a compute host creates it. Placement "
+                "refuses requests that require any other trait until 'openstack trait create NAME' creates it."
             )
         # A filter that waits requires none before the hosts have reported, and that creates them.
         others = custom - opt_in_traits()
@@ -261,6 +260,6 @@ def _named_in(argv: Sequence[str]) -> list[str]:
 
 
 def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:
-    """Return those of the missing traits, and the filters that name them."""
+    """Return the first of these missing traits, and the filters that name them."""
     filters = [each.name for each, of_one in missing if of_one & traits]
     return f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))} ({', '.join(filters)})"

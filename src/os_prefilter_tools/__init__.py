@@ -1,1 +1,1 @@
-"""What operators and authors of plugins run: commands, their answers, and the test kit. The library is os_prefilter."""
+"""Tools of operators and plugin authors: commands, their answers, and the test kit. The library is os_prefilter."""

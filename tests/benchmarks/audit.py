@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import ROWS
-from os_prefilter_tools.cli.audit_page import page, server_page
+from os_prefilter_tools.cli.audit_page import image_page, server_page
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -123,7 +123,7 @@ def measure_images(case: str, images: int, hosts: int) -> str:
         json.dump(list(entries), file)
         file.flush()
         result, took = _times(
-            lambda: audit_images(read_images(file.name, print), fleet, change), lambda found: page(found, change)
+            lambda: audit_images(read_images(file.name, print), fleet, change), lambda found: image_page(found, [])
         )
     groups = f"{len(result.lines):,} groups of images, {len(result.host_groups):,} of hosts"
     return f"{case}: {groups}\n    {took}"
@@ -144,7 +144,7 @@ def measure_servers(case: str, servers: int, hosts: int) -> str:
             lambda: audit_servers(
                 read_servers(file.name, left_out), Destinations(fleet, pipeline), ["host-0", "host-1"]
             ),
-            lambda found: server_page(found, pipeline, left_out, fleet),
+            lambda found: server_page(found, []),
         )
     stranded = sum(each.servers - each.placed for each in result.of_hosts)
     return (

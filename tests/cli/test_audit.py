@@ -121,29 +121,27 @@ def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) ->
     assert capsys.readouterr().err.count("resources:VGPU") == 1
 
 
-def test_html_page_is_complete_and_replaces_an_older_one(capsys: Capture, tmp_path: Path) -> None:
+def test_html_page_is_complete_and_replaces_an_older_one_with_force(capsys: Capture, tmp_path: Path) -> None:
     """It replaces an older one, and leaves nothing else behind."""
     path = tmp_path / "page.html"
     pages = set()
     for more in ([], ["--enable", "hpet"]):
-        assert main(["audit", "--html", str(path), "-f", "value", *more]) in (0, 2)
+        assert main(["audit", "--html", str(path), "--force", "-f", "value", *more]) in (0, 2)
         pages.add(path.read_text(encoding="utf-8"))
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert len(pages) == 2
     assert list(tmp_path.iterdir()) == [path]
-    (tmp_path / "empty").touch()
-    assert main(["audit", "--html", str(tmp_path / "empty"), "-f", "value"]) == 2
-    assert len(capsys.readouterr().out.splitlines()) == 22
+    assert len(capsys.readouterr().out.splitlines()) == 12
 
 
-def test_html_replaces_a_file_that_is_no_audit_page_only_with_force(capsys: Capture, tmp_path: Path) -> None:
-    """Its own --hosts file, say, or a page of another program."""
+def test_html_replaces_a_file_only_with_force(capsys: Capture, tmp_path: Path) -> None:
+    """Its own --hosts file, say."""
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text("hosts: {kvm-1: {resources: {VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}, traits: [COMPUTE_NODE]}}")
     before = fleet.read_bytes()
     argv = ["audit", "--hosts", str(fleet), "--html", str(fleet), "--enable", "hpet"]
     assert main(argv) == 1
-    advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."
+    advice = "the file exists already. Give another path, or --force to replace it."
     assert capsys.readouterr().err == f"{fleet}: {advice}\n"
     assert fleet.read_bytes() == before
     assert main([*argv, "--force"]) == 2

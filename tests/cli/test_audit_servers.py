@@ -274,7 +274,6 @@ def test_empty_list_is_no_all_clear(capsys: Capture, tmp_path: Path, hosts: list
 _WRONG = [
     (["--servers"], "--servers: it needs a cloud to ask, or a file."),
     (["--without", "a"], "--without: it is about servers. Give --servers as well."),
-    (["--timeout", "9"], "--timeout: it is about servers. Give --servers as well."),
     *(
         (["--servers", "s", f"--timeout={text}"], "not a whole number of seconds of at least 1")
         for text in ("0", "1.5")
@@ -295,7 +294,7 @@ def test_wrong_arguments_are_refused_with_advice(
     Path("s").write_text(json.dumps([server("a", "kvm-new-1")]))
     assert main(["audit", *argv]) == 1
     out, err = capsys.readouterr()
-    assert (out, len(err.splitlines()) == 1 or "usage: " in err) == ("", True)
+    assert (out, len(err.splitlines())) == ("", 1)
     assert message in err
 
 
@@ -319,7 +318,7 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
 
     monkeypatch.setattr("os_prefilter_tools.cli.audit_arguments.read_servers", servers_from)
     page = tmp_path / "page.html"
-    argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page)]
+    argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page), "--force"]
     handler = signal.getsignal(signal.SIGINT)
     document, err = audited(capsys, *argv, code=1)
     assert signal.getsignal(signal.SIGINT) is handler
@@ -388,9 +387,8 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
     assert all(line.isprintable() for line in (out + err).splitlines())
     assert not re.search(r'(^|,)"[=+@-]', out, re.MULTILINE)
     html = page.read_text()
-    # The data of the page, and its own.
-    assert html.count("<script") == 2
-    assert "default-src &#39;none&#39;" in html
+    assert "<script" not in html
+    assert "default-src 'none'" in html
     # The page has one of its own.
     assert html.count(text) == (text == "</title>") or not re.search(r"[<>\x1b]", text)
 

@@ -208,8 +208,8 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
 
 _WRONG = [
     ("explain", "no request: give --image"),
-    ("explain --example nosuch", "there is no 'nosuch'. Names: arm-server"),
-    ("explain --example intel-nic --request-spec x", "cannot go with --request-spec"),
+    ("explain --example nosuch", "argument --example: invalid choice: 'nosuch' (choose from "),
+    ("explain --example intel-nic --request-spec x", "--request-spec: not allowed with argument --example"),
     ("explain --property x", "--property: 'x' is not KEY=VALUE"),
     ("explain --image {tmp}/none", "none: there is no such file"),
     ("explain --flavor {tmp}/broken", "broken: line 1, column 2: broken JSON"),

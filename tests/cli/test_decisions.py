@@ -70,7 +70,7 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     assert _json(capsys, log, log, *options) == found
     assert main(["decisions", str(log), *options]) == 0
     number, more = (3, "; a higher --limit shows more") if "--limit" in options else (len(expected), "")
-    told = f"Decisions: 3 in the log, {number} as given, the latest {len(expected)} shown{more}.\n"
+    told = f"Decisions: 3 in {log}; {number} match, the latest {len(expected)} shown{more}.\n"
     assert capsys.readouterr().err == told
 
 
@@ -235,7 +235,7 @@ def test_record_of_another_shape_is_left_out_with_a_warning(
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
     assert captured.err.startswith(
-        f"{path}:2: left out 1 damaged decision, the first one here.\nDecisions: 1 in the log"
+        f"{path}:2: left out 1 damaged decision, the first one here.\nDecisions: 1 in {path}; 1 match,"
     )
 
 

@@ -88,7 +88,7 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(capsys: Capture) -> No
         ("--capabilities caps.xml --domain-capabilities caps.xml", "this is the output of 'virsh capabi"),
         ("--capabilities none.xml", "none.xml: there is no such file"),
         (f"{SAVED} --libvirt-version nine", "--libvirt-version: 'nine' is not a version"),
-        (f"{SAVED} --connect qemu:///system", "--capabilities: it cannot go with --connect"),
+        (f"{SAVED} --connect qemu:///system", "--connect: not allowed with argument --capabilities"),
         ("--capabilities=", "this is a directory"),
         ("--domain-capabilities pc.xml", "--domain-capabilities: it goes with --capabilities FILE"),
         ("--qemu-version 8.0.0", "--qemu-version: it goes with --capabilities FILE"),

@@ -50,15 +50,12 @@ def test_help_fits_the_terminal_and_names_each_command(
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("--os-cloud none explain --property x=y", "The cloud 'none' cannot be used: "),
-        ("--os-cloud=none explain --property x=y", "The cloud 'none' cannot be used: "),
         ("--os-cloud none", "The option --os-cloud belongs after a command, as in 'os-prefilter explain --os-cloud"),
-        ("--os-cloud none --os-cloud other explain", "The option --os-cloud belongs after a command"),
-        ("--os-cloud none vocabulary list", "unrecognized arguments: --os-cloud none"),
+        ("vocabulary list --os-cloud none", "unrecognized arguments: --os-cloud none"),
         ("--hosts f candidates", "The option --hosts belongs after a command"),
     ],
 )
-def test_option_before_the_command_is_understood_or_named(
+def test_option_before_the_command_is_named(
     argv: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The openstack client takes --os-cloud there."""
@@ -117,7 +114,7 @@ def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str
     done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
     os.close(writer)
     assert done.returncode in (0, 141)
-    assert done.stderr in ("", _EXAMPLE)
+    assert done.stderr in ("", _EXAMPLE) or done.stderr.startswith("Filters: ")
 
 
 _EXAMPLE = "Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.\n"

@@ -84,7 +84,7 @@ def read_fleet(
         return before.keys() - uuids if name in common else uuids
 
     def matches(names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Return, for each provider, those of its traits or aggregates; equal sets are one object."""
+        """Return the traits or aggregates of each provider; equal sets are one object."""
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
         names = list(names)
         for name, uuids in zip(names, run(providers_with, names), strict=True):

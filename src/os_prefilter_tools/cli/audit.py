@@ -3,7 +3,7 @@
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
-from os_prefilter_tools.cli.audit_page import page, server_page
+from os_prefilter_tools.cli.audit_page import image_page, server_page
 from os_prefilter_tools.cli.audit_rows import (
     image_document,
     image_rows,
@@ -25,14 +25,10 @@ from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
-from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE, FilterChange, audit_images
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
-
-PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
-"""The beginning of each page; a file that has it is replaced."""
 
 _Table = tuple[tuple[str, ...], list[Any]]
 
@@ -46,7 +42,7 @@ class AuditFilters(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> _Table:
         asked = values_of(AuditArguments, parsed_args)
         asked.check(self.context)
-        check_output(asked.html, force=asked.force, mark=PAGE_MARK)
+        check_output(asked.html, force=asked.force)
         is_csv = parsed_args.formatter == "csv"
         return self._images(asked, is_csv=is_csv) if asked.servers is None else self._servers(asked, is_csv=is_csv)
 
@@ -63,11 +59,12 @@ class AuditFilters(Listing):
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
         self.about = {"filters": filters, "summary": image_document(found, left_out)}
-        self.tell(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.")
-        if asked.html:
-            self._write_page(asked, page(found, change, left_out, fleet.taken_at))
-        judged = "Traits alone were read: whether a host has a resource class is not judged."
-        self._tell_summary(fleet, judged, image_summary(found), left_out)
+        lines = [(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)]
+        if not fleet.has_inventories:
+            judged = "Only traits were read: resource classes of hosts are not judged."
+            lines.append((judged, bool(fleet.changed_while_read)))
+        lines += ((text, False) for text in image_summary(found))
+        self._finish(asked, lines, left_out, partial(image_page, found))
         return image_rows(found, only=asked.only, is_csv=is_csv)
 
     def _servers(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
@@ -89,25 +86,30 @@ class AuditFilters(Listing):
         is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
         self.about = {"filters": _names_of(change.after), "summary": server_document(found, left_out, not_read)}
-        self.tell(_describe_filters(asked, change))
-        if asked.html:
-            self._write_page(asked, server_page(found, change.after, left_out, fleet, not_read))
+        lines = [(_describe_filters(asked, change), False)]
         if not_read:
-            self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
-        judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
-        self._tell_summary(fleet, judged, server_summary(found), left_out)
+            lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
+        if not fleet.has_inventories:
+            judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
+            lines.append((judged, bool(fleet.changed_while_read)))
+        lines += ((text, False) for text in server_summary(found))
+        self._finish(asked, lines, left_out, partial(server_page, found))
         return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 
-    def _write_page(self, asked: AuditArguments, text: str) -> None:
-        write_output(text, asked.html, self.app.stdout, force=asked.force, mark=PAGE_MARK, private=True)
-
-    def _tell_summary(self, fleet: Fleet, without_inventories: str, lines: Iterable[str], left_out: LeftOut) -> None:
-        if not fleet.has_inventories:
-            self.tell(without_inventories, warning=bool(fleet.changed_while_read))
-        for text in lines:
-            self.tell(text)
-        for text in first_of("Left out", left_out.first, left_out.count):
-            self.tell(text, warning=True)
+    def _finish(
+        self,
+        asked: AuditArguments,
+        lines: list[tuple[str, bool]],
+        left_out: LeftOut,
+        page: Callable[[Iterable[str]], str],
+    ) -> None:
+        """Write the page, if one was asked for, and print the lines, each with whether it is a warning."""
+        lines = [*lines, *((text, True) for text in first_of("Left out", left_out.first, left_out.count))]
+        if asked.html:
+            text = page(text for text, _ in (*self.context.notes, *lines))
+            write_output(text, asked.html, self.app.stdout, force=asked.force, private=True)
+        for text, warning in lines:
+            self.tell(text, warning=warning)
 
 
 def _names_of(service: Service) -> list[str]:

@@ -17,7 +17,6 @@ from os_prefilter_tools.cli.filters_and_hosts import (
     names_in,
     read_configuration,
 )
-from os_prefilter_tools.cli.output import add_force_argument
 from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
@@ -32,58 +31,45 @@ def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) 
     """Add the arguments of an audit, of images or of servers."""
     add_pipeline_arguments(command, parser, filters=False)
     group = parser.add_argument_group("the audit")
-    group.add_argument(
-        "--images",
-        metavar="FILE",
-        help="a JSON array of outputs of 'openstack image show -f json', a response of GET /v2/images, or JSON lines; "
-        "default: the images of the cloud, else the bundled examples",
+    text = (
+        "read the images from this file: a JSON array of outputs of 'openstack image show -f json', a response of GET "
+        "/v2/images, or JSON lines; default: the images of the cloud, else the bundled examples"
     )
-    flavor = (
-        "output of 'openstack flavor show -f json', or with a cloud the name or ID of a flavor (repeatable): audit "
-        "each image with each flavor; default: each image alone, on hosts of any size"
+    group.add_argument("--images", metavar="FILE", help=text)
+    text = (
+        "audit each image with this flavor (repeatable): output of 'openstack flavor show -f json', or with a cloud "
+        "its name or ID; default: each image alone, on hosts of any size"
     )
-    add_repeatable(group, "--flavor", "FILE", flavor)
-    before = (
-        "a filter that is already enabled (comma-separated or repeated); default: with --enable those of "
+    add_repeatable(group, "--flavor", "FILE", text)
+    text = (
+        "count this filter as enabled before (repeatable or comma-separated); default: with --enable the filters of "
         "--config-file, else none"
     )
-    add_repeatable(group, "--before", "NAME", before)
-    enable = (
-        "a filter to enable in addition (comma-separated or repeated); default: the filters that --config-file "
+    add_repeatable(group, "--before", "NAME", text)
+    text = (
+        "enable this filter in addition (repeatable or comma-separated); default: the filters that --config-file "
         "enables, else all filters of the library"
     )
-    add_repeatable(group, "--enable", "NAME", enable)
-    group.add_argument(
-        "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
-    )
-    group.add_argument(
-        "--html", metavar="FILE", help="write the audit as a self-contained web page; an older page is replaced"
-    )
-    add_force_argument(group, "with --html, replace any existing file")
+    add_repeatable(group, "--enable", "NAME", text)
+    text = "list only images that lose hosts, or lose all their hosts; default: list all"
+    group.add_argument("--only", choices=("changed", "unschedulable"), help=text)
+    group.add_argument("--html", metavar="FILE", help="also write the audit to this file, as a self-contained web page")
+    group.add_argument("--force", action="store_true", help="with --html: replace an existing file")
     group = parser.add_argument_group("servers instead of images")
-    group.add_argument(
-        "--servers",
-        metavar="FILE",
-        nargs="?",
-        const="",
-        help="audit servers: which hosts could take each of them; FILE has them with their hosts and request specs in "
-        "JSON, default: all servers of the cloud",
+    text = (
+        "audit which hosts could take each server; FILE has the servers with their hosts and request specs in JSON; "
+        "default: all servers of the cloud"
     )
-    text = "with --servers: also count the destinations if this host is drained (comma-separated or repeated)"
+    group.add_argument("--servers", metavar="FILE", nargs="?", const="", help=text)
+    text = "with --servers: also count the destinations if this host is drained (repeatable or comma-separated)"
     add_repeatable(group, "--without", "HOST", text)
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=seconds,
-        dest="read_timeout",
-        help="with --servers: after this time, judge the servers that were read from the cloud until then; "
-        f"default: {TIMEOUT:g}",
-    )
+    text = f"end the command after this time; with --servers, judge those read until then; default: {TIMEOUT:g}"
+    group.add_argument("--timeout", metavar="SECONDS", type=seconds, dest="read_timeout", help=text)
 
 
 @dataclass(frozen=True)
 class AuditArguments(FiltersAndHosts):
-    """The audit that was asked for, each field as the option of its name."""
+    """Parsed arguments of an audit, each field as the option of its name."""
 
     images: str | None = None
     flavor: Sequence[str] = ()
@@ -95,7 +81,6 @@ class AuditArguments(FiltersAndHosts):
     servers: str | None = None
     """A file; empty: the servers of the cloud; None: an audit of images."""
     without: Sequence[str] = ()
-    read_timeout: int | None = None
 
     def check(self, context: Context) -> None:
         """Refuse options that do not go together.
@@ -103,9 +88,8 @@ class AuditArguments(FiltersAndHosts):
         :raises DocumentError: for such options
         """
         if self.servers is None:
-            for name, value in (("--without", self.without), ("--timeout", self.read_timeout)):
-                if value:
-                    raise DocumentError(name, "it is about servers. Give --servers as well.")
+            if self.without:
+                raise DocumentError("--without", "it is about servers. Give --servers as well.")
             return
         for name, value in (("--images", self.images), ("--flavor", self.flavor)):
             if value:
@@ -140,7 +124,7 @@ class AuditArguments(FiltersAndHosts):
         """Return the options from which the names of the filters come."""
         named = [escape_line(self.config_file)] if self.config_file else []
         named += [option_name(name) for name in ("before", "enable") if getattr(self, name)]
-        return " and ".join(named) or "all of the library; --config-file FILE names those that are enabled"
+        return " and ".join(named) or "all of the library; --config-file FILE names the enabled ones"
 
     def read_images(self, context: Context, broken: Broken) -> Iterable[Image]:
         """Return the images of the file, of the cloud, or the examples, with a note."""

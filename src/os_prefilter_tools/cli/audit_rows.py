@@ -116,12 +116,12 @@ def image_summary(result: Audit) -> Iterator[str]:
             ],
         )
         yield from first_of("Hosts that serve no image", result.unused)
-        yield from first_of("Hosts of these that served one before", result.newly_unused)
+        yield from first_of("Hosts that served an image before", result.newly_unused)
     yield from first_of("Not required yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
     if result.is_waiting:
         yield (
-            "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
-            "has not reported counts as one that cannot."
+            "Waiting: hosts until every compute node has reported. After: hosts from then on; a host that has not "
+            "reported counts as incapable."
         )
     counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
     unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
@@ -37,9 +37,8 @@ class ShowSteps(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_node_arguments(self, parser.add_argument_group("the node"))
-        parser.add_argument(
-            "--nova-conf", metavar="FILE", help="with [prefilter] config_templates; default: the bundled"
-        )
+        text = "read [prefilter] config_templates from this file; default: the bundled"
+        parser.add_argument("--nova-conf", metavar="FILE", help=text)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
@@ -47,27 +46,29 @@ class ShowSteps(Listing):
         asked.check_node(self.context)
         facts = asked.node_facts(self.context)
         steps = deploy_steps(guest_settings(spec, facts), facts)
+        self.tell(f"{facts.host}: {pluralize(len(steps), 'deploy step')}.")
         return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
 
 
 class ReconfigureNode(Listing):
     """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
 
+    arguments = " --node NAME --old-flavor FILE --new-flavor FILE"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        self.add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
-        parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
+        self.add_cloud_argument(parser, "ask the Ironic of this cloud in clouds.yaml", required=True)
+        parser.add_argument("--node", metavar="NAME", required=True, help="name or UUID of the node")
         for which in ("old", "new"):
             name = f"--{which}-flavor"
-            text = f"the instance's {which} flavor: output of 'openstack flavor show -f json'"
+            text = f"{which} flavor of the instance: output of 'openstack flavor show -f json'"
             parser.add_argument(name, metavar="FILE", required=True, help=text)
-        parser.add_argument(
-            "--config-file", metavar="FILE", help="a configuration file with [prefilter]; default: deploy_config alone"
-        )
-        parser.add_argument("--instance", metavar="UUID", help="refuse if another instance is on the node")
-        parser.add_argument("--apply", action="store_true", help="run the steps; otherwise nothing is changed")
-        parser.add_argument(
-            "--timeout", metavar="SECONDS", type=seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
-        )
+        text = "read [prefilter] from this file; default: the filter deploy_config alone"
+        parser.add_argument("--config-file", metavar="FILE", help=text)
+        text = "refuse if another instance is on the node; default: any may be"
+        parser.add_argument("--instance", metavar="UUID", help=text)
+        parser.add_argument("--apply", action="store_true", help="run the steps; default: only show them")
+        text = "wait so long for the steps; default: %(default)s"
+        parser.add_argument("--timeout", metavar="SECONDS", type=seconds, default=_TIMEOUT, help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the plan; return 2 if the node cannot do it."""

@@ -1,10 +1,13 @@
 """``os-prefilter vocabulary list`` and ``os-prefilter filter list``."""
 
 import argparse
+import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.hosts.drivers.nova_releases import release_of_trait, release_of_value
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
@@ -31,7 +34,9 @@ class VocabularyList(Listing):
     """List the values of image properties and extra specs, and the trait with which hosts report each."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        return VOCABULARY_COLUMNS, [*vocabulary(), *without_rows()]
+        lines = [*vocabulary(), *without_rows()]
+        self.tell(f"Vocabulary: {len(lines)} lines, of os-prefilter {version('os-prefilter')} and installed plugins.")
+        return VOCABULARY_COLUMNS, lines
 
 
 class FilterList(Listing):
@@ -40,11 +45,12 @@ class FilterList(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
         """Return the columns and rows of the table; a filter that does not load has the reason."""
         rows = [(name, _summary(name), target) for name, target in installed_filters().items()]
+        self.tell(f"Filters: {len(rows)}, of the packages installed in {escape_line(sys.prefix)}.")
         return ("Name", "What it does", "From"), rows
 
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each trait of each value, those of the bundled configuration templates included."""
+    """Yield one line for each trait of each value, also of the bundled configuration templates."""
     for row in Options().rows:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         names = place, row.extra_spec or ""

@@ -5,11 +5,10 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from cliff.command import Command
@@ -53,11 +52,12 @@ class Context:
         self._connect_as_client = connect_as_client
         self._name = named if named is not None else default_cloud()
         self._is_quiet = is_quiet
-        self._notes: list[tuple[str, bool]] = []
+        self.notes: list[tuple[str, bool]] = []
+        """The lines to print before the result, each with whether it is a warning."""
         self.names_cloud = named is not None
-        """Whether the command line itself names the cloud."""
+        """True if the command line itself names the cloud."""
         self.has_cloud = self._name is not None or connect_as_client is not None
-        """Whether there is a cloud; no request is sent to it yet."""
+        """True if there is a cloud; no request is sent to it yet."""
 
     @property
     def cloud(self) -> str:
@@ -86,11 +86,11 @@ class Context:
 
     def note(self, text: str, *, warning: bool = False) -> None:
         """Print a line before the result; an error has no result, and no notes."""
-        self._notes.append((text, warning))
+        self.notes.append((text, warning))
 
     def write_notes(self) -> None:
         """Print the notes that have not been printed yet."""
-        notes, self._notes = self._notes, []
+        notes, self.notes = self.notes, []
         for text, warning in notes:
             self.tell(text, warning=warning)
 
@@ -112,6 +112,8 @@ class CloudCommand(Command):
     """For the openstack client: many of our commands need no cloud, and :attr:`Context.connection` logs in."""
     extras = "cli"
     """The extras of the distribution with the packages that the command imports when it needs them."""
+    arguments = ""
+    """The arguments that must be given, for the usage."""
     exit_code = 0
     """The exit code of a command that succeeds; its action may set it."""
     context: Context
@@ -120,7 +122,11 @@ class CloudCommand(Command):
         """Return the parser of the command, with its own arguments."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         # Exit code 2 means that no host remains, and nothing else.
-        parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
+        parser.error = lambda message: parser.exit(  # type: ignore[method-assign]
+            _ERROR, f"{parser.prog}: {message}; --help shows the options.\n"
+        )
+        # cliff's options alone are eight lines.
+        parser.usage = f"%(prog)s [options]{self.arguments}"
         self.add_arguments(parser)
         return parser
 
@@ -210,8 +216,3 @@ def needs_packages(extras: str) -> Iterator[None]:
         raise ConfigurationError(
             f"The command needs {error.name}, which is not installed: {install_extra(extras)}."
         ) from error
-
-
-def _exit_with_error(parser: argparse.ArgumentParser, message: str) -> None:
-    parser.print_usage(sys.stderr)
-    parser.exit(_ERROR, f"{parser.prog}: error: {message}\n")

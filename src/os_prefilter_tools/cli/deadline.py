@@ -2,10 +2,9 @@
 
 import argparse
 import signal
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
 
@@ -33,9 +32,6 @@ def deadline(limit: float) -> Iterator[None]:
             "Try again, or read a snapshot taken at a better time with --hosts."
         )
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.signal(signal.SIGALRM, end)
     # Again each second: a client library may take the first error for one of the network.
     signal.setitimer(signal.ITIMER_REAL, limit, 1)
@@ -60,11 +56,9 @@ class UntilStopped:
         self.reason = ""
         """Why not all were read; empty if they were."""
         self._is_reading = self._is_done = self._is_late = False
-        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "UntilStopped":
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGALRM)}
+        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGALRM)}
         return self
 
     def __exit__(self, *_error: object) -> None:

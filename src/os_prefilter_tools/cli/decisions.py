@@ -8,27 +8,28 @@ from typing import Any
 from uuid import UUID
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import pluralize
+from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.decisions import DecisionFile, LoggedDecision
 from os_prefilter_tools.operators.explain import line_of
 
 
 class Decisions(Listing):
-    """Show what requests of the past required and why they were rejected, from the log of the service."""
+    """Show what past requests required and why they were rejected, from the log of a service."""
+
+    arguments = " PATH ..."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("paths", metavar="PATH", nargs="+", help="a log of the service; - for the standard input")
-        parser.add_argument("--server", metavar="UUID", type=UUID, help="the decisions about this server")
         parser.add_argument(
-            "--request-id",
-            metavar="ID",
-            help="the decisions of this request, such as req-1b0d6a72-..., with a line for each requirement",
+            "paths", metavar="PATH", nargs="+", help="read this log of the service; - is the standard input"
         )
-        parser.add_argument("--rejected", action="store_true", help="only requests that were rejected or failed")
-        parser.add_argument(
-            "--limit", metavar="N", type=int, default=1000, help="show the latest N decisions; default: %(default)s"
-        )
+        parser.add_argument("--server", metavar="UUID", type=UUID, help="show only decisions about this server")
+        text = "show only this request, such as req-1b0d6a72-..., with a line for each requirement"
+        parser.add_argument("--request-id", metavar="ID", help=text)
+        text = "show only requests that were rejected or failed"
+        parser.add_argument("--rejected", action="store_true", help=text)
+        text = "show the latest N decisions; default: %(default)s"
+        parser.add_argument("--limit", metavar="N", type=int, default=1000, help=text)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         self._read = self._matching = self._damaged = 0
@@ -39,7 +40,8 @@ class Decisions(Listing):
             if self._damaged:
                 advice = "each line of a decision is damaged. Check the format of the log and what cuts its lines."
             raise DocumentError("no decision", advice)
-        text = f"Decisions: {self._read} in the log, {self._matching} as given, the latest {len(latest)} shown"
+        logs = escape_line(", ".join(parsed_args.paths))
+        text = f"Decisions: {self._read} in {logs}; {self._matching} match, the latest {len(latest)} shown"
         is_cut = len(latest) < self._matching
         self.tell(f"{text}; a higher --limit shows more." if is_cut else f"{text}.", warning=is_cut)
         if parsed_args.formatter in ("json", "yaml"):

@@ -21,7 +21,7 @@ _WIDTH = 38
 
 
 class Demo(Listing):
-    """Show for each bundled request its content, the requirements and their filters, and the hosts that remain."""
+    """Show each bundled request with its requirements, their filters, and the hosts that remain."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)

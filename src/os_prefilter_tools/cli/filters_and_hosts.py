@@ -55,18 +55,16 @@ def add_pipeline_arguments(command: CloudCommand, parser: argparse.ArgumentParse
     """
     group = parser.add_argument_group("filters and hosts")
     text = (
-        "a request filter to run (comma-separated or repeated, in this order); default: the filters that --config-file "
-        "enables, else all filters of the library"
+        "run this request filter (repeatable or comma-separated, in this order); default: the filters that "
+        "--config-file enables, else all filters of the library"
     )
     if filters:
         add_repeatable(group, "--filter", "NAME", text)
-    group.add_argument(
-        "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
-    )
-    group.add_argument(
-        "--hosts", metavar="FILE", help="a fleet file in YAML; default: the cloud's hosts, else the bundled example"
-    )
-    command.add_cloud_argument(group, "the cloud in clouds.yaml that has the hosts, images, flavors and servers")
+    text = "read [prefilter] from this file, such as nova.conf; default: the library's defaults"
+    group.add_argument("--config-file", metavar="FILE", help=text)
+    text = "read the hosts from this fleet file; default: the cloud's hosts, else the bundled example"
+    group.add_argument("--hosts", metavar="FILE", help=text)
+    command.add_cloud_argument(group, "read hosts, images, flavors and servers from this cloud in clouds.yaml")
 
 
 def names_in(given: Iterable[str]) -> list[str]:
@@ -82,10 +80,10 @@ class FiltersAndHosts:
     config_file: str | None = None
     hosts: str | None = None
     availability_zone: str | None = None
-    """Of a request, for which alone Nova is asked for its aggregates by default."""
+    """The zone that a request names; only then is Nova asked for its aggregates by default."""
 
     def asks_live_placement(self, context: Context) -> bool:
-        """Whether the hosts are those of the cloud, so that its own Placement can be asked."""
+        """Return True if the hosts are those of the cloud, so that its own Placement can be asked."""
         return context.has_cloud and not self.hosts
 
     def fleet(
@@ -133,7 +131,7 @@ class FiltersAndHosts:
             return self.fleet(context)
         from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
 
-        context.note(f"Hosts: those of {context.cloud}.")
+        context.note(f"Hosts: {context.cloud}.")
         return LiveReported(context.placement)
 
     @contextmanager
@@ -190,7 +188,7 @@ class FiltersAndHosts:
         )
 
     def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | LiveReported") -> Sequence[str]:
-        """Return the names of the filters that were asked for, or those of the file, or else of all of the library.
+        """Return the names of the filters of ``--filter``, else of the file, else of all filters of the library.
 
         :raises ConfigurationError: if there is none, or one has no rules to apply
         """

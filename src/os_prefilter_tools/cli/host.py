@@ -37,47 +37,44 @@ _OF_DRIVER = {
 def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a host."""
     group = parser.add_argument_group("the host")
-    group.add_argument("--driver", choices=_DRIVERS, default="libvirt", help="its virt driver; default: libvirt")
-    group.add_argument(
-        "--nova-conf",
-        metavar="FILE",
-        help="its nova.conf; default: Nova's defaults, kvm if it has KVM; for ironic, its [prefilter] config_templates",
+    text = "virt driver of the host; default: %(default)s"
+    group.add_argument("--driver", choices=_DRIVERS, default="libvirt", help=text)
+    text = (
+        "nova.conf of the host, with ironic for its [prefilter] config_templates; default: Nova's defaults, and kvm if "
+        "the host has KVM"
     )
-    group.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
-    group.add_argument(
-        "--capabilities", metavar="FILE", help="output of 'virsh capabilities'; read files instead of probing libvirt"
-    )
-    text = "output of 'virsh domcapabilities', for each --machine and --arch that matters (repeatable)"
+    group.add_argument("--nova-conf", metavar="FILE", help=text)
+    where = group.add_mutually_exclusive_group()
+    text = "probe the libvirt at this URI; default: nova.conf's, else qemu:///system"
+    where.add_argument("--connect", metavar="URI", help=text)
+    text = "read this output of 'virsh capabilities' instead of probing libvirt"
+    where.add_argument("--capabilities", metavar="FILE", help=text)
+    text = "with --capabilities: output of 'virsh domcapabilities', for each machine type and architecture (repeatable)"
     add_repeatable(group, "--domain-capabilities", "FILE", text)
-    group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
-    group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
-    group.add_argument(
-        "--nova-release",
-        metavar="N",
-        type=_release,
-        help="the release of its nova-compute, whose driver builds the guests: 34 for 2026.2; default: that of the "
-        "installed package nova, else unknown",
+    for name in ("libvirt", "QEMU"):
+        text = f"with --capabilities: version of the host's {name}; default, to show only: the oldest of Nova"
+        group.add_argument(f"--{name.lower()}-version", metavar="X.Y.Z", help=text)
+    builder = group.add_mutually_exclusive_group()
+    text = (
+        "release of the nova-compute that builds the guests, such as 34 for 2026.2; default: the release of the "
+        "installed package nova, else unknown"
     )
-    group.add_argument(
-        "--alone",
-        action="store_true",
-        help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter; a report "
-        "also writes the traits that nova-compute would",
+    builder.add_argument("--nova-release", metavar="N", type=_release, help=text)
+    text = (
+        "expect no nova-compute on the host, but a driver that builds guests with the settings of os-prefilter; a "
+        "report also writes the traits that nova-compute would"
     )
+    builder.add_argument("--alone", action="store_true", help=text)
     add_node_arguments(command, group)
 
 
 def add_node_arguments(command: CloudCommand, group: Any) -> None:
     """Add the arguments that name a node to a group of a parser."""
-    group.add_argument(
-        "--node",
-        metavar="FILE",
-        help="ironic: output of 'openstack baremetal node show -f json'; with --os-cloud, the node's name or UUID",
-    )
-    group.add_argument(
-        "--bios", metavar="FILE", help="ironic: output of 'openstack baremetal node bios setting list --long -f json'"
-    )
-    command.add_cloud_argument(group, "ironic: ask the Ironic of this cloud in clouds.yaml")
+    text = "with ironic: output of 'openstack baremetal node show -f json'; with --os-cloud, the node's name or UUID"
+    group.add_argument("--node", metavar="FILE", help=text)
+    text = "with ironic: output of 'openstack baremetal node bios setting list --long -f json'"
+    group.add_argument("--bios", metavar="FILE", help=text)
+    command.add_cloud_argument(group, "with ironic: ask the Ironic of this cloud in clouds.yaml")
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class NodeArguments:
             raise DocumentError("--bios", "it cannot go with --os-cloud: give files, or a cloud to ask.")
 
     def asks_ironic(self, context: Context) -> bool:
-        """Whether to ask a cloud's Ironic for the node; a file wins over a cloud that the command does not name."""
+        """Return True to ask a cloud's Ironic for the node; a file wins over a cloud that the command does not name."""
         if context.names_cloud or not (context.has_cloud and self.node):
             return context.names_cloud
         return self.driver == "ironic" and not is_file(self.node)
@@ -169,7 +166,7 @@ class HostArguments(NodeArguments):
     def facts(self, context: Context, *, assume: bool = True) -> HostFacts:
         """Return the facts of the host.
 
-        :param assume: whether to assume versions that files do not contain, see :meth:`assumptions`; not where traits
+        :param assume: assume versions that files do not contain, see :meth:`assumptions`; not where traits
             are written, because an assumption must not remove traits
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
@@ -231,7 +228,7 @@ class HostArguments(NodeArguments):
         )
 
     def given(self, *names: str) -> list[str]:
-        """Return those of the options that are given; an empty text is given, and wrong."""
+        """Return the options that are given; an empty text is given, and wrong."""
         return [option_name(name) for name in names if getattr(self, name) not in (None, [], ())]
 
     def _check(self, context: Context) -> None:
@@ -243,18 +240,13 @@ class HostArguments(NodeArguments):
                     raise DocumentError(option, f"it is for --driver {' or '.join(drivers)}, not {self.driver}.")
         if self.driver == "ironic":
             self.check_node(context)
-        if self.alone and self.given("nova_release"):
-            advice = "it cannot go with --alone: either nova-compute builds the guests or not."
-            raise DocumentError("--nova-release", advice)
         if self.capabilities is None:
             for option in self.given(*OF_FILES):
                 raise DocumentError(option, "it goes with --capabilities FILE, the output of 'virsh capabilities'.")
-        elif self.connect is not None:
-            raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return sentences on which driver builds the guests of a libvirt host."""
+    """Return sentences about the driver that builds the guests of a libvirt host."""
     if not isinstance(facts, LibvirtFacts):
         return ()
     ours = "a driver with the settings of os-prefilter"

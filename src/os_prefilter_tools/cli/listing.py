@@ -55,7 +55,7 @@ class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
     about: Mapping[str, Any] | None = None
-    """What JSON and YAML have beside the rows, which are then below ``lines``; None if they have the rows alone."""
+    """Keys of JSON and YAML beside ``lines``, which has the rows; None for a list of the rows alone."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print the listing, after the notes; a table fits the terminal."""
@@ -107,69 +107,38 @@ class _Document(JSONFormatter):
 
 
 class Table(TableFormatter):
-    """cliff's table without broken words: if they do not fit, each row becomes a list of names and values."""
+    """cliff's table; where it is wider than the terminal, a list of names and values: cliff would break words."""
 
     def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
         rows = [
             [each.human_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
         ]
-        width = _display_width(parsed_args)
+        width = parsed_args.max_width
+        if width < 1:
+            width = (terminal_width() or 0) if parsed_args.fit_width or sys.stdout.isatty() else 0
+        columns = zip(column_names, *rows, strict=True)
         # A border and a space on either side of each column, and the last border.
-        most = width - 3 * len(column_names) - 1
-        columns = list(zip(column_names, *rows, strict=True))
-        full = [max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns]
-        if width and sum(full) > most:
-            # A heading is not folded.
-            words = [[column[0], *chain.from_iterable(str(cell).split() for cell in column[1:])] for column in columns]
-            least = [max(map(_width, each)) for each in words]
-            if sum(least) > most:
-                _emit_vertically(column_names, rows, stdout, width)
-                return
-            widths = _share_out(least, full, most)
-            rows = [[_fold(*each) for each in zip(row, widths, strict=True)] for row in rows]
-        unfitted = argparse.Namespace(**{**vars(parsed_args), "max_width": 0, "fit_width": False})
-        super().emit_list(column_names, rows, stdout, unfitted)
-
-
-def _display_width(arguments: argparse.Namespace) -> int:
-    """Return the maximum width of a table; 0 for any."""
-    if arguments.max_width > 0:
-        return int(arguments.max_width)
-    return (terminal_width() or 0) if arguments.fit_width or sys.stdout.isatty() else 0
+        full = 1 + sum(3 + max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns)
+        if not width or full <= width:
+            super().emit_list(column_names, rows, stdout, parsed_args)
+            return
+        indent = max(map(len, column_names)) + 2
+        for number, row in enumerate(rows):
+            stdout.write("\n" * bool(number))
+            for name, cell in zip(column_names, row, strict=True):
+                value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
+                stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 
 def _width(text: str) -> int:
     return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
 
 
-def _share_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
-    """Return the widths of columns, each from ``least`` to ``full``, with the sum ``most``."""
-    widths = list(least)
-    for _ in range(most - sum(least)):
-        needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
-        widths[needy] += 1
-    return widths
-
-
-def _fold(cell: Any, width: int) -> Any:
-    """Return a text wrapped between words; other values, which are aligned differently, stay."""
-    if not isinstance(cell, str):
-        return cell
-    lines = (
-        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in cell.split("\n")
-    )
-    return "\n".join(chain.from_iterable(lines))
-
-
-def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout: TextIO, width: int) -> None:
-    """Print each row as lines of a name and a value, with an empty line between rows."""
-    indent = max(map(len, names)) + 2
-    for number, row in enumerate(rows):
-        stdout.write("\n" * bool(number))
-        for name, cell in zip(names, row, strict=True):
-            value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
-            stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
+def _fold(text: str, width: int) -> str:
+    """Return a text wrapped between words."""
+    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+    return "\n".join(chain.from_iterable(each or [""] for each in lines))
 
 
 class RequestListing(Listing):

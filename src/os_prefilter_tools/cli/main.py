@@ -74,7 +74,6 @@ class Program(App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; return 1 for one that does not exist."""
-        argv = _cloud_last(argv)
         if argv[0].startswith("-"):
             option = escape_line(argv[0].partition("=")[0])
             self.stderr.write(
@@ -89,17 +88,6 @@ class Program(App):
             super().run_subcommand(argv)
             return ERROR
         return int(super().run_subcommand(argv) or 0)
-
-
-def _cloud_last(argv: list[str]) -> list[str]:
-    """Return a command line with ``--os-cloud NAME``, which the openstack client takes before a command, after it."""
-    name, sign, _ = argv[0].partition("=")
-    count = 1 if sign else 2
-    if name != "--os-cloud" or len(argv) <= count:
-        return argv
-    rest = argv[count:]
-    end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *argv[:count], *rest[end:]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,15 +27,12 @@ class DescribeOffer(CloudCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
-        parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")
-        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
-        parser.add_argument(
-            "--default-zone",
-            metavar="NAME",
-            default=DEFAULT_ZONE,
-            help="the zone of hosts whose aggregates have none; default: %(default)s",
-        )
-        parser.add_argument("--count", action="store_true", help="also show how many hosts serve a value")
+        parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: %(default)s")
+        text = "describe each zone or aggregate separately; default: the cloud as a whole"
+        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help=text)
+        text = "count hosts whose aggregates have no zone to this one; default: %(default)s"
+        parser.add_argument("--default-zone", metavar="NAME", default=DEFAULT_ZONE, help=text)
+        parser.add_argument("--count", action="store_true", help="also show how many hosts serve each value")
         add_output_arguments(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -54,11 +51,11 @@ class DescribeOffer(CloudCommand):
 
 
 class PublishOffer(Listing):
-    """Plan, and with --apply write, Glance's metadata definitions of what the cloud offers, from which users choose."""
+    """Plan, and with --apply write, Glance's metadata definitions with the values that the cloud serves."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
-        parser.add_argument("--apply", action="store_true", help="write the changes; otherwise nothing is changed")
+        parser.add_argument("--apply", action="store_true", help="write the changes; default: only show them")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         # cliff imports every command at its start, and the SDK takes a second to import.
@@ -96,7 +93,7 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
 
 
 def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the plan for a change: of a new namespace, also those of its properties."""
+    """Yield the rows of the plan for a change; a new namespace has a row for each property, too."""
     body = change.body or {}
     after = body if change.name and change.method != "DELETE" else None
     yield change.namespace, escape_line(change.name), change.what, _values(change.before), _values(after)

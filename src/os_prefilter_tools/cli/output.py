@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.documents.files import open_file, replace_file, status_to_replace
+from os_prefilter.documents.files import replace_file, status_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,34 +19,19 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--output`` and ``--force``."""
     text = "write to this file, whole or not at all; default: standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    add_force_argument(parser)
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
 
 
-def add_force_argument(parser: Any, text: str = "replace an existing file") -> None:
-    """Add ``--force`` to a parser or a group."""
-    parser.add_argument("--force", action="store_true", help=text)
-
-
-def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
+def check_output(path: str | None, *, force: bool) -> None:
     """Refuse a path that could not be written, before any work is done.
 
-    :param mark: the beginning of documents of this kind; a file that has it is replaced without ``force``
     :raises DocumentError: if the file exists, is a link, or its directory is missing.
     """
-    if path is None or status_to_replace(path) is None or force:
-        return
-    if not mark:
+    if path is not None and status_to_replace(path) is not None and not force:
         raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
-    with open_file(path) as file:
-        beginning = file.read(len(mark))
-    if beginning not in (b"", mark.encode()):
-        advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."
-        raise DocumentError(path, advice)
 
 
-def write_output(  # noqa: PLR0913 - the options of a command
-    text: str, path: str | None, stdout: Any, *, force: bool, mark: str = "", private: bool = False
-) -> None:
+def write_output(text: str, path: str | None, stdout: Any, *, force: bool, private: bool = False) -> None:
     """Write a document into a file, or to the standard output if there is no path.
 
     :param private: True if only the owner may read and write the file; else a file keeps its permissions
@@ -55,7 +40,7 @@ def write_output(  # noqa: PLR0913 - the options of a command
     if path is None:
         stdout.write(text)
         return
-    check_output(path, force=force, mark=mark)
+    check_output(path, force=force)
     if private:
         mode = 0o600
     elif status := status_to_replace(path):

@@ -1,4 +1,4 @@
-"""What the programs have in common: how they write to the standard output, and log lines without passwords."""
+"""Common parts of the programs: writing to the standard output, and log lines without passwords."""
 
 import io
 import logging

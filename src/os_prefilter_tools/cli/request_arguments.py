@@ -7,10 +7,9 @@ from typing import Any
 
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import join_names
 from os_prefilter.documents.files import is_file
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter_tools.cli.context import Context, option_name
+from os_prefilter_tools.cli.context import Context
 from os_prefilter_tools.operators.examples import example_requests
 
 
@@ -26,21 +25,24 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
     for kind, one in (("image", "an image"), ("flavor", "a flavor")):
-        text = f"output of 'openstack {kind} show -f json'; with a cloud, also the name or ID of {one} there"
+        text = f"request {one}: output of 'openstack {kind} show -f json', or with a cloud its name or ID"
         group.add_argument(f"--{kind}", metavar="FILE", help=text)
-    group.add_argument("--server", metavar="ID", help="with a cloud: the request of this server")
-    group.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
-    group.add_argument("--example", metavar="NAME", help="a bundled request; 'os-prefilter demo' lists them")
-    add_repeatable(group, "--property", "KEY=VALUE", "additional image property (repeatable)")
-    add_repeatable(group, "--extra-spec", "KEY=VALUE", "additional flavor extra spec (repeatable)")
-    add_repeatable(group, "--hint", "KEY=VALUE", "additional scheduler hint (repeatable)")
-    group.add_argument("--project", metavar="ID", help="the ID of the project that makes the request")
-    group.add_argument("--availability-zone", metavar="ZONE", help="the availability zone that the request names")
+    one_of = group.add_mutually_exclusive_group()
+    one_of.add_argument("--server", metavar="ID", help="repeat the request of this server in the cloud")
+    text = "read a request spec from this file, as Nova stores it in JSON"
+    one_of.add_argument("--request-spec", metavar="FILE", help=text)
+    text = "take this bundled request; 'os-prefilter demo' shows them"
+    one_of.add_argument("--example", metavar="NAME", choices=example_requests(), help=text)
+    add_repeatable(group, "--property", "KEY=VALUE", "add an image property (repeatable)")
+    add_repeatable(group, "--extra-spec", "KEY=VALUE", "add a flavor extra spec (repeatable)")
+    add_repeatable(group, "--hint", "KEY=VALUE", "add a scheduler hint (repeatable)")
+    group.add_argument("--project", metavar="ID", help="make the request as this project")
+    group.add_argument("--availability-zone", metavar="ZONE", help="request this availability zone")
 
 
 @dataclass(frozen=True)
 class RequestArguments:
-    """The request that a command was asked about, each field as the option of its name."""
+    """Parsed arguments that name a request, each field as the option of its name."""
 
     image: str | None
     flavor: str | None
@@ -83,10 +85,6 @@ class RequestArguments:
 
     def _base(self, context: Context) -> RequestSpec:
         """Return the request to which the other arguments add."""
-        given = [name for name in ("request_spec", "example", "server") if getattr(self, name)]
-        if given[1:]:
-            first, second = map(option_name, given[:2])
-            raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
         if self.server:
             if not context.has_cloud:
                 raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
@@ -96,10 +94,7 @@ class RequestArguments:
         if self.request_spec:
             return request_spec_from(read_json(self.request_spec), self.request_spec)
         if self.example:
-            examples = example_requests()
-            if self.example not in examples:
-                raise DocumentError("--example", f"there is no {self.example!r}. Names: {join_names(examples)}.")
-            return examples[self.example].request_spec()
+            return example_requests()[self.example].request_spec()
         if self == RequestArguments(None, None, None, None, None, [], [], [], None, None):
             raise DocumentError(
                 "no request",
@@ -144,7 +139,7 @@ def flavor_named(name: str, context: Context) -> Flavor:
 
 
 def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> dict[str, object]:
-    """Return the document in a file; refuse one of something else, which would require nothing."""
+    """Return the document in a file; refuse any other kind of document, which would require nothing."""
     document = read_json(path)
     if expected.isdisjoint(document) or not unexpected.isdisjoint(document):
         raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")

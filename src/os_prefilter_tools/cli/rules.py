@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
-from os_prefilter.common.quoting import pluralize, shorten
+from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules
 from os_prefilter_tools.cli.audit_arguments import example_images
@@ -23,33 +23,19 @@ _Table = tuple[tuple[str, ...], list[Any]]
 
 
 class CheckRules(Listing):
-    """Show the rules in files as the filter reads them, or all their errors, or what each rule does to which images."""
+    """Check files of rules: show the rules as the filter reads them, all errors, or what each rule does to images."""
+
+    arguments = " PATH ..."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "paths",
-            metavar="PATH",
-            nargs="+",
-            help="a file of rules, or a directory; give all directories of [prefilter] rules_dirs at once",
-        )
-        parser.add_argument(
-            "--against",
-            metavar="FLEET",
-            dest="hosts",
-            help="show what each rule does to which images on the hosts of this fleet file, such as 'os-prefilter "
-            "snapshot' writes",
-        )
-        parser.add_argument(
-            "--images",
-            metavar="FILE",
-            help="with --against: the images, as for 'os-prefilter audit'; default: the bundled examples",
-        )
-        parser.add_argument(
-            "--config-file",
-            metavar="FILE",
-            help="with --against: a file that names the filters beside the rules in [prefilter] enabled_filters; "
-            "default: all filters of the library",
-        )
+        text = "check this file of rules, or directory; give all directories of [prefilter] rules_dirs at once"
+        parser.add_argument("paths", metavar="PATH", nargs="+", help=text)
+        text = "show what each rule does to which images on the hosts of this file; 'os-prefilter snapshot' writes one"
+        parser.add_argument("--against", metavar="FLEET", dest="hosts", help=text)
+        text = "with --against: read the images from this file, as 'os-prefilter audit' does; default: the bundled"
+        parser.add_argument("--images", metavar="FILE", help=text)
+        text = "with --against: read [prefilter] enabled_filters from this file; default: all filters of the library"
+        parser.add_argument("--config-file", metavar="FILE", help=text)
 
     def take_action(self, parsed_args: argparse.Namespace) -> _Table:
         """Return the columns and rows of the table.
@@ -68,6 +54,7 @@ class CheckRules(Listing):
         for problem in read.problems:
             self.tell(str(problem), warning=True)
         rules = read.rules.rules
+        self.tell(f"Rules: {len(rules)} in {escape_line(', '.join(paths))}.")
         if not rules:
             self.tell("No rules found. The names of rule files end in .yaml or .yml.", warning=True)
         if parsed_args.hosts:

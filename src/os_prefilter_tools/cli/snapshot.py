@@ -13,10 +13,9 @@ class WriteSnapshot(CloudCommand):
     """Write the fleet to one file, which the other commands read with --hosts, without access to the cloud."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--hosts", metavar="FILE", help="a fleet file; default: the cloud's hosts, else the bundled example"
-        )
-        self.add_cloud_argument(parser, "the cloud in clouds.yaml whose fleet to read")
+        text = "read the hosts from this fleet file; default: the cloud's hosts, else the bundled example"
+        parser.add_argument("--hosts", metavar="FILE", help=text)
+        self.add_cloud_argument(parser, "read the fleet of this cloud in clouds.yaml")
         parser.add_argument(
             "--anonymous",
             action="store_true",
@@ -30,6 +29,7 @@ class WriteSnapshot(CloudCommand):
         check_output(parsed_args.output, force=parsed_args.force)
         fleet = FiltersAndHosts(hosts=parsed_args.hosts).fleet(self.context)
         text = snapshot(anonymous(fleet) if parsed_args.anonymous else fleet)
+        self.context.write_notes()
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force, private=True)
         if parsed_args.anonymous:
             # The request for which the file is sent names them.

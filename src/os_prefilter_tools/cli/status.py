@@ -6,28 +6,24 @@ a table, or with ``--json`` a document. Its exit codes are those of oslo.upgrade
 
 import argparse
 import logging
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
-from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from logging.handlers import BufferingHandler
-from pathlib import Path
 
 from keystoneauth1.exceptions import Unauthorized
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-import os_prefilter
 from os_prefilter.adapters.nova_conf import available_filters, reason_of, unsupported_nova
 from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
-from os_prefilter.common.quoting import escape_line, pluralize, shorten
+from os_prefilter.common.quoting import escape_line, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
@@ -41,19 +37,14 @@ from os_prefilter.service.wanted import traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
-from os_prefilter_tools.adapters.processes import Process, processes_of
 from os_prefilter_tools.cli.program import flush, prepare_output
 from os_prefilter_tools.operators.readiness import compute_nodes, readiness
-
-GRACE = 5.0
-"""Seconds after the start of a process in which a change of a file counts as read: it imports Nova first."""
 
 _OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
 _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
 # The facts that the entry point for Nova provides. Nothing queries them here.
 _FACTS = ("minimum_compute_version", "owner_coverage", "reports", "known_traits", "nested_providers")
 _MOST_TRAITS = 5
-_FIND = (cfg.find_config_files, cfg.find_config_dirs)
 _UNAUTHORIZED = 401
 # oslo.upgradecheck's exit code for an error that is not the result of a check.
 _UNEXPECTED = 255
@@ -144,10 +135,9 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         if custom:
             said.append(
-                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
-                "those of the vocabulary, and Placement refuses the requests that require any other. "
-                "'os-prefilter capabilities report' on a compute host creates those of the vocabulary; 'openstack "
-                "trait create NAME' creates any other."
+                f"Not created in Placement: {_of_filters(missing, custom)}. The filters do not require a trait "
+                "of the vocabulary until 'os-prefilter capabilities report' on a compute host creates it. Placement "
+                "refuses requests that require any other trait until 'openstack trait create NAME' creates it."
             )
         # A filter that waits requires none before the hosts have reported, and that creates them.
         others = custom - opt_in_traits()
@@ -188,39 +178,6 @@ class Checks(upgradecheck.UpgradeCommands):
         ours = f"os-prefilter {version('os-prefilter')}, os-traits {version('os-traits')}"
         return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
 
-    def _workers(self) -> Result:
-        every = processes_of("nova-scheduler")
-        started = {pid: each.started for pid, each in every.items() if self._has_these_files(each)}
-        if not started:
-            others = f" with these files, {len(every)} with others" if every else ""
-            return Result(Code.SUCCESS, f"No nova-scheduler runs on this host{others}.")
-        package = Path(os_prefilter.__file__).parent.rglob("*.py")
-        # When it was written or put in its place: a package or a copy may keep the time of the content.
-        states = ((path.stat(), path) for path in (*self._files(), *package))
-        changed, path = max((max(state.st_mtime, state.st_ctime), path) for state, path in states)
-        old = sorted(pid for pid, when in started.items() if when + GRACE < changed)
-        if not old:
-            number = pluralize(len(started), "nova-scheduler")
-            return Result(Code.SUCCESS, f"Started after the newest change of configuration and code: {number}.")
-        when = datetime.fromtimestamp(changed, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-        since = f"since before {escape_line(str(path))} changed at {when} UTC"
-        pids = ", ".join(map(str, old))
-        return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")
-
-    def _has_these_files(self, process: Process) -> bool:
-        """Return True if a process reads a file or directory of this configuration; a host may have several."""
-        # Without arguments, it reads those that are found.
-        paths = _named_in(process.arguments) or [path for find in _FIND for path in find("nova", "nova-scheduler")]
-        named = [process.folder / path for path in paths]
-        own = {os.path.realpath(path) for path in (*self._conf.config_file, *self._conf.config_dir)}
-        return not own.isdisjoint(map(os.path.realpath, named))
-
-    def _files(self) -> list[Path]:
-        """Return the files of the configuration: each option of ours needs a restart."""
-        in_folders = (path for folder in self._conf.config_dir for path in sorted(Path(folder).glob("*.conf")))
-        templates = [self._conf[GROUP].config_templates] if self._service else []
-        return [*map(Path, self._conf.config_file), *in_folders, *map(Path, filter(None, templates))]
-
     def _where(self) -> str:
         return ", ".join((*self._conf.config_file, *self._conf.config_dir))
 
@@ -240,7 +197,6 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Traits in Placement", (_run, {"check": _traits})),
         ("Coverage", (_run, {"check": _coverage})),
         ("Versions", (_run, {"check": _versions})),
-        ("Workers", (_run, {"check": _workers})),
     )
 
 
@@ -249,7 +205,7 @@ def main(argv: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
     # As nova-scheduler does.
-    files, folders = (find("nova", "nova-scheduler") for find in _FIND)
+    files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
     prepare_output()
     named = _named_in(argv) or [*files, *folders]
     try:
@@ -267,6 +223,9 @@ def main(argv: Sequence[str]) -> int:
     # What client libraries log is in the failure of a check, without the passwords.
     logging.getLogger().addHandler(logging.NullHandler())
     upgradecheck.CONF = conf
+    looked_at = escape_line(", ".join((*conf.config_file, *conf.config_dir)))
+    if "--json" not in argv:
+        print(f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr)  # noqa: T201
     # oslo.upgradecheck would print a traceback where the reader of its output has gone.
     with redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))
@@ -286,6 +245,6 @@ def _named_in(argv: Sequence[str]) -> list[str]:
 
 
 def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:
-    """Return those of the missing traits, and the filters that name them."""
+    """Return the first of these missing traits, and the filters that name them."""
     filters = [each.name for each, of_one in missing if of_one & traits]
     return f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))} ({', '.join(filters)})"

@@ -87,7 +87,7 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
 
 
 def _configuration_files() -> Iterator[Path]:
-    """Yield the files that openstacksdk will read: the first readable one of each kind."""
+    """Yield the files that openstacksdk will read: the first readable file of each kind."""
     own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
     for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
         first = next((name for name in (override, *names) if name and os.access(name, os.R_OK)), None)

@@ -72,7 +72,7 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
     files = files_of(PAGE)
     texts = [text for language, _, text in blocks(PAGE) if language == "console"]
     shown = [match for text in texts if (match := re.match(r"\$ curl -s --data @(\S+) \S+/hosts\n", text))]
-    assert len(shown) == 3
+    assert len(shown) == 2
     for command in shown:
         assert ask(url, files[command[1]]).text == command.string[command.end() :]
     log = next(text for text in texts if text.startswith("$ python3 scheduler.py"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.common.errors import DocumentError, RequestRejected
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.request.query import BY_REQUEST
@@ -44,22 +44,6 @@ class ServerRequirement(NamedTuple):
     by: str
     """The filter that requires it, or ``request``."""
     because: str
-
-
-class FoundDestinations(NamedTuple):
-    """The hosts that may take a server."""
-
-    now: frozenset[str]
-    if_host_died: frozenset[str]
-    """Destinations left if the server's host dies; what the host shared counts as lost."""
-    without: frozenset[str]
-    """Destinations left without the hosts that are drained."""
-    conflict: tuple[ServerRequirement, ...] = ()
-    """If there is none now: a smallest set of requirements that no other host meets together, as far as it is known."""
-    if_empty: int = 0
-    """If there is none now: how many other hosts would be one if all were empty."""
-    rejected: str = ""
-    """Why the filters reject the request; empty if they do not."""
 
 
 @dataclass(eq=False, slots=True)
@@ -112,26 +96,6 @@ class Destinations:
         for aggregate in fleet.aggregates.values():
             self._zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
 
-    # -- names ---------------------------------------------------------------------------------------------------------
-
-    def of(self, server: Server, without: Iterable[str] = ()) -> FoundDestinations:
-        """Return the hosts that may take a server.
-
-        :param without: names of hosts that are drained
-        :raises DocumentError: if the fleet has no host of one of these names
-        :raises PrefilterError: if a filter fails; a request that it rejects has no host
-        """
-        drained = self.hosts_named(without)
-        try:
-            judged = self.judge(server)
-        except RequestRejected as error:
-            return FoundDestinations(frozenset(), frozenset(), frozenset(), rejected=str(error))
-        sets = (judged.now, judged.if_died, judged.now & ~drained)
-        now, if_died, left = (frozenset(self.index.names_of(hosts)) for hosts in sets)
-        if now:
-            return FoundDestinations(now, if_died, left)
-        return FoundDestinations(now, if_died, left, self.conflict(judged), self.count_if_empty(judged))
-
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.
 
@@ -155,8 +119,6 @@ class Destinations:
             ("availability zone", server.request.availability_zone, self._zones),
         )
         return [NotInFleet(what, name) for what, name, known in named if name and name not in known]
-
-    # -- sets of hosts -------------------------------------------------------------------------------------------------
 
     @cached_property
     def index(self) -> HostIndex:
@@ -218,8 +180,6 @@ class Destinations:
             destination = replace(destination, cell=destination.cell or "of the server")
         spec.requested_destination = destination
         return spec
-
-    # -- reasons -------------------------------------------------------------------------------------------------------
 
     def conflict(self, judged: JudgedServer, excluded: int = 0) -> tuple[ServerRequirement, ...]:
         """Return a smallest set of requirements that no other host meets together, apart from some.

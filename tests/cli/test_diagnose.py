@@ -94,7 +94,8 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
         {"a": _host() | _FULL, "b": _host() | _FULL},
         _FAST,
         [["CUSTOM_FAST"], ["MEMORY_MB"], ["VCPU"]],
-        {"MEMORY_MB": "MEMORY_MB and VCPU on a, b", "VCPU": "MEMORY_MB and VCPU on a, b"},
+        # Room alone gives no host.
+        {},
     ),
     (
         {"a": _host() | _used(32), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},

@@ -139,10 +139,6 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
     path = written(tmp_path, big, server("ok", "b"))
     found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
     assert [row["Servers"][0]["name"] for row in found] == ["big"]
-    (tmp_path / "hosts.yaml").write_text("has_inventories: false\nhosts: {a: {traits: []}, b: {traits: []}}")
-    ((row, *_), err) = rows(capsys, written(tmp_path, server("big", "a", 400_000)), *hosts[:2], "--enable", "noop")
-    assert row["Destinations"] == ["b"]
-    assert "The fleet has no inventories: each host counts as large enough and empty; only traits are judged." in err
 
 
 def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(

@@ -228,7 +228,7 @@ _IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)
 
 _FLAVOR = (*_words("name vcpus ram disk swap properties extra_specs memory_mb root_gb ephemeral_gb"), *_PROPERTIES)
 _FLEET = _words(
-    "hosts aggregates taken_at has_inventories changed_while_read x-a uuid availability_zone description resources "
+    "hosts aggregates taken_at changed_while_read x-a uuid availability_zone description resources "
     "traits providers total used reserved allocation_ratio VCPU metadata <<"
 )
 _RULES = _words(

@@ -25,7 +25,6 @@ from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
-from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE, FilterChange, audit_images
@@ -66,8 +65,10 @@ class AuditFilters(Listing):
         self.tell(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.")
         if asked.html:
             self._write_page(asked, page(found, change, left_out, fleet.taken_at))
-        judged = "Traits alone were read: whether a host has a resource class is not judged."
-        self._tell_summary(fleet, judged, image_summary(found), left_out)
+        if not fleet.has_inventories:
+            judged = "Traits alone were read: whether a host has a resource class is not judged."
+            self.tell(judged, warning=bool(fleet.changed_while_read))
+        self._tell_summary(image_summary(found), left_out)
         return image_rows(found, only=asked.only, is_csv=is_csv)
 
     def _servers(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
@@ -94,16 +95,13 @@ class AuditFilters(Listing):
             self._write_page(asked, server_page(found, change.after, left_out, fleet, not_read))
         if not_read:
             self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
-        judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
-        self._tell_summary(fleet, judged, server_summary(found), left_out)
+        self._tell_summary(server_summary(found), left_out)
         return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 
     def _write_page(self, asked: AuditArguments, text: str) -> None:
         write_output(text, asked.html, self.app.stdout, force=asked.force, mark=PAGE_MARK, private=True)
 
-    def _tell_summary(self, fleet: Fleet, without_inventories: str, lines: Iterable[str], left_out: LeftOut) -> None:
-        if not fleet.has_inventories:
-            self.tell(without_inventories, warning=bool(fleet.changed_while_read))
+    def _tell_summary(self, lines: Iterable[str], left_out: LeftOut) -> None:
         for text in lines:
             self.tell(text)
         for text in first_of("Left out", left_out.first, left_out.count):

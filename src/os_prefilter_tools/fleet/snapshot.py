@@ -15,7 +15,8 @@ _AMOUNTS = [each.name for each in fields(Inventory)]
 def snapshot(fleet: Fleet) -> str:
     """Return a fleet as JSON, one line a host, which :func:`os_prefilter_tools.fleet.reader.load_fleet` reads.
 
-    :raises DocumentError: the file would be larger than what is read, or two aggregates share a name
+    :raises DocumentError: the file would be larger than what is read, two aggregates share a name, or the fleet was
+        read without inventories
     """
     parts = [f"{_json(name)}: {_json(value)}" for name, value in _head(fleet)]
     names = {each.uuid: each.name for each in fleet.aggregates.values() if not uuid_in(each.name)}
@@ -35,7 +36,7 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
     if fleet.taken_at:
         yield "taken_at", fleet.taken_at
     if not fleet.has_inventories:
-        yield "has_inventories", False
+        raise DocumentError("the snapshot", "the fleet was read without inventories; read it with them.")
     if fleet.changed_while_read:
         yield "changed_while_read", fleet.changed_while_read
     if fleet.aggregates:

@@ -198,16 +198,6 @@ def test_reported_value_is_offered_only_if_an_enabled_filter_requires_its_trait(
     assert found["hw_tpm_version", "2.0"] is Status.NOT_OFFERED  # Nova's own query asks for it
 
 
-def test_value_needing_a_resource_class_is_not_checked_without_inventories() -> None:
-    """Whether a host has dedicated CPUs is then not said; traits are as always."""
-    fleet = Fleet((replace(host("a", "COMPUTE_NET_VIF_MODEL_IGB"), resources={}),), has_inventories=False)
-    found = statuses(find_offer(fleet, pipeline_for(fleet)))
-    assert found["hw_cpu_policy", "dedicated"] is Status.NOT_CHECKED
-    assert found["hw_vif_model", "igb"] is Status.OFFERED
-    known = replace(fleet, has_inventories=True)
-    assert statuses(find_offer(known, pipeline_for(known)))["hw_cpu_policy", "dedicated"] is Status.NOT_OFFERED
-
-
 @pytest.mark.parametrize(
     ("by", "places"),
     [

@@ -22,8 +22,8 @@ from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
-from os_prefilter_tools.fleet.host_index import HostIndex, with_plenty
-from os_prefilter_tools.fleet.matching import Host, hosts_in
+from os_prefilter_tools.fleet.host_index import HostIndex
+from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.diagnose.findings import Sources
@@ -82,13 +82,13 @@ class NotInFleet(NamedTuple):
 class Destinations:
     """The hosts of a fleet as destinations of servers.
 
+    :param fleet: read with its inventories
     :param service: the filters; what their rules need to know of a server that exists is in the server
     """
 
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
         self._service = service
-        self._assumed: frozenset[str] = frozenset()
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
         self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
@@ -123,15 +123,11 @@ class Destinations:
     @cached_property
     def index(self) -> HostIndex:
         """The index of the hosts."""
-        return HostIndex(self._hosts)
+        return HostIndex(hosts_in(self.fleet))
 
     @cached_property
     def _if_empty(self) -> HostIndex:
-        return HostIndex(self._hosts, ignore_usage=True)
-
-    @property
-    def _hosts(self) -> Iterable[Host]:
-        return hosts_in(self.fleet) if self.fleet.has_inventories else with_plenty(self.fleet, self._assumed)
+        return HostIndex(hosts_in(self.fleet), ignore_usage=True)
 
     def judge(self, server: Server) -> JudgedServer:
         """Return the demand of a server's request after the filters, with the hosts that meet it.
@@ -145,12 +141,6 @@ class Destinations:
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()
         if key not in self._demands:
-            classes = {name for group in demand.groups.values() for name in group.resources}
-            if not (self.fleet.has_inventories or classes <= self._assumed):
-                self._assumed |= classes
-                # Made anew, with these classes.
-                for name in ("index", "_if_empty"):
-                    self.__dict__.pop(name, None)
             self._demands[key] = ServerKind(demand, self.index.find_candidates(key))
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)

@@ -135,8 +135,6 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
         yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
-    if not fleet.has_inventories:
-        yield "The fleet was read without inventories: resources were not checked."
     if now.is_limited:
         yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
     if given_up := now.given_up + empty.given_up:

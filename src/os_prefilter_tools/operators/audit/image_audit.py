@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.host_sets import union
@@ -25,13 +25,7 @@ from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import coverage_of, simulate_ownership
 
-MOST_NAMES = 100_000
-"""The most image names that are kept in all groups together; further images are only counted."""
-MOST_UNKNOWN = 10_000
-"""The most distinct unknown values, or notes on servers, that are counted."""
 LONGEST_NAME = 255
-
-_Item = TypeVar("_Item")
 
 ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 """For images alone, where every host counts as large enough."""
@@ -124,7 +118,7 @@ class ImageLine:
 
     flavor: str
     names: list[str] = field(default_factory=list)
-    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
+    """Their names, each as one printable line."""
     images: int = 0
     before: int = 0
     """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
@@ -325,7 +319,7 @@ def _group_images(
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
     queries: dict[str, tuple[Condition, ...]] = {}
-    count = kept = 0
+    count = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
         name = name_of(image)
@@ -340,11 +334,9 @@ def _group_images(
             notes |= deferred
             line = kinds.setdefault(_AlikeImages(label, before, waiting, after), ImageLine(label))
             line.images += 1
-            if kept < MOST_NAMES:
-                line.names.append(name)
-                kept += 1
-        count_each(unknown, (str(note) for note in notes if note.warn))
-        count_each(waits, (str(note) for note in notes if note.waits))
+            line.names.append(name)
+        unknown.update({str(note) for note in notes if note.warn})
+        waits.update({str(note) for note in notes if note.waits})
         progress("images", count, None)
     return kinds, count, unknown, waits
 
@@ -357,11 +349,6 @@ def name_of(image: Image) -> str:
 def short_line(text: str) -> str:
     """Return the first :data:`LONGEST_NAME` characters of a text as a part of a line."""
     return escape_line(text[:LONGEST_NAME])
-
-
-def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:
-    """Count each different item once, up to :data:`MOST_UNKNOWN` different ones."""
-    counter.update(item for item in set(items) if item in counter or len(counter) < MOST_UNKNOWN)
 
 
 def requested_by(

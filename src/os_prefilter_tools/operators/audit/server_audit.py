@@ -86,8 +86,6 @@ class HostSum(NamedTuple):
     """How many have no destination if the host died, each for itself."""
     placed: int
     """How many of them find a destination at the same time, at least."""
-    is_most: bool
-    """True if it is known that no more of them do."""
 
     @property
     def is_short(self) -> bool:
@@ -95,8 +93,7 @@ class HostSum(NamedTuple):
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
-        least = "" if self.is_most else "at least "
-        return f"{least}{self.placed} of {pluralize(self.servers, 'server')}"
+        return f"{'at least ' * self.is_short}{self.placed} of {pluralize(self.servers, 'server')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +266,5 @@ def _place(
 ) -> HostSum:
     """Place the servers of a host, each with the set of its destinations."""
     movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
-    placed, is_most = len(movable), True
-    if len(movable) > 1:
-        found = together.place(movable, gone)
-        placed, is_most = len(found.allocations), found.is_most
-    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
+    placed = len(together.place(movable, gone)) if len(movable) > 1 else len(movable)
+    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed)

@@ -87,23 +87,23 @@ def test_server_that_is_there_twice_counts_once(capsys: Capture, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    "other",
     [
-        (server("s", "b"), "the hosts 'a' and 'b'"),
-        (server("s", None), "the hosts 'a' and ''"),
-        (server("s", "\x1b[1m"), "the hosts 'a' and '\\x1b[1m'"),
-        (server("s", "a", 600), "different data"),
-        ({**server("s", "a"), "machine_type": "pc-q35-9.1"}, "different data"),
+        server("s", "b"),
+        server("s", None),
+        server("s", "a", 600),
+        {**server("s", "a"), "machine_type": "pc-q35-9.1"},
     ],
+    ids=range(4),
 )
 def test_server_whose_entries_differ_is_named_and_no_all_clear(
-    other: dict[str, Any], told: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+    other: dict[str, Any], capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
     """Such as one of a join that meets two mappings of it, or of two lists before and after a move."""
     document, err = audited(capsys, written(tmp_path, server("s", "a"), other), *hosts, code=1)
     assert [row["Host"] for row in document["lines"]] == ["a"]
     assert document["summary"]["left_out"]["count"] == 1
-    assert f"Left out: 1: server 'id-s': it is there twice, with {told}; the first entry was judged. Select" in err
+    assert "Left out: 1: server 'id-s': it is there twice, with different data; the first entry was judged." in err
 
 
 def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capture, hosts: list[str]) -> None:

@@ -209,18 +209,17 @@ def audit_servers(
 
 def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
     """Yield each server once: counted again, it would need its place twice."""
-    seen: dict[str, tuple[str, int]] = {}
+    seen: dict[str, int] = {}
     for server in servers:
         # A hash in place of the server: a million of them need the memory of one.
-        entry = server.host, hash(repr(server))
-        first = seen.setdefault(server.uuid, entry) if server.uuid else None
-        if first is None or first is entry:
+        entry = hash(repr(server))
+        if not server.uuid or server.uuid not in seen:
+            seen[server.uuid] = entry
             yield server
-        elif first != entry:
-            hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
+        elif seen[server.uuid] != entry:
             left_out(
-                f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
-                "entry was judged. Select each server once."
+                f"server {quote(server.uuid)}: it is there twice, with different data; the first entry was judged. "
+                "Select each server once."
             )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli.audit_rows import destinations_of, format_cause, format_conflict, format_loss, format_name
@@ -108,19 +107,20 @@ def _render(template: str, **values: object) -> str:
 def _data(audit: Audit) -> dict[str, Any]:
     """Return the data of the script; the template escapes it, so that it cannot end its element."""
     columns = audit.host_groups[:MOST_COLUMNS]
-    others = set_of(number for group in audit.host_groups[MOST_COLUMNS:] for number in group.numbers)
-    numbers = [group.numbers[0] for group in columns]
+    # No host is in two groups.
+    others = sum(group.hosts for group in audit.host_groups[MOST_COLUMNS:])
+    groups = [group.hosts for group in columns]
     return {
         "kind": "images",
         "verdicts": list(ImageVerdict),
         "worst": sorted(BECOMES_UNSCHEDULABLE),
         "groups": [{"name": escape_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
-        "lines": [_line(line, numbers, others, waiting=audit.is_waiting) for line in audit.lines],
+        "lines": [_line(line, groups, others, waiting=audit.is_waiting) for line in audit.lines],
     }
 
 
-def _line(line: ImageLine, numbers: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
+def _line(line: ImageLine, groups: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
     return {
         "names": line.names,
         "count": line.images,
@@ -132,15 +132,15 @@ def _line(line: ImageLine, numbers: Sequence[int], others: int, *, waiting: bool
         "reason": line.reason,
         "lost": [[format_loss(loss), loss.cause.because] for loss in line.losses],
         "combined": line.combined,
-        "cells": "".join(_cell(line, number) for number in numbers),
+        "cells": "".join(_cell(line, hosts) for hosts in groups),
         "others": [(line.before & others).bit_count(), (line.after & others).bit_count()],
     }
 
 
-def _cell(line: ImageLine, number: int) -> str:
-    if line.after >> number & 1:
+def _cell(line: ImageLine, hosts: int) -> str:
+    if line.after & hosts:
         return _KEPT
-    return _LOST if line.before >> number & 1 else _NEVER
+    return _LOST if line.before & hosts else _NEVER
 
 
 def _host_groups(audit: Audit) -> list[dict[str, Any]]:
@@ -149,15 +149,15 @@ def _host_groups(audit: Audit) -> list[dict[str, Any]]:
         before[line.before] += line.images
         after[line.after] += line.images
 
-    def images(sets: Counter[int], number: int) -> int:
-        return sum(images for hosts, images in sets.items() if hosts >> number & 1)
+    def images(sets: Counter[int], group: int) -> int:
+        return sum(images for hosts, images in sets.items() if hosts & group)
 
     return [
         {
             "names": [escape_line(name) for name in group.names[:_MOST_NAMES]],
             "hosts": len(group.names),
-            "before": images(before, group.numbers[0]),
-            "after": images(after, group.numbers[0]),
+            "before": images(before, group.hosts),
+            "after": images(after, group.hosts),
         }
         for group in audit.host_groups[:_MOST_GROUPS]
     ]

@@ -125,12 +125,12 @@ class HostIndex:
         """The number of each host, by its name."""
         return {name: number for number, name in enumerate(self.names)}
 
-    def host_groups(self) -> list[tuple[int, ...]]:
-        """Return the numbers of the hosts of each kind, the largest first."""
+    def host_groups(self) -> list[int]:
+        """Return the set of the hosts of each kind, the largest first."""
         groups: dict[int, list[int]] = {}
         for number, kind in enumerate(self._kinds):
             groups.setdefault(kind, []).append(number)
-        return sorted(map(tuple, groups.values()), key=len, reverse=True)
+        return sorted(map(set_of, groups.values()), key=int.bit_count, reverse=True)
 
     def names_of(self, hosts: int) -> tuple[str, ...]:
         """Return the names of a set of hosts, in the order of the fleet."""

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.host_sets import union
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of, query_string, requirements_without_filters
@@ -143,8 +142,8 @@ class HostGroup(NamedTuple):
     """Hosts that no requirement of any image tells apart."""
 
     names: tuple[str, ...]
-    numbers: tuple[int, ...]
-    """The bits of these hosts in the sets of hosts of a :class:`ImageLine`, which has all of them or none."""
+    hosts: int
+    """Their set; each set of hosts of a :class:`ImageLine` has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +202,17 @@ def audit_images(
     if any(item.filter in gated for item in deferred):
         owned = simulate_ownership(fleet, change.after.options)
         sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
+    used_before = used = 0
     for number, (kind, line) in enumerate(kinds.items(), 1):
         _judge(line, kind, now, sets)
+        used_before |= line.before
+        used |= line.after
         progress("kinds of images", number, len(kinds))
-    lines = kinds.values()
-    used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     return Audit(
-        lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
+        lines=tuple(sorted(kinds.values(), key=lambda line: _URGENT.index(line.verdict))),
         images=count,
         flavors=len(flavors),
-        host_groups=tuple(
-            HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
-        ),
+        host_groups=tuple(HostGroup(sets.names_of(hosts), hosts) for hosts in sets.host_groups()),
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),

@@ -135,13 +135,8 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
         yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
-    if now.is_limited:
+    if now.is_limited or now.given_up or empty.given_up:
         yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
-    if given_up := now.given_up + empty.given_up:
-        yield (
-            f"The search for providers that serve a part of the request on one host was cut off {given_up} times; the "
-            "host counts as one that does not meet that part."
-        )
 
 
 def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, ...]:

@@ -66,11 +66,6 @@ class JudgedServer(NamedTuple):
     sources: Sources
     """Why this request makes the demand; an equal demand of another request may have another source."""
 
-    @property
-    def notes(self) -> frozenset[str]:
-        """Unknown values, and requirements that are deferred."""
-        return frozenset(str(note) for note in self.sources.decision.notes if note.warn or note.waits)
-
 
 class NotInFleet(NamedTuple):
     """A server's availability zone or host that the fleet does not have."""
@@ -88,6 +83,7 @@ class Destinations:
 
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
+        self.index = HostIndex(hosts_in(fleet))
         self._service = service
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
         self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
@@ -119,11 +115,6 @@ class Destinations:
             ("availability zone", server.request.availability_zone, self._zones),
         )
         return [NotInFleet(what, name) for what, name, known in named if name and name not in known]
-
-    @cached_property
-    def index(self) -> HostIndex:
-        """The index of the hosts."""
-        return HostIndex(hosts_in(self.fleet))
 
     @cached_property
     def _if_empty(self) -> HostIndex:

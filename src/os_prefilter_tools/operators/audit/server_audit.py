@@ -160,7 +160,7 @@ def audit_servers(
         else:
             _judge_alone(line, judged, server, destinations, drained)
             leaving = (judged.kind, line.if_died, line.without)
-            notes.update(judged.notes)
+            notes.update({str(note) for note in judged.sources.decision.notes if note.warn or note.waits})
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)

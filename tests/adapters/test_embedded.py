@@ -10,7 +10,6 @@ from uuid import uuid4
 
 import pytest
 from oslo_config import cfg
-from placement.conf.placement import placement_opts
 from sqlalchemy import text
 
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
@@ -113,27 +112,6 @@ def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists(
         with pytest.raises(PlacementRefused, match="exists already"):
             placement.load(Fleet((provider("E", ROOT, aggregates=("rack",)), more)))
         assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C", "D")
-
-
-def test_options_are_those_of_placement_and_an_unknown_one_is_named() -> None:
-    limited = EmbeddedPlacement(OWNERS, options={"max_allocation_candidates": 2})
-    if any(option.name == "max_allocation_candidates" for option in placement_opts):
-        with limited as placement:
-            assert placement.client.allocation_candidates("resources=VCPU:1").count == 2
-    else:
-        # Placement before 13.0.0.
-        with (
-            pytest.raises(EmbeddedPlacementFailed, match="no such option max_allocation_candidates .* install"),
-            limited,
-        ):
-            pass
-    with EmbeddedPlacement(OWNERS) as placement:
-        assert placement.client.allocation_candidates("resources=VCPU:1").count == 3
-    with (
-        pytest.raises(EmbeddedPlacementFailed, match=r"no such option most_candidates in group \[placement\]"),
-        EmbeddedPlacement(options={"most_candidates": 2}),
-    ):
-        pass
 
 
 def test_a_sharing_provider_is_not_a_host() -> None:

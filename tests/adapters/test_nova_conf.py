@@ -6,7 +6,7 @@ import pytest
 from nova import conf as nova_conf
 from oslo_config import cfg
 
-from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings, load_conf, max_placement_results
+from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.common.errors import ConfigurationError
 
 
@@ -38,20 +38,6 @@ def test_libvirt_options_and_their_defaults_match_nova_except_virt_type(tmp_path
     for name in ("virt_type", "images_type", "cpu_mode"):
         for value in options[name].type.choices:
             assert getattr(settings_of(tmp_path, f"[libvirt]\n{name} = {value}\n"), name) == value
-
-
-def test_max_placement_results_has_the_default_and_the_least_value_of_nova(tmp_path: Path) -> None:
-    nova = cfg.ConfigOpts()
-    nova_conf.scheduler.register_opts(nova)
-    nova([], default_config_files=[], default_config_dirs=[])
-    path = tmp_path / "nova.conf"
-    path.write_text("[scheduler]\nmax_placement_results = 0\n")
-    assert max_placement_results(load_conf(None), "nova.conf") == nova.scheduler.max_placement_results
-    with pytest.raises(ConfigurationError, match=r"^nova.conf: \[scheduler\] max_placement_results: .* equal to 1"):
-        max_placement_results(load_conf(path), "nova.conf")
-    nova([], default_config_files=[str(path)], default_config_dirs=[])
-    with pytest.raises(cfg.ConfigSourceValueError):
-        _ = nova.scheduler.max_placement_results
 
 
 def test_libvirt_options_are_read_from_nova_conf(tmp_path: Path) -> None:

@@ -87,23 +87,23 @@ def test_server_that_is_there_twice_counts_once(capsys: Capture, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    "other",
     [
-        (server("s", "b"), "the hosts 'a' and 'b'"),
-        (server("s", None), "the hosts 'a' and ''"),
-        (server("s", "\x1b[1m"), "the hosts 'a' and '\\x1b[1m'"),
-        (server("s", "a", 600), "different data"),
-        ({**server("s", "a"), "machine_type": "pc-q35-9.1"}, "different data"),
+        server("s", "b"),
+        server("s", None),
+        server("s", "a", 600),
+        {**server("s", "a"), "machine_type": "pc-q35-9.1"},
     ],
+    ids=range(4),
 )
 def test_server_whose_entries_differ_is_named_and_no_all_clear(
-    other: dict[str, Any], told: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+    other: dict[str, Any], capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
     """Such as one of a join that meets two mappings of it, or of two lists before and after a move."""
     document, err = audited(capsys, written(tmp_path, server("s", "a"), other), *hosts, code=1)
     assert [row["Host"] for row in document["lines"]] == ["a"]
     assert document["summary"]["left_out"]["count"] == 1
-    assert f"Left out: 1: server 'id-s': it is there twice, with {told}; the first entry was judged. Select" in err
+    assert "Left out: 1: server 'id-s': it is there twice, with different data; the first entry was judged." in err
 
 
 def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capture, hosts: list[str]) -> None:
@@ -139,10 +139,6 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
     path = written(tmp_path, big, server("ok", "b"))
     found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
     assert [row["Servers"][0]["name"] for row in found] == ["big"]
-    (tmp_path / "hosts.yaml").write_text("has_inventories: false\nhosts: {a: {traits: []}, b: {traits: []}}")
-    ((row, *_), err) = rows(capsys, written(tmp_path, server("big", "a", 400_000)), *hosts[:2], "--enable", "noop")
-    assert row["Destinations"] == ["b"]
-    assert "The fleet has no inventories: each host counts as large enough and empty; only traits are judged." in err
 
 
 def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(
@@ -156,18 +152,18 @@ def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(
     assert [by_host["a"][name] for name in ("Count", "Now", "Without")] == [2, 1, 1]
     assert [by_host["c"][name] for name in ("Now", "Without")] == [2, 1]
     # On the other host there is room for one of them.
-    assert "Drained: a: 1 of 2 servers find a place at the same time." in err
+    assert "Drained: a: at least 1 of 2 servers find a place at the same time." in err
     assert by_host["a"]["Verdict"] == "not all if drained"
-    assert by_host["a"]["Why"]["text"] == "1 of 2 servers of the drained hosts find a place at the same time"
+    assert by_host["a"]["Why"]["text"] == "at least 1 of 2 servers of the drained hosts find a place at the same time"
     assert by_host["c"]["Verdict"] == "ok"
     summary = document["summary"]
-    assert [summary["drained"][name] for name in ("hosts", "servers", "placed", "is_most")] == [["a"], 2, 1, True]
+    assert [summary["drained"][name] for name in ("hosts", "servers", "placed")] == [["a"], 2, 1]
     assert summary["verdicts"]["not all if drained"] == 2
-    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 2 servers placed)." in err
+    assert "Hosts with servers that find no place if the host dies: 1: a (at least 1 of 2 servers placed)." in err
     ((of_a, *_), _) = rows(capsys, path, *hosts, code=2)
     assert (of_a["Verdict"], of_a["Why"]["text"]) == (
         "not all if its host died",
-        "1 of 2 servers of its host find a place at the same time",
+        "at least 1 of 2 servers of its host find a place at the same time",
     )
     found, err = rows(capsys, written(tmp_path, server("y", "c", 600)), *hosts, "--without", "a", code=2)
     assert found[0]["Verdict"] == "none without the drained hosts"

@@ -75,7 +75,7 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
 
 
 def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
-    """By oslo.log with its defaults, with its JSON formatter, and by a handler for this logger alone."""
+    """By oslo.log with its defaults, and by a handler for this logger alone."""
     path, alone = tmp_path / "service.log", tmp_path / "alone.log"
     handlers = tmp_path / "logging.conf"
     handlers.write_text(
@@ -92,7 +92,7 @@ from oslo_context.context import RequestContext
 from oslo_log import log
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
-for number in range(3):
+for number in range(2):
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf([], default_config_files=[{str(tmp_path)!r} + "/" + str(number) + ".conf"])
@@ -102,15 +102,14 @@ for number in range(3):
         context = RequestContext(request_id="req-" + model, user_id="4711")
         pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
 """
-    # Three services, in one process.
-    texts = [f"log_file = {path}\n", f"log_file = {path}.json\nuse_json = true\n", f"log_config_append = {handlers}\n"]
+    # Two services, in one process.
+    texts = [f"log_file = {path}\n", f"log_config_append = {handlers}\n"]
     for number, lines in enumerate(texts):
         text = f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n"
         (tmp_path / f"{number}.conf").write_text(text)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    for log in (path, Path(f"{path}.json")):
-        log.write_bytes(b"\xff cut\n\n" + log.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
-    for log in (path, Path(f"{path}.json"), alone):
+    path.write_bytes(b"\xff cut\n\n" + path.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
+    for log in (path, alone):
         found = _json(capsys, log)
         assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
         assert [len(each["requirements"]) for each in found] == [1, 0, 1]
@@ -164,7 +163,6 @@ def _record(**changes: Any) -> bytes:
 
 _FORGED = _record(reason="forged").decode().strip()
 _OTHER = "2026-11-03 14:02:11.123 1 INFO nova.api [req-1] "
-_JSON = json.dumps({"name": LOGGER, "message": _FORGED})
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,6 @@ _JSON = json.dumps({"name": LOGGER, "message": _FORGED})
         f"{_OTHER}Image named {_FORGED}",
         f"{_OTHER}Image INFO os_prefilter.decisions [-] {_FORGED}",
         f"{_OTHER}Image of two lines\n{_FORGED}",
-        f"{_OTHER}Image of two lines\n{_JSON}",
         f"{_OTHER}{'x' * (8 * 128 * 1024 - len(_OTHER))}{_PREFIX}{_FORGED}",
         f"2026-11-03 14:02:11.123 1 WARNING os_prefilter.rules.filter [-] INFO os_prefilter.decisions [-] {_FORGED}",
         f"2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions.others [-] {_FORGED}",
@@ -182,7 +179,7 @@ _JSON = json.dumps({"name": LOGGER, "message": _FORGED})
         f"2026-11-03 14:02:11.123 1 FATAL nova.x [ctx] INFO os_prefilter.decisions [-] {_FORGED}",
         f" {_FORGED}",
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "log"
@@ -190,16 +187,6 @@ def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_pa
     prefix = _PREFIX.replace("alice", _START)
     path.write_text(f"{_OTHER}Started\n{line}\n{prefix}{_record(request='req-0').decode()}")
     assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
-
-
-def test_decision_of_another_logger_or_process_does_not_count(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "log"
-    others = ({"name": "nova.api", "message": _FORGED, "args": [LOGGER]}, {"message": f"{LOGGER} {_FORGED}"})
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in others) + f"{_FORGED}\n{_JSON}\n")
-    assert len(_json(capsys, path)) == 1
-    path.write_text(f"{_PREFIX}{_record(worker=2).decode()}")
-    assert main(["decisions", str(path)]) == 1
-    assert "left out 1 damaged decision" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("prefix", "more"), [("", " and more"), ("", "{"), (_PREFIX, ': Error: {"a": 1}')])
@@ -266,9 +253,8 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
             b'{"a": 1}\n',
             [],
             "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
-            "in oslo.log's text or JSON format, or a file with nothing but the messages.",
+            "in oslo.log's text format, or a file with nothing but the messages.",
         ),
-        ("{}\n".encode("utf-16"), [], "FILE: byte 0 is not UTF-8; save the file as UTF-8."),
         (b'{"time": "2026', [], "FILE:1: left out 1 damaged decision, the first one here."),
     ],
 )

@@ -32,7 +32,7 @@ def hosts(tmp_path: Path) -> list[str]:
         (["--by", "zone"], "| Image property | Flavor extra spec | nord \\<1\\> | nova |"),
         (["--by", "zone", "--default-zone", "rest"], "| nord \\<1\\> | rest |"),
         (["--by", "aggregate"], "| Image property | Flavor extra spec | rack\\-1 |"),
-        (["--format", "html", "--by", "zone", "--count"], "<code>igb</code> (1)"),
+        (["--by", "zone", "--count"], "| `igb` (1) |"),
     ],
 )
 def test_offer_prints_the_requested_table_without_host_names(
@@ -95,8 +95,8 @@ def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Pat
 
 def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
     """And not over another one."""
-    path = tmp_path / "offer.html"
+    path = tmp_path / "offer.md"
     for force, code in ([], 0), ([], 1), (["--force"], 0):
-        assert main(["offer", *hosts, "--format", "html", "-o", str(path), *force]) == code
+        assert main(["offer", *hosts, "-o", str(path), *force]) == code
         assert capsys.readouterr().out == ""
-    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+    assert path.read_text(encoding="utf-8").startswith("# What this cloud offers\n")

@@ -28,10 +28,9 @@ from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
 from os_prefilter.service.conf.config_templates_file import load_templates
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
-from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.fleet.reader import example_fleet, load_fleet, parse_fleet
+from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.fleet.snapshot import anonymous, snapshot
+from os_prefilter_tools.fleet.snapshot import snapshot
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import Broken
 from os_prefilter_tools.operators.audit.image_list import read_images
@@ -76,10 +75,6 @@ def _check_domain_capabilities(data: bytes) -> None:
 
 def _check_facts(facts: HostFacts) -> None:
     assert set(map(type, capability_traits(facts).values())) == {bool}
-
-
-def _check_anonymous(fleet: Fleet) -> None:
-    parse_fleet(snapshot(anonymous(fleet)).encode(), "anonymous")
 
 
 def _rules(path: Path) -> list[Rule]:
@@ -233,7 +228,7 @@ _IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)
 
 _FLAVOR = (*_words("name vcpus ram disk swap properties extra_specs memory_mb root_gb ephemeral_gb"), *_PROPERTIES)
 _FLEET = _words(
-    "hosts aggregates taken_at has_inventories changed_while_read x-a uuid availability_zone description resources "
+    "hosts aggregates taken_at changed_while_read x-a uuid availability_zone description resources "
     "traits providers total used reserved allocation_ratio VCPU metadata <<"
 )
 _RULES = _words(
@@ -252,7 +247,7 @@ _NODE = (
 DOCUMENTS = (
     Document("capabilities", _of_bytes(capabilities_from), lambda offered: check_message(offered.architecture)),
     Document("domain_capabilities", _of_bytes(_read_domain_capabilities), _check_domain_capabilities),
-    Document("fleet", load_fleet, _check_anonymous, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
+    Document("fleet", load_fleet, lambda fleet: None, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
     Document("rules", _rules, _check_rules, _rules_written, _RULES, ".yaml"),
     Document("templates", _templates, _check_templates, None, _TEMPLATES, ".yaml"),
     Document("request_spec", _of_json(request_spec_from), _check_query, lambda spec: _json(_plain(spec)), _SPEC),

@@ -71,7 +71,6 @@ def test_fleet_file_usage_aggregates_and_snapshot_fields_are_parsed(tmp_path: Pa
         tmp_path,
         """
 taken_at: "2026-11-21T18:00:00+00:00"
-has_inventories: true
 changed_while_read: 2
 aggregates:
   rack-1: {availability_zone: north, uuid: 9D6B2A0E-7A0F-4C11-8A0C-0F6B5B1F3C55}
@@ -89,7 +88,7 @@ hosts:
     assert host.resources == {"VCPU": Inventory(32, used=8)}
     start = "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c5"
     assert host.aggregates == (f"{start}5", aggregate_uuid("rack-2"), f"{start}6", f"{start}7")
-    assert (fleet.taken_at, fleet.has_inventories, fleet.changed_while_read) == ("2026-11-21T18:00:00+00:00", True, 2)
+    assert (fleet.taken_at, fleet.changed_while_read) == ("2026-11-21T18:00:00+00:00", 2)
     assert fleet.aggregates == {
         each.uuid: each
         for each in (
@@ -182,7 +181,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
     ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
     ("recursive", "hosts: &h\n  a: {providers: *h}", (":2: ", "an anchored value must not contain aliases")),
-    ("has_inventories", "has_inventories: 1\nhosts: {a: {}}", ("has_inventories", "true or false")),
     ("metadata", "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}", ("aggregates.a.metadata.x", "1", "text")),
     ("aggregate zone", "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}", ("availability_zone", "255")),
     (

@@ -41,7 +41,6 @@ _LIBVIRT = [
     cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none")),
 ]
 _AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
-_MAX_PLACEMENT_RESULTS = cfg.IntOpt("max_placement_results", default=1000, min=1)
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 _SPICE = [cfg.BoolOpt("enabled", default=False)]
 _QUOTED_LINE = re.compile(""": ['"]""")
@@ -74,10 +73,9 @@ class LibvirtSettings:
     """The release of that Nova; None if it is not known."""
 
 
-def load_conf(path: str | Path | None, kind: str = "nova.conf") -> cfg.ConfigOpts:
+def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
     """Return the configuration in a nova.conf, in which no option is registered yet; None stands for an empty one.
 
-    :param kind: the name that such a file usually has, for messages
     :raises DocumentError: if it is a named pipe or a device, which could block its reader
     :raises ConfigurationError: if the file cannot be read as one
     """
@@ -90,7 +88,7 @@ def load_conf(path: str | Path | None, kind: str = "nova.conf") -> cfg.ConfigOpt
     except (cfg.Error, OSError, ValueError) as error:
         # Without its cause, which contains the line, and so perhaps a password.
         where = escape_line(str(path))
-        raise ConfigurationError(f"{where}: it cannot be read as a {kind}: {reason_of(error)}") from None
+        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
     return conf
 
 
@@ -110,15 +108,6 @@ def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
     """
     conf.register_opt(_AVAILABLE_FILTERS, group="filter_scheduler")
     return [str(each).strip() for each in read_option(conf, where, "available_filters", "filter_scheduler")]
-
-
-def max_placement_results(conf: cfg.ConfigOpts, where: str) -> int:
-    """Return ``[scheduler] max_placement_results``: the most allocation candidates that Nova requests.
-
-    :raises ConfigurationError: if it is not valid
-    """
-    conf.register_opt(_MAX_PLACEMENT_RESULTS, group="scheduler")
-    return int(read_option(conf, where, "max_placement_results", "scheduler"))
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:

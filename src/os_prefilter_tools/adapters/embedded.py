@@ -78,7 +78,6 @@ class EmbeddedPlacement:
     :param most_candidates: the most allocation candidates that it returns, at least one a host of ``fleet``; of more,
         those of each host in turn. Several request groups have one for each permutation of like devices. Placement
         before 13.0.0 (2025.1) returns all
-    :param options: options of Placement's own group ``[placement]``, name -> value
     """
 
     client: PlacementClient
@@ -89,12 +88,10 @@ class EmbeddedPlacement:
         *,
         database: str = _DATABASE,
         most_candidates: int | None = None,
-        options: Mapping[str, object] | None = None,
     ) -> None:
         self._fleet = fleet
         self._url = database
         self._most_candidates = most_candidates
-        self._options = options or {}
 
     def __enter__(self) -> "EmbeddedPlacement":
         with ExitStack() as cleanup:
@@ -102,7 +99,7 @@ class EmbeddedPlacement:
                 database = enginefacade.transaction_context()
                 database.configure(connection=self._url, sqlite_synchronous=False)
                 cleanup.callback(database.dispose_pool)
-                conf = _configuration(self._options)
+                conf = _configuration()
                 # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used,
                 # where several groups request the same resource of one provider.
                 # Placement before 13.0.0 (2025.1) has no limit: it returns all, which hides no host either.
@@ -275,12 +272,8 @@ def _fail_at(what: str) -> Iterator[list[BaseException]]:
             raise EmbeddedPlacementFailed(what, error) from error
 
 
-def _configuration(options: Mapping[str, object]) -> Any:
-    """Return a configuration of its own that reads no file and no environment variable.
-
-    :param options: of the group ``[placement]``
-    :raises NoSuchOptError: the installed Placement lacks one: before 13.0.0 (2025.1), those of candidates
-    """
+def _configuration() -> Any:
+    """Return a configuration of its own that reads no file and no environment variable."""
     conf = cfg.ConfigOpts()
     root = logging.getLogger()
     handlers = list(root.handlers)
@@ -294,8 +287,6 @@ def _configuration(options: Mapping[str, object]) -> Any:
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
-    for name, value in options.items():
-        conf.set_override(name, value, "placement")
     conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 

@@ -89,9 +89,6 @@ class AuditFilters(Listing):
         lines = [(_describe_filters(asked, change), False)]
         if not_read:
             lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
-        if not fleet.has_inventories:
-            judged = "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
-            lines.append((judged, bool(fleet.changed_while_read)))
         lines += ((text, False) for text in server_summary(found))
         self._finish(asked, lines, left_out, partial(server_page, found))
         return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)

@@ -12,7 +12,6 @@ from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import (
     BECOMES_UNSCHEDULABLE,
     CHANGED,
-    MOST_UNKNOWN,
     Audit,
     Cause,
     ImageLine,
@@ -123,9 +122,8 @@ def image_summary(result: Audit) -> Iterator[str]:
             "Waiting: hosts until every compute node has reported. After: hosts from then on; a host that has not "
             "reported counts as incapable."
         )
-    counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
     unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]
-    yield from first_of(f"Not required{counted}", unknown)
+    yield from first_of("Not required", unknown)
 
 
 def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
@@ -217,6 +215,5 @@ def server_summary(found: ServerAudit) -> Iterator[str]:
     yield from first_of("Projects", projects[: sum(stranded > 0 for *_, stranded in found.of_projects)])
     yield from first_of("Not in the fleet", [f"{each.what} {each.name} ({number})" for each, number in found.unknown])
     yield from first_of("Not judged", [f"{text} ({pluralize(number, 'server')})" for text, number in found.not_judged])
-    counted = f", of which {MOST_UNKNOWN} are counted" * (len(found.notes) >= MOST_UNKNOWN)
     notes = [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes]
-    yield from first_of(f"Not required{counted}", notes)
+    yield from first_of("Not required", notes)

@@ -2,25 +2,23 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 import yaml
 
-from os_prefilter.adapters.nova_conf import max_placement_results
 from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter_tools.cli.context import Context, values_of
-from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, read_configuration
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
 from os_prefilter_tools.cli.request_arguments import RequestArguments
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
-from os_prefilter_tools.operators.diagnose.first_candidates import Limits
 from os_prefilter_tools.operators.diagnose.result import (
     CANDIDATES,
     NO_ANSWER,
@@ -41,15 +39,6 @@ _MOST_WAYS = 5
 class DiagnoseRequest(RequestListing):
     """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        super().add_arguments(parser)
-        parser.add_argument(
-            "--placement-conf",
-            metavar="FILE",
-            help="the placement.conf of the Placement service, whose limits on allocation candidates its API does not "
-            "show; default: not known, and for --hosts those of Placement, which are none",
-        )
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
         self._diagnosis = self._diagnose(parsed_args)
@@ -59,7 +48,6 @@ class DiagnoseRequest(RequestListing):
     def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
         asked = values_of(FiltersAndHosts, arguments)
         spec = values_of(RequestArguments, arguments).read(self.context)
-        limits = _limits(asked.config_file, arguments.placement_conf)
         try:
             fleet = asked.fleet(self.context)
             # The candidates are the same, and no requirement is listed twice.
@@ -68,11 +56,8 @@ class DiagnoseRequest(RequestListing):
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asked.asks_live_placement(self.context)
-        with (
-            _placement(self.context if live else None, fleet, limits) as (placement, load),
-            self.context.progress() as progress,
-        ):
-            return diagnose(spec, service, fleet, placement, live=live, limits=limits, load=load, progress=progress)
+        with _placement(self.context if live else None, fleet) as placement, self.context.progress() as progress:
+            return diagnose(spec, service, fleet, placement, live=live, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print all parts, the answer first; csv and value print the table of requirements only."""
@@ -122,11 +107,6 @@ class DiagnoseRequest(RequestListing):
         short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
-            if found.first_candidates and found.first_candidates.help:
-                lines = [escape_line(found.first_candidates.help)]
-                if found.first_candidates.max_allocation_candidates is None:
-                    lines.append("Placement's own limits are not known; by default none. Give --placement-conf FILE.")
-                yield "Hosts that nova-scheduler does not see", lines
         elif found.conflicts:
             freed = {each.number for each in found.requirements if each.free_on}
             lines = [
@@ -156,34 +136,19 @@ class DiagnoseRequest(RequestListing):
             yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
 
 
-def _limits(nova_conf: str | None, placement_conf: str | None) -> Limits:
-    """Return the limits on candidates in the configuration files of Nova and Placement."""
-    most = max_placement_results(read_configuration(nova_conf), escape_line(str(nova_conf)))
-    if not placement_conf:
-        return Limits(most)
-    # Placement's client imports keystoneauth1.
-    from os_prefilter_tools.adapters.placement_conf import candidate_limits  # noqa: PLC0415
-
-    return Limits(most, *candidate_limits(placement_conf))
-
-
 @contextmanager
-def _placement(context: Context | None, fleet: Fleet, limits: Limits) -> Iterator[tuple[Any, Callable[[Fleet], None]]]:
-    """Yield the cloud's Placement, or an empty one with the custom names of the fleet, and what loads hosts into it."""
+def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
+    """Yield the cloud's Placement, or an empty one with the custom names of the fleet."""
     if context:
-        yield context.placement, lambda _fleet: None
+        yield context.placement
         return
     # Placement takes seconds to import.
     from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
 
-    options = {
-        "max_allocation_candidates": limits.max_allocation_candidates,
-        "allocation_candidates_generation_strategy": limits.strategy,
-    }
-    with EmbeddedPlacement(options={name: value for name, value in options.items() if value is not None}) as placement:
+    with EmbeddedPlacement() as placement:
         # A standard name that is missing is newer than this Placement, which then refuses a query with it.
         placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
-        yield placement.client, placement.load
+        yield placement.client
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from os_prefilter_tools.cli.context import CloudCommand, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments
 from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter_tools.cli.output import add_output_arguments, check_output, write_output
-from os_prefilter_tools.operators.offer.formats import as_html, as_json, as_markdown
+from os_prefilter_tools.operators.offer.formats import as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
 from os_prefilter_tools.operators.offer.offered_values import DEFAULT_ZONE, Offer, find_offer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from os_prefilter_tools.adapters.cloud.metadefs import MetadefChange
 
-_FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
+_FORMATS = {"markdown": as_markdown, "json": as_json}
 
 
 class DescribeOffer(CloudCommand):

@@ -60,7 +60,7 @@ MAX_LABEL = 255
 _AGGREGATE_KEYS = ("uuid", "availability_zone", "metadata")
 _INVENTORY_KEYS = tuple(each.name for each in fields(Inventory))
 _PROVIDER_KEYS = ("uuid", "description", "resources", "traits", "aggregates", "providers")
-_TOP_KEYS = ("hosts", "aggregates", "taken_at", "has_inventories", "changed_while_read")
+_TOP_KEYS = ("hosts", "aggregates", "taken_at", "changed_while_read")
 _LOWEST = {"reserved": 0, "used": 0}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}")
 
@@ -122,15 +122,11 @@ class _Reader:
         hosts = self._providers("hosts", top.get("hosts"), depth=1)
         if not hosts and not self._is_snapshot:
             raise self._problem("hosts", "an empty mapping", "at least one host")
-        has_inventories = top.get("has_inventories", True)
-        if not isinstance(has_inventories, bool):
-            raise self._problem("has_inventories", quote(has_inventories), "true or false")
         return Fleet(
             hosts,
             taken_at,
             {each.uuid: each for each in self._aggregates.values()},
-            has_inventories,
-            self._integer("changed_while_read", top.get("changed_while_read", 0), 0),
+            changed_while_read=self._integer("changed_while_read", top.get("changed_while_read", 0), 0),
         )
 
     def _define_aggregate(self, name: str, value: object) -> None:

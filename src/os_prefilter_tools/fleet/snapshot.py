@@ -1,25 +1,22 @@
-"""Snapshots: a fleet as one file, with or without its names."""
+"""Snapshots: a fleet as one file."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid, uuid_in
 from os_prefilter_tools.fleet.reader import MAX_BYTES
 
 _AMOUNTS = [each.name for each in fields(Inventory)]
-# The metadata of aggregates that request filters read.
-_ZONE, _TENANT, _TRAIT, _REQUIRED = "availability_zone", "filter_tenant_id", "trait:", "required"
 
 
 def snapshot(fleet: Fleet) -> str:
     """Return a fleet as JSON, one line a host, which :func:`os_prefilter_tools.fleet.reader.load_fleet` reads.
 
-    :raises DocumentError: the file would be larger than what is read, or two aggregates share a name
+    :raises DocumentError: the file would be larger than what is read, two aggregates share a name, or the fleet was
+        read without inventories
     """
     parts = [f"{_json(name)}: {_json(value)}" for name, value in _head(fleet)]
     names = {each.uuid: each.name for each in fleet.aggregates.values() if not uuid_in(each.name)}
@@ -39,7 +36,7 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
     if fleet.taken_at:
         yield "taken_at", fleet.taken_at
     if not fleet.has_inventories:
-        yield "has_inventories", False
+        raise DocumentError("the snapshot", "the fleet was read without inventories; read it with them.")
     if fleet.changed_while_read:
         yield "changed_while_read", fleet.changed_while_read
     if fleet.aggregates:
@@ -73,70 +70,3 @@ def _inventory(inventory: Inventory) -> int | dict[str, Any]:
     amounts = {name: getattr(inventory, name) for name in _AMOUNTS}
     own = {name: amount for name, amount in amounts.items() if amount != getattr(usual, name)}
     return {"total": inventory.total, **own} if own else inventory.total
-
-
-def anonymous(fleet: Fleet) -> Fleet:
-    """Return a fleet whose hosts, providers, aggregates, zones and projects are named ``host-1`` and so on.
-
-    UUIDs are replaced, and descriptions are left out. Traits, resource classes and amounts stay, with whatever the
-    names of ``CUSTOM_`` ones reveal. Requests have the same candidates as before, under the names that
-    :func:`pseudonyms` returns.
-    """
-    # First of the aggregates that have names, then of the others.
-    unnamed = {uuid for provider in fleet.walk() for uuid in provider.aggregates} - fleet.aggregates.keys()
-    every = enumerate((*fleet.aggregates, *sorted(unnamed)), 1)
-    new_uuids = {uuid: aggregate_uuid(f"aggregate-{number}") for number, uuid in every}
-    zones, projects = pseudonyms(fleet)
-    aggregates = {}
-    for number, old in enumerate(fleet.aggregates.values(), 1):
-        zone = zones.get(old.availability_zone, "")
-        metadata = _anonymous_metadata(old.metadata, zones, projects)
-        aggregates[new_uuids[old.uuid]] = Aggregate(new_uuids[old.uuid], f"aggregate-{number}", zone, metadata)
-    instance_hosts = {host.uuid for host in fleet.instance_hosts}
-    hosts = []
-    count: Counter[str] = Counter()
-    for host in fleet.hosts:
-        kind = "host" if host.uuid in instance_hosts else "sharing"
-        count[kind] += 1
-        name = f"{kind}-{count[kind]}"
-        below = (f"{name}-provider-{number}" for number, _ in enumerate(host.walk(), 1))
-        hosts.append(_rename(host, name, below, new_uuids))
-    return replace(fleet, hosts=tuple(hosts), aggregates=aggregates)
-
-
-def pseudonyms(fleet: Fleet) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the names of availability zones in the anonymous fleet, by the old ones, and those of projects."""
-    zones: dict[str, None] = {}
-    projects: dict[str, None] = {}
-    for each in fleet.aggregates.values():
-        zones |= dict.fromkeys(filter(None, (each.availability_zone, each.metadata.get(_ZONE))))
-        projects |= {value: None for key, value in each.metadata.items() if key.startswith(_TENANT) and value}
-    new_zones = {old: f"zone-{number}" for number, old in enumerate(zones, 1)}
-    return new_zones, {old: f"project-{number}" for number, old in enumerate(projects, 1)}
-
-
-def _anonymous_metadata(
-    metadata: Mapping[str, str], zones: Mapping[str, str], projects: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the metadata that request filters read, without text of the operator's."""
-    found = {_ZONE: zones.get(metadata[_ZONE], "")} if _ZONE in metadata else {}
-    # Any text may follow the key.
-    tenants = dict.fromkeys(projects.get(value, "") for key, value in metadata.items() if key.startswith(_TENANT))
-    found |= {f"{_TENANT}{number}" if number > 1 else _TENANT: value for number, value in enumerate(tenants, 1)}
-    required = [
-        key.removeprefix(_TRAIT) for key, value in metadata.items() if key.startswith(_TRAIT) and value == _REQUIRED
-    ]
-    # What is not the name of a trait cannot be required, and so closes the aggregate.
-    found |= {f"{_TRAIT}{name if is_trait_name(name) else 'no trait'}": _REQUIRED for name in required}
-    return found
-
-
-def _rename(provider: Provider, name: str, names: Iterator[str], aggregates: dict[str, str]) -> Provider:
-    return replace(
-        provider,
-        name=name,
-        uuid=provider_uuid(name),
-        description="",
-        aggregates=tuple(aggregates[uuid] for uuid in provider.aggregates),
-        providers=tuple(_rename(child, next(names), names, aggregates) for child in provider.providers),
-    )

@@ -2,13 +2,13 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, NamedTuple, get_origin, get_type_hints
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.documents.files import decode, open_file
+from os_prefilter.documents.files import open_file
 from os_prefilter.documents.strict_json import strict
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
@@ -22,10 +22,9 @@ _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
 
 # A quotation mark within a text of JSON is escaped, so that no text of a decision has it.
 _START = b'{"time": "'
-_NAME = LOGGER.encode()
-# The beginning of a line in oslo.log's text formats, with the process and, in ours, the level and the logger.
-_TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} (\d+) ")
-_OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(_NAME) + rb" \[")
+# The beginning of a line in oslo.log's text formats, in ours with the level and the logger.
+_TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} \d+ ")
+_OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(LOGGER.encode()) + rb" \[")
 # With the prefix and the other keys of a log line, each character escaped.
 _LONGEST_LINE = 8 * MAX_BYTES
 
@@ -88,52 +87,27 @@ class DecisionFile:
 
         :raises DocumentError: if the file cannot be read, or it has lines but no decision
         """
-        found, first, reader = False, b"", None
+        found, number, is_text = False, 0, None
         with nullcontext(sys.stdin.buffer) if self.path == "-" else open_file(self.path) as file:
             for number, line in enumerate(_whole_lines(file), 1):
-                first = first or line
-                reader = reader or _reader_for(line)
-                decision = None
+                if is_text is None and (line.startswith(_START) or _TEXT.match(line)):
+                    # The whole file has one format: what a tenant has another logger write may have several lines.
+                    is_text = not line.startswith(_START)
+                if is_text is None or (is_text and not _OURS.match(line)):
+                    continue
                 try:
-                    if reader and (message := reader(line)):
-                        decision = _parse(*message)
+                    decision = _parse(line[max(line.rfind(_START), 0) :] if is_text else line)
                 except (ValueError, RecursionError):
                     self.damaged.append(number)
-                if decision:
+                else:
                     found = True
                     yield decision
-        if first and not (found or self.damaged):
-            decode(first, self.path)
+        if number and not (found or self.damaged):
             raise DocumentError(
                 self.path,
                 f"there is no decision in this file. Give a log with the lines of the logger {LOGGER}: in oslo.log's "
-                "text or JSON format, or a file with nothing but the messages.",
+                "text format, or a file with nothing but the messages.",
             )
-
-
-_Reader: TypeAlias = Callable[[bytes], "tuple[str, int | None] | None"]
-"""Returns the message in a line of the history, and its process if the line has it; None for any other line."""
-
-
-def _reader_for(line: bytes) -> _Reader | None:
-    """Return the reader for a log whose first line this is: what a tenant has another logger write may have several."""
-    if line.startswith(b"{"):
-        return _read_message if line.startswith(_START) else _read_json
-    return _read_text if _TEXT.match(line) else None
-
-
-def _read_message(line: bytes) -> tuple[str, None]:
-    return line.decode(), None
-
-
-def _read_text(line: bytes) -> tuple[str, int] | None:
-    prefix = _OURS.match(line)
-    return (line[max(line.rfind(_START), 0) :].decode(), int(prefix[1])) if prefix else None
-
-
-def _read_json(line: bytes) -> tuple[str, None] | None:
-    fields = strict(line.decode()) if _NAME in line else None
-    return (str(fields.get("message")), None) if isinstance(fields, dict) and fields.get("name") == LOGGER else None
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
@@ -145,17 +119,15 @@ def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _parse(text: str, process: int | None) -> LoggedDecision:
+def _parse(message: bytes) -> LoggedDecision:
     """Return the decision in a message of the history.
 
-    :raises ValueError: if it is not one whole decision of this process
+    :raises ValueError: if it is not one whole decision
     :raises RecursionError: if it is nested too deep
     """
-    found = strict(text)
+    found = strict(message.decode())
     if not (_has(found, _KINDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
-    if process not in (None, found["worker"]):
-        raise ValueError("of another process")
     for name, kinds in _PARTS.items():
         if not all(_has(each, kinds) for each in found[name]):
             raise ValueError("not a requirement")

@@ -4,10 +4,9 @@ A rule may also be about what is no part of an image: a flavor, a project, a hin
 request that says so, on hosts of any size.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.request.spec import Image, RequestSpec
@@ -21,7 +20,6 @@ from os_prefilter.rules.conditions import (
     PROJECT,
     REQUIRES,
     ZONE,
-    Clause,
     RuleCondition,
     RuleSubject,
     describe_clauses,
@@ -95,10 +93,14 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
         for clause in rule.when:
             of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
             request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            # What is required already is not added: it comes from the image, or not at all.
+            said = [each for each in clause if each.place not in (IMAGE_PROPERTY, REQUIRES, FORBIDS)]
             for number, image in enumerate(images):
                 if not RuleSubject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
                     continue
-                for spec in _requests(image, clause, rule.unless):
+                # With each value that the rule may except.
+                for values in islice(product(*map(_values, said)), _MOST_TRIED):
+                    spec = _request(image, list(zip(said, values, strict=True)))
                     # Each request once for all rules.
                     key = number, repr(replace(spec, image=None))
                     if key not in before:
@@ -131,18 +133,6 @@ def _effects(rule: Rule, judged: Iterable[_Judged], index: HostIndex) -> list[Ef
     order = sorted(found, key=lambda key: list(ImageVerdict).index(key[0]))
     effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
     return effects or [Effect(rule, "", None)]
-
-
-def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterator[RequestSpec]:
-    """Yield requests for an image that say what else the conditions are about, with each value that may be excepted.
-
-    What is required already is not added: it comes from the image, or not at all.
-    """
-    said = [each for each in clause if each.place not in (IMAGE_PROPERTY, REQUIRES, FORBIDS)]
-    times = Counter(each.key for each in (*said, *chain.from_iterable(unless)))
-    choices = [_values(each)[: None if times[each.key] > 1 else 1] for each in said]
-    for values in islice(product(*choices), _MOST_TRIED):
-        yield _request(image, list(zip(said, values, strict=True)))
 
 
 def _values(condition: RuleCondition) -> list[str]:

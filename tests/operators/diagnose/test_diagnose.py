@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from random import Random
 
 import pytest
@@ -134,7 +134,7 @@ def _check(
     # Each way to break all sets gives a host.
     least = _smallest(part for part in (frozenset[Condition](), *now) if all(part & conflict for conflict in told))
     assert all(now[everything - part] for part in least if part != everything)
-    free_on = _where_room_helps(everything, hosts, now, empty, least)
+    free_on = _where_room_helps(everything, now, empty)
     assert {each.condition: set(each.free_on) for each in found.requirements} == free_on
     assert candidates or empty[everything] in (frozenset(), frozenset().union(*free_on.values()))
     assert sorted(host for each in found.accounts for host in each.hosts) == sorted(hosts)
@@ -150,16 +150,14 @@ def _check(
     assert len(near) >= min(5, len(fewest))
 
 
-def _where_room_helps(
-    everything: frozenset[Condition], hosts: frozenset[str], now: Parts, empty: Parts, least: list[frozenset[Condition]]
-) -> dict[Condition, set[str]]:
+def _where_room_helps(everything: frozenset[Condition], now: Parts, empty: Parts) -> dict[Condition, set[str]]:
     free_on: dict[Condition, set[str]] = {item: set() for item in everything}
-    for host, rest in product(hosts, _smallest(everything - part for part, met in empty.items() if met)):
-        ways = _smallest(everything - part for part, met in now.items() if {host} <= met & empty[everything - rest])
-        for way in ways:
-            no_less = all(rest < less for less in least if less < way)
-            if rest < way and no_less and all(item.kind == RESOURCE for item in way - rest):
-                for item in way - rest:
+    for host in () if now[everything] else empty[everything]:
+        for way in _smallest(
+            everything - part for part in (frozenset[Condition](), *now) if host in now.get(part, {host})
+        ):
+            if all(item.kind == RESOURCE for item in way):
+                for item in way:
                     free_on[item].add(host)
     return free_on
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.common.errors import DocumentError, RequestRejected
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.request.query import BY_REQUEST
@@ -22,8 +22,8 @@ from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
-from os_prefilter_tools.fleet.host_index import HostIndex, with_plenty
-from os_prefilter_tools.fleet.matching import Host, hosts_in
+from os_prefilter_tools.fleet.host_index import HostIndex
+from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.diagnose.findings import Sources
@@ -46,22 +46,6 @@ class ServerRequirement(NamedTuple):
     because: str
 
 
-class FoundDestinations(NamedTuple):
-    """The hosts that may take a server."""
-
-    now: frozenset[str]
-    if_host_died: frozenset[str]
-    """Destinations left if the server's host dies; what the host shared counts as lost."""
-    without: frozenset[str]
-    """Destinations left without the hosts that are drained."""
-    conflict: tuple[ServerRequirement, ...] = ()
-    """If there is none now: a smallest set of requirements that no other host meets together, as far as it is known."""
-    if_empty: int = 0
-    """If there is none now: how many other hosts would be one if all were empty."""
-    rejected: str = ""
-    """Why the filters reject the request; empty if they do not."""
-
-
 @dataclass(eq=False, slots=True)
 class ServerKind:
     """Requests with the same demand on a host."""
@@ -82,11 +66,6 @@ class JudgedServer(NamedTuple):
     sources: Sources
     """Why this request makes the demand; an equal demand of another request may have another source."""
 
-    @property
-    def notes(self) -> frozenset[str]:
-        """Unknown values, and requirements that are deferred."""
-        return frozenset(str(note) for note in self.sources.decision.notes if note.warn or note.waits)
-
 
 class NotInFleet(NamedTuple):
     """A server's availability zone or host that the fleet does not have."""
@@ -98,39 +77,20 @@ class NotInFleet(NamedTuple):
 class Destinations:
     """The hosts of a fleet as destinations of servers.
 
+    :param fleet: read with its inventories
     :param service: the filters; what their rules need to know of a server that exists is in the server
     """
 
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
+        self.index = HostIndex(hosts_in(fleet))
         self._service = service
-        self._assumed: frozenset[str] = frozenset()
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
         self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
         self._zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
             self._zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
-
-    # -- names ---------------------------------------------------------------------------------------------------------
-
-    def of(self, server: Server, without: Iterable[str] = ()) -> FoundDestinations:
-        """Return the hosts that may take a server.
-
-        :param without: names of hosts that are drained
-        :raises DocumentError: if the fleet has no host of one of these names
-        :raises PrefilterError: if a filter fails; a request that it rejects has no host
-        """
-        drained = self.hosts_named(without)
-        try:
-            judged = self.judge(server)
-        except RequestRejected as error:
-            return FoundDestinations(frozenset(), frozenset(), frozenset(), rejected=str(error))
-        sets = (judged.now, judged.if_died, judged.now & ~drained)
-        now, if_died, left = (frozenset(self.index.names_of(hosts)) for hosts in sets)
-        if now:
-            return FoundDestinations(now, if_died, left)
-        return FoundDestinations(now, if_died, left, self.conflict(judged), self.count_if_empty(judged))
 
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.
@@ -156,20 +116,9 @@ class Destinations:
         )
         return [NotInFleet(what, name) for what, name, known in named if name and name not in known]
 
-    # -- sets of hosts -------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def index(self) -> HostIndex:
-        """The index of the hosts."""
-        return HostIndex(self._hosts)
-
     @cached_property
     def _if_empty(self) -> HostIndex:
-        return HostIndex(self._hosts, ignore_usage=True)
-
-    @property
-    def _hosts(self) -> Iterable[Host]:
-        return hosts_in(self.fleet) if self.fleet.has_inventories else with_plenty(self.fleet, self._assumed)
+        return HostIndex(hosts_in(self.fleet), ignore_usage=True)
 
     def judge(self, server: Server) -> JudgedServer:
         """Return the demand of a server's request after the filters, with the hosts that meet it.
@@ -183,12 +132,6 @@ class Destinations:
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()
         if key not in self._demands:
-            classes = {name for group in demand.groups.values() for name in group.resources}
-            if not (self.fleet.has_inventories or classes <= self._assumed):
-                self._assumed |= classes
-                # Made anew, with these classes.
-                for name in ("index", "_if_empty"):
-                    self.__dict__.pop(name, None)
             self._demands[key] = ServerKind(demand, self.index.find_candidates(key))
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)
@@ -218,8 +161,6 @@ class Destinations:
             destination = replace(destination, cell=destination.cell or "of the server")
         spec.requested_destination = destination
         return spec
-
-    # -- reasons -------------------------------------------------------------------------------------------------------
 
     def conflict(self, judged: JudgedServer, excluded: int = 0) -> tuple[ServerRequirement, ...]:
         """Return a smallest set of requirements that no other host meets together, apart from some.

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.host_sets import union
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of, query_string, requirements_without_filters
@@ -25,13 +24,7 @@ from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import compute_nodes, simulate_ownership
 
-MOST_NAMES = 100_000
-"""The most image names that are kept in all groups together; further images are only counted."""
-MOST_UNKNOWN = 10_000
-"""The most distinct unknown values, or notes on servers, that are counted."""
 LONGEST_NAME = 255
-
-_Item = TypeVar("_Item")
 
 ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 """For images alone, where every host counts as large enough."""
@@ -124,7 +117,7 @@ class ImageLine:
 
     flavor: str
     names: list[str] = field(default_factory=list)
-    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
+    """Their names, each as one printable line."""
     images: int = 0
     before: int = 0
     """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
@@ -149,8 +142,8 @@ class HostGroup(NamedTuple):
     """Hosts that no requirement of any image tells apart."""
 
     names: tuple[str, ...]
-    numbers: tuple[int, ...]
-    """The bits of these hosts in the sets of hosts of a :class:`ImageLine`, which has all of them or none."""
+    hosts: int
+    """Their set; each set of hosts of a :class:`ImageLine` has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +202,17 @@ def audit_images(
     if any(item.filter in gated for item in deferred):
         owned = simulate_ownership(fleet, change.after.options)
         sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
+    used_before = used = 0
     for number, (kind, line) in enumerate(kinds.items(), 1):
         _judge(line, kind, now, sets)
+        used_before |= line.before
+        used |= line.after
         progress("kinds of images", number, len(kinds))
-    lines = kinds.values()
-    used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     return Audit(
-        lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
+        lines=tuple(sorted(kinds.values(), key=lambda line: _URGENT.index(line.verdict))),
         images=count,
         flavors=len(flavors),
-        host_groups=tuple(
-            HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
-        ),
+        host_groups=tuple(HostGroup(sets.names_of(hosts), hosts) for hosts in sets.host_groups()),
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
@@ -325,7 +317,7 @@ def _group_images(
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
     queries: dict[str, tuple[Condition, ...]] = {}
-    count = kept = 0
+    count = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
         name = name_of(image)
@@ -340,11 +332,9 @@ def _group_images(
             notes |= deferred
             line = kinds.setdefault(_AlikeImages(label, before, waiting, after), ImageLine(label))
             line.images += 1
-            if kept < MOST_NAMES:
-                line.names.append(name)
-                kept += 1
-        count_each(unknown, (str(note) for note in notes if note.warn))
-        count_each(waits, (str(note) for note in notes if note.waits))
+            line.names.append(name)
+        unknown.update({str(note) for note in notes if note.warn})
+        waits.update({str(note) for note in notes if note.waits})
         progress("images", count, None)
     return kinds, count, unknown, waits
 
@@ -357,11 +347,6 @@ def name_of(image: Image) -> str:
 def short_line(text: str) -> str:
     """Return the first :data:`LONGEST_NAME` characters of a text as a part of a line."""
     return escape_line(text[:LONGEST_NAME])
-
-
-def count_each(counter: Counter[_Item], items: Iterable[_Item]) -> None:
-    """Count each different item once, up to :data:`MOST_UNKNOWN` different ones."""
-    counter.update(item for item in set(items) if item in counter or len(counter) < MOST_UNKNOWN)
 
 
 def requested_by(

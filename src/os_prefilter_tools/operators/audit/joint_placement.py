@@ -4,15 +4,14 @@ The servers are placed one after the other, each on the fullest host that has ro
 several orders, of which the best counts. The order in which servers are given is ignored.
 """
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
-from os_prefilter.common.host_sets import numbers_in, union
+from os_prefilter.common.host_sets import numbers_in
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
@@ -27,14 +26,6 @@ _TRIES = 4
 """Tries in each order; what one leaves out is placed first in the next."""
 _MOST_RETRIED = 5_000
 """The most servers in such further tries, of an audit."""
-
-
-class Placed(NamedTuple):
-    """The servers that find a destination at the same time."""
-
-    allocations: Sequence[Allocation]
-    is_most: bool
-    """True if it is known that no more of them do."""
 
 
 class _Server(NamedTuple):
@@ -61,8 +52,8 @@ class JointPlacement:
         self.index = index
         self._retried = 0
 
-    def place(self, servers: Iterable[tuple[Demand, int]], gone: int | None = None) -> Placed:
-        """Return the allocations of the servers that find a destination at the same time.
+    def place(self, servers: Iterable[tuple[Demand, int]], gone: int | None = None) -> Sequence[Allocation]:
+        """Return the allocations of servers that find a destination at the same time; perhaps not of the most that do.
 
         :param servers: the demand of each, and the set of its destinations
         :param gone: the number of a host whose shared providers are gone
@@ -83,30 +74,12 @@ class JointPlacement:
                     (placed if filling.put(each) else left_out).append(each)
                 best = max(best, filling.allocations, key=len)
                 if not left_out:
-                    return Placed(best, is_most=True)
+                    return best
                 ordered = [*left_out, *placed]
                 self._retried += len(ordered)
                 if self._retried > _MOST_RETRIED:
                     break
-        return Placed(best, len(best) == self._find_limit(possible))
-
-    def _find_limit(self, servers: Sequence[_Server]) -> int:
-        """Return a number of servers that no placement exceeds: so many of the smallest fit into all that is free.
-
-        Each resource class is counted for itself.
-        """
-        free, needs = Counter[str](), []
-        hosts = [self.index.hosts[number] for number in numbers_in(union(each.hosts for each in servers))]
-        for provider in {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}.values():
-            free.update({name: max(room_in(each), 0) for name, each in provider.resources.items()})
-        for server in servers:
-            need = Counter[str]()
-            for suffixes, group in server.demand.groups.items():
-                for name, amount in group.resources.items():
-                    need[name] += amount * len(suffixes.split(","))
-            needs.append(need)
-        sums = {name: list(accumulate(sorted(need[name] for need in needs))) for name in {*chain.from_iterable(needs)}}
-        return min((bisect_right(each, free[name]) for name, each in sums.items()), default=len(servers))
+        return best
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
         """Yield the numbers of hosts, those with the least room first, whatever is taken."""

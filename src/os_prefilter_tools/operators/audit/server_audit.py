@@ -18,7 +18,7 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, count_each, short_line
+from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, short_line
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 
 MOST_HOSTS = 20
@@ -86,8 +86,6 @@ class HostSum(NamedTuple):
     """How many have no destination if the host died, each for itself."""
     placed: int
     """How many of them find a destination at the same time, at least."""
-    is_most: bool
-    """True if it is known that no more of them do."""
 
     @property
     def is_short(self) -> bool:
@@ -95,8 +93,7 @@ class HostSum(NamedTuple):
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
-        least = "" if self.is_most else "at least "
-        return f"{least}{self.placed} of {pluralize(self.servers, 'server')}"
+        return f"{'at least ' * self.is_short}{self.placed} of {pluralize(self.servers, 'server')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +160,14 @@ def audit_servers(
         else:
             _judge_alone(line, judged, server, destinations, drained)
             leaving = (judged.kind, line.if_died, line.without)
-            count_each(notes, judged.notes)
+            notes.update({str(note) for note in judged.sources.decision.notes if note.warn or note.waits})
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
-        count_each(not_judged, map(escape_line, server.not_judged))
-        count_each(unknown, (NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server)))
+        not_judged.update(map(escape_line, server.not_judged))
+        unknown.update(NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server))
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)
@@ -212,18 +209,17 @@ def audit_servers(
 
 def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
     """Yield each server once: counted again, it would need its place twice."""
-    seen: dict[str, tuple[str, int]] = {}
+    seen: dict[str, int] = {}
     for server in servers:
         # A hash in place of the server: a million of them need the memory of one.
-        entry = server.host, hash(repr(server))
-        first = seen.setdefault(server.uuid, entry) if server.uuid else None
-        if first is None or first is entry:
+        entry = hash(repr(server))
+        if not server.uuid or server.uuid not in seen:
+            seen[server.uuid] = entry
             yield server
-        elif first != entry:
-            hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
+        elif seen[server.uuid] != entry:
             left_out(
-                f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
-                "entry was judged. Select each server once."
+                f"server {quote(server.uuid)}: it is there twice, with different data; the first entry was judged. "
+                "Select each server once."
             )
 
 
@@ -269,8 +265,5 @@ def _place(
 ) -> HostSum:
     """Place the servers of a host, each with the set of its destinations."""
     movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
-    placed, is_most = len(movable), True
-    if len(movable) > 1:
-        found = together.place(movable, gone)
-        placed, is_most = len(found.allocations), found.is_most
-    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed, is_most)
+    placed = len(together.place(movable, gone)) if len(movable) > 1 else len(movable)
+    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed)

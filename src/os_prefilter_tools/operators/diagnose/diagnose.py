@@ -1,12 +1,11 @@
 """Why a request has no host: the stage at which it ends, what excludes each host, and the suggested changes."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.progress import Progress, no_progress
-from os_prefilter.common.quoting import pluralize
 from os_prefilter.request.query import BY_REQUEST, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
@@ -16,11 +15,9 @@ from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
-from os_prefilter_tools.operators.diagnose.first_candidates import Limits, describe_cost, find_first, only_hosts
 from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
-_DEFAULTS = Limits()
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
@@ -40,8 +37,6 @@ def diagnose(  # noqa: PLR0913
     placement: Placement,
     *,
     live: bool,
-    limits: Limits = _DEFAULTS,
-    load: Callable[[Fleet], None] = lambda _fleet: None,
     progress: Progress = no_progress,
 ) -> Diagnosis:
     """Find the stage at which a request ends, and why.
@@ -50,8 +45,6 @@ def diagnose(  # noqa: PLR0913
     :param live: whether it is the one that ``fleet`` was read from. If not, it must know the fleet's traits and
         resource classes, and its candidates do not count; the ``CUSTOM_`` traits that filters require are created in
         it, as a scheduler would have done.
-    :param limits: how many candidates Nova requests, and what is known of Placement's own limits
-    :param load: creates hosts in ``placement`` if it is not live and does not have them
     :param progress: called with the current stage, how many are done, and how many there are
     """
     diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
@@ -59,38 +52,21 @@ def diagnose(  # noqa: PLR0913
         sources = Sources(request_spec, service)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
-    most, notes = limits.max_placement_results, tuple(dict.fromkeys(map(str, sources.decision.notes)))
+    notes = tuple(dict.fromkeys(map(str, sources.decision.notes)))
     diagnosis = replace(diagnosis, query=query_string(sources.query), notes=notes)
-    answer, unknown = _ask(sources, fleet, placement, most if live else 1, live=live)
+    answer, unknown = _ask(sources, fleet, placement, live=live)
     diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)
-    demand, candidates = demand_of(sources.query), frozenset(diagnosis.candidates)
-    capable = [host for host in hosts_in(fleet) if host.name in candidates] if candidates else []
     if isinstance(answer, PlacementError):
-        return _without_answer(diagnosis, answer, demand, capable, limits)
-    if live and bool(answer.hosts) != bool(candidates):
+        return _without_answer(diagnosis, answer, demand_of(sources.query))
+    if live and bool(answer.hosts) != bool(diagnosis.candidates):
         has = "has candidates" if answer.hosts else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
         diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
-    if not capable:
-        return diagnosis
-
-    def ask_for_first() -> Any:
-        if live:
-            return answer
-        load(only_hosts(fleet, candidates, demand))
-        return ask_placement(sources.query, sources.decision, placement, most).candidates
-
-    first = find_first(capable, demand, limits, ask_for_first, live=live)
-    message, notes = diagnosis.message, diagnosis.notes
-    if first.hosts is not None and first.hosts < len(capable):
-        message += f" The first {pluralize(limits.returned, 'candidate')} are of {first.hosts} of them."
-    if len(capable) > most:
-        notes += (f"Nova requests {most} candidates ([scheduler] max_placement_results) and sees only those.",)
-    return replace(diagnosis, first_candidates=first, message=message, notes=notes)
+    return diagnosis
 
 
-def _ask(sources: Sources, fleet: Fleet, placement: Placement, limit: int, *, live: bool) -> tuple[Any, set[str]]:
-    """Return the candidates of Placement, or its error, and the traits that do not exist in it."""
+def _ask(sources: Sources, fleet: Fleet, placement: Placement, *, live: bool) -> tuple[Any, set[str]]:
+    """Return a candidate of Placement, or its error, and the traits that do not exist in it."""
     requirements, unknown = sources.decision.requirements, set[str]()
     try:
         known = placement.traits() | (frozenset() if live else fleet.traits)
@@ -103,24 +79,20 @@ def _ask(sources: Sources, fleet: Fleet, placement: Placement, limit: int, *, li
             unknown |= of_request
             # Placement may return no candidates before it checks them.
             raise UnknownTraits(of_request)
-        return ask_placement(sources.query, sources.decision, placement, limit, live=live).candidates, unknown
+        return ask_placement(sources.query, sources.decision, placement, 1, live=live).candidates, unknown
     except PlacementError as error:
         return error, unknown
 
 
-def _without_answer(
-    diagnosis: Diagnosis, error: PlacementError, demand: Demand, capable: Sequence[Host], limits: Limits
-) -> Diagnosis:
+def _without_answer(diagnosis: Diagnosis, error: PlacementError, demand: Demand) -> Diagnosis:
     """Return the diagnosis of a query that Placement refused, or did not answer."""
-    is_refused = not isinstance(error, PlacementUnavailable)
     more = [_FROM_FLEET]
     if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in diagnosis.query:
         more.append(_NO_GROUP_POLICY)
-    more += filter(None, [] if is_refused else [describe_cost(capable, demand, limits)])
     if diagnosis.candidates:
         # Placement might have returned these.
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
-    stage = result.REFUSED if is_refused else result.NO_ANSWER
+    stage = result.NO_ANSWER if isinstance(error, PlacementUnavailable) else result.REFUSED
     return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
 
 
@@ -163,15 +135,8 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
         yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
-    if not fleet.has_inventories:
-        yield "The fleet was read without inventories: resources were not checked."
-    if now.is_limited:
+    if now.is_limited or now.given_up or empty.given_up:
         yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
-    if given_up := now.given_up + empty.given_up:
-        yield (
-            f"The search for providers that serve a part of the request on one host was cut off {given_up} times; the "
-            "host counts as one that does not meet that part."
-        )
 
 
 def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, ...]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import os_traits
@@ -102,7 +101,13 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
-    room = where_room_helps(now, empty)
+    # What to free together on each host that would be a candidate if it were empty.
+    room = [
+        (host, way)
+        for host in (() if now.candidates else empty.candidates)
+        for way in now.ways[host]
+        if all(item.kind == RESOURCE for item in way)
+    ]
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
@@ -153,35 +158,6 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
-def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]]:
-    """Return hosts, sorted, each with amounts to free together on it, so that it is a candidate.
-
-    They are all hosts that would be candidates if they were empty. If there are none, they are those for which the
-    least must be dropped beside; but not where dropping that alone, or another part of what they lack, gives a host.
-    """
-    # With such a candidate, to search for the ways of all empty hosts would be in vain.
-    least = frozenset((Way(),)) if empty.candidates else empty.least_ways
-
-    @cache
-    def rests(way: Way) -> list[Way]:
-        """Return what to drop beside the amounts of a way that are freed."""
-        less = [each for each in now.least_ways if each < way]
-        return [
-            rest
-            for rest in least
-            # Another host that lacks less may lack what no room gives: then more must be dropped for it than the rest.
-            if rest < way and all(item.kind == RESOURCE for item in way - rest) and all(rest < each for each in less)
-        ]
-
-    return [
-        (host, way - rest)
-        for host, ways in sorted(now.ways.items())
-        for way in ways
-        for rest in rests(way)
-        if empty.is_candidate_without(host, rest)
-    ]
-
-
 def _remedy(item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, Way]]) -> str:
     """Return the suggested change.
 
@@ -228,10 +204,8 @@ def _remedy_for_trait(item: Condition, state: str, because: str, now: Shortfalls
         return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-            # Hosts on which no more must change than on any other.
-            least = {way for way in now.least_ways if item in way}
-            hosts = [host for host, ways in now.ways.items() if not least.isdisjoint(ways)]
-            names = join_first_names(sorted(hosts), _MOST_NAMES) or "hosts that meet the rest"
+            hosts = sorted(host for host, ways in now.ways.items() if {item} in ways)
+            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
             return f"Enable the compute services of {names}: openstack compute service set --enable."
         return f"Take hosts without {name}, or {change}."
     if item.names[0].startswith("OWNER_"):
@@ -268,11 +242,5 @@ def describe_instead(host: Host, item: Condition) -> str:
 
 def _describe_room(inventory: Inventory) -> str:
     capacity = capacity_of(inventory)
-    limits = []
-    if inventory.max_unit < capacity:
-        limits.append(f"at most {inventory.max_unit} an instance")
-    if inventory.min_unit > 1:
-        limits.append(f"at least {inventory.min_unit}")
-    if inventory.step_size > 1:
-        limits.append(f"in steps of {inventory.step_size}")
-    return ", ".join([f"{max(0, capacity - inventory.used)} of {capacity} free", *limits])
+    limit = f", at most {inventory.max_unit} an instance" * (inventory.max_unit < capacity)
+    return f"{max(0, capacity - inventory.used)} of {capacity} free{limit}"

@@ -112,24 +112,6 @@ class Near:
 
 
 @dataclass(frozen=True)
-class FirstCandidates:
-    """The hosts that the first allocation candidates cover, the only ones that Nova's scheduler sees."""
-
-    max_placement_results: int
-    """The most candidates that Nova requests."""
-    max_allocation_candidates: int | None
-    """The most that Placement creates; negative for all; None if it is not known."""
-    allocation_candidates_generation_strategy: str | None
-    """``depth-first`` or ``breadth-first``; None if it is not known."""
-    combinations: int
-    """How many combinations of providers Placement may try: at least the number of candidates of all hosts."""
-    hosts: int | None = None
-    """The hosts that meet all requirements and that these candidates cover; None if they were not counted."""
-    help: str = ""
-    """The suggested change; empty if the candidates cover all hosts."""
-
-
-@dataclass(frozen=True)
 class Diagnosis:
     """Why a request has a host, or none."""
 
@@ -146,8 +128,6 @@ class Diagnosis:
     candidates: tuple[str, ...] = ()
     candidates_if_empty: int = 0
     """Candidates if all hosts were empty."""
-    first_candidates: FirstCandidates | None = None
-    """None if there is no candidate."""
     requirements: tuple[Finding, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     accounts: tuple[Account, ...] = ()

@@ -11,7 +11,7 @@ the group is back once there is room. Of a host without such a provider, it is t
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
@@ -64,7 +64,6 @@ class Shortfalls:
         self._progress = progress
         self._work = Work()
         self._parts: dict[Way, tuple[Demand, Way]] = {}
-        self._is_candidate_without = cache(lambda number, way: self._suffices(self._kinds[number].host, way))
         self._last: Host | None = None
         self._met_with_room: Way = frozenset()
         """The conditions that the last host meets if there is room on it."""
@@ -76,7 +75,6 @@ class Shortfalls:
         for number, members in enumerate(alike.values(), 1):
             self._kinds.append(self._kind_of(members))
             progress("kinds of empty hosts" if ignore_usage else "kinds of hosts", number, len(alike))
-        self._number_of = {name: number for number, kind in enumerate(self._kinds) for name in kind.names}
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
@@ -119,11 +117,6 @@ class Shortfalls:
         """Host -> its ways, smallest first."""
         return {name: ways for kind, (ways, _) in zip(self._kinds, self._ways, strict=True) for name in kind.names}
 
-    @cached_property
-    def least_ways(self) -> frozenset[Way]:
-        """The ways that contain no way of another host: each breaks all conflicts, and has no more than that takes."""
-        return frozenset(self._smallest.to_drop)
-
     @property
     def conflicts(self) -> Sequence[Way]:
         """The smallest sets that no host meets, those of fewest conditions first; none only if there are candidates."""
@@ -138,10 +131,6 @@ class Shortfalls:
         """Return whether no host meets these."""
         left_out = self._everything - conditions
         return not any(self._suffices(k.host, left_out) for k in self._kinds if conditions.isdisjoint(k.lacks))
-
-    def is_candidate_without(self, host: str, conditions: Way) -> bool:
-        """Return whether a host would be a candidate without these conditions, or without fewer of them."""
-        return self._is_candidate_without(self._number_of[host], conditions)
 
     # ------------------------------------------------------------------------------------------------------------------
 

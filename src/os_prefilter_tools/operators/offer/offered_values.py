@@ -57,7 +57,7 @@ class Status(str, Enum):
     REQUIRES_NOTHING = "requires nothing"
     """It requires nothing of a host that traits or resources could express."""
     NOT_CHECKED = "not checked"
-    """No enabled filter reads it, or no host reports it, or inventories are not known: it may work or not."""
+    """No enabled filter reads it, or no host reports it: it may work or not."""
 
 
 class Value(NamedTuple):
@@ -124,12 +124,7 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
         own = frozenset(row.values[value].traits)
         if not own and ways and all(way == requests.always for way in ways):
             return Value(value, Status.REQUIRES_NOTHING, row.values[value].reason)
-        known = [
-            way
-            for way in ways
-            if own <= {name for item in way for name in item.names}
-            and (fleet.has_inventories or _classes_in(way) <= _classes_in(requests.always))
-        ]
+        known = [way for way in ways if own <= {name for item in way for name in item.names}]
         if ways and not known:
             return Value(value, Status.NOT_CHECKED)
         serving = union(map(index.find_candidates, known)) & enabled
@@ -227,7 +222,3 @@ class _SmallestRequests:
             for item in conditions
             if item.kind in (RESOURCE, TRAIT)
         )
-
-
-def _classes_in(conditions: _Conditions) -> frozenset[str]:
-    return frozenset(item.names[0] for item in conditions if item.kind == RESOURCE)

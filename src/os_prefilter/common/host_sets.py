@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, combinations, islice
 from typing import TypeVar
 
-from os_prefilter.common.smallest_sets import one_unmet
-
 _K = TypeVar("_K")
 
 _BITS = range(8)
@@ -63,5 +61,8 @@ def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> 
         return ()
     some = chain.from_iterable(combinations(keys, size) for size in range(1, len(keys)))
     disjoint = (each for each in islice(some, _MOST_TRIED) if not intersection(sets[key] for key in each))
-    chosen = next(disjoint, None) or one_unmet(keys, lambda kept: intersection(sets[key] for key in kept) != 0)
+    chosen = next(disjoint, tuple(keys))
+    for key in reversed(chosen):
+        fewer = tuple(each for each in chosen if each != key)
+        chosen = chosen if intersection(sets[each] for each in fewer) else fewer
     return tuple(key for key in sets if key in chosen)

@@ -115,13 +115,12 @@ def _by_itself(condition: RuleCondition, never: str) -> Iterator[tuple[str, bool
         problem = f"which drops the image property {quote(name)} before a filter sees it{nearest_property(name) or '.'}"
         advice = "Use an extra spec, or an image property that the documentation of rules lists."
         yield f"{never} within Nova, {problem} {advice}", True
-    elif name in BOOLEANS:
-        for text in sorted(value for value in condition.values if not isinstance(value, bool)):
-            advice = f"Write {canonical_boolean(text) or 'true or false'} without quotes."
-            yield f"{never}: {name} is a boolean, and {quote(text)} is a text. {advice}", False
     else:
         for text in sorted(value for value in condition.values if not isinstance(value, bool)):
-            if (spelt := as_nova_spells(name, text)) != text:
+            if name in BOOLEANS:
+                advice = f"Write {canonical_boolean(text) or 'true or false'} without quotes."
+                yield f"{never}: {name} is a boolean, and {quote(text)} is a text. {advice}", False
+            elif (spelt := as_nova_spells(name, text)) != text:
                 yield f"{never}: Nova spells {quote(text)} as {quote(spelt)}. Write that.", False
 
 

@@ -95,27 +95,21 @@ class RuleSet:
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:
-                self._add(number, clause)
-
-    def _add(self, number: int, clause: Clause) -> None:
-        if not clause:
-            self._always.append(number)
-            return
-        # A condition with values matches fewer requests than one without.
-        first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
-        by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
-        for value in first.values or (None,):
-            by_value.setdefault(value, []).append(number)
+                if not clause:
+                    self._always.append(number)
+                    continue
+                # A condition with values matches fewer requests than one without.
+                first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
+                by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
+                for value in first.values or (None,):
+                    by_value.setdefault(value, []).append(number)
 
     def __repr__(self) -> str:
         names = [rule.name for rule in self.rules if not rule.hint_trait]
         shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
-        return f"<{self.describe_number()}, {self.checksum}: {shown}>"
-
-    def describe_number(self) -> str:
-        """Return how many rules the files have, and how many traits for hints: ``1 rule and 2 hint traits``."""
-        number = pluralize(sum(not rule.hint_trait for rule in self.rules), "rule")
-        return f"{number} and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else number
+        number = pluralize(len(names), "rule")
+        number += f" and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else ""
+        return f"<{number}, {self.checksum}: {shown}>"
 
     @property
     def checksum(self) -> str:

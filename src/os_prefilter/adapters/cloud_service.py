@@ -78,7 +78,7 @@ class CloudService:
         response = self._request("GET", path, microversion=microversion)
         what = f"{self._name}, GET {path.partition('?')[0]}"
         if response.status_code != _OK:
-            raise _as_cloud_error(what, response, self._connection.session)
+            raise _as_cloud_error(what, response)
         try:
             document = response.json()
         except (ValueError, RecursionError):
@@ -95,7 +95,7 @@ class CloudService:
         """
         response = self._request(method, path, **({} if body is None else {"json": body}))
         if response.status_code not in _WRITTEN:
-            raise _as_cloud_error(f"{self._name}, {method} {path}", response, self._connection.session)
+            raise _as_cloud_error(f"{self._name}, {method} {path}", response)
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
         try:
@@ -152,11 +152,11 @@ def unexpected(what: str, found: object) -> CloudError:
     )
 
 
-def _as_cloud_error(what: str, response: Any, session: Any) -> CloudError:
+def _as_cloud_error(what: str, response: Any) -> CloudError:
     status = response.status_code
     text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
     roles = "Use a user with the roles that the documentation lists under 'A live cloud'."
-    advice = advice_on(status, session, roles) or {
+    advice = advice_on(status, roles) or {
         404: "Check that it exists in this cloud, and that the user may see it.",
         406: "This needs a newer version of the service.",
     }.get(status, "Try again, or read the log of the service.")

@@ -15,7 +15,6 @@ from openstack.baremetal.v1.node import Node
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
-    IronicTooOld,
     IronicUnavailable,
     NodeNotReady,
     OutcomeUnknown,
@@ -80,7 +79,10 @@ class Task:
         with convert_errors("GET /v1", str(self.node.id)):
             supported = utils.supports_microversion(self.baremetal, _MICROVERSION)
         if not supported:
-            raise IronicTooOld("run the steps of a service", _MICROVERSION)
+            reason = f"Ironic does not offer its API {_MICROVERSION}, which runs the steps of a service"
+            raise self._not_ready(
+                reason, "Upgrade Ironic, or do not pin its API, or the client's, to an older version."
+            )
         self._check_startable()
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.

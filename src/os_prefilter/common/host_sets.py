@@ -1,7 +1,9 @@
 """Sets of hosts: an ``int`` in which host n is bit n."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from itertools import chain, combinations, islice
+from operator import and_, or_
 from typing import TypeVar
 
 _K = TypeVar("_K")
@@ -31,20 +33,12 @@ def set_of(numbers: Iterable[int]) -> int:
 
 def union(sets: Iterable[int]) -> int:
     """Return the hosts that are in any of the sets."""
-    hosts = 0
-    for each in sets:
-        hosts |= each
-    return hosts
+    return reduce(or_, sets, 0)
 
 
 def intersection(sets: Iterable[int]) -> int:
     """Return the hosts that are in each of the sets; of no set, -1: all hosts."""
-    hosts = -1
-    for each in sets:
-        hosts &= each
-        if not hosts:
-            break
-    return hosts
+    return reduce(and_, sets, -1)
 
 
 def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> tuple[_K, ...]:

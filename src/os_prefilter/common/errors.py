@@ -317,19 +317,6 @@ class PlacementUnavailable(PlacementError):
         super().__init__(f"Placement did not answer {what}: {reason}. Check that the service runs, then try again.")
 
 
-class EmbeddedPlacementFailed(PlacementUnavailable):
-    """The Placement inside this process failed: a fault of its own, or of the way in which it is used."""
-
-    def __init__(self, what: str, fault: BaseException) -> None:
-        reason = escape_line(" ".join(str(fault).split()).rstrip("."))
-        reason = f"{type(fault).__name__}: {reason[:_DETAIL_LENGTH]}" if reason else type(fault).__name__
-        PlacementError.__init__(
-            self,
-            f"The Placement inside this process failed at {what}: {reason}. Ask that of a cloud with --os-cloud, or "
-            "install another release of openstack-placement; the option -vv prints where it failed, for a report.",
-        )
-
-
 class PlacementRefused(PlacementError):
     """Placement answered with a client error."""
 

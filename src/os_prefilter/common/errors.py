@@ -5,10 +5,9 @@ through :func:`os_prefilter.common.quoting.quote`, so that it can break neither 
 """
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
+from os_prefilter.common.quoting import escape_line, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
 # Bytes. Of a fault's 255, Nova 27 to 34 take 44 for "No valid host was found. Scheduling failed: ", and 73 for that in
@@ -38,56 +37,32 @@ class ConfigurationError(PrefilterError):
     """The configuration cannot be served; the service must not start."""
 
 
-class UnknownFilter(ConfigurationError):
-    """No installed package offers a filter that ``[prefilter] enabled_filters`` names."""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
-        close = get_close_matches(name.lower(), known, n=1)
-        advice = f"Did you mean {close[0]}?" if close else f"Known filters: {join_names(known)}."
-        super().__init__(
-            f"[prefilter] enabled_filters names {quote(name)}, which no installed package offers under the entry point "
-            f"group os_prefilter.request_filters. {advice} Correct the name, or install the package that offers it."
-        )
-
-
-class UnusableFilter(ConfigurationError):
-    """An enabled filter is installed, and cannot be used."""
+class FilterLoadError(ConfigurationError):
+    """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"The request filter {name!r} {problem}")
-
-
-class DuplicateFilter(UnusableFilter):
-    """Two entry points share the name of an enabled filter."""
-
-    def __init__(self, name: str, targets: Sequence[str]) -> None:
-        super().__init__(name, f"is offered more than once: {', '.join(targets)}. Uninstall all but one.")
-
-
-class FilterLoadError(UnusableFilter):
-    """An enabled filter cannot be imported."""
-
-    def __init__(self, name: str, target: str, cause: BaseException) -> None:
         super().__init__(
-            name,
-            f"({target}) does not load: {describe_error(cause)}. Repair or reinstall its package, or remove the name "
-            "from [prefilter] enabled_filters.",
+            f"The request filter {quote(name)} of [prefilter] enabled_filters cannot be used: {escape_line(problem)}. "
+            "Correct the name, or repair the package that offers it under the entry point group "
+            "os_prefilter.request_filters."
         )
 
 
-class InvalidFilter(UnusableFilter):
+class InvalidFilter(ConfigurationError):
     """An enabled filter cannot be called as a filter."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
-        super().__init__(name, f"is not a filter: expected {expected}, found {found}.")
+        super().__init__(f"The request filter {name!r} is not a filter: expected {expected}, found {found}.")
 
 
-class MissingFact(UnusableFilter):
+class MissingFact(ConfigurationError):
     """An enabled filter needs a deployment fact that the embedding service does not provide."""
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
-        super().__init__(name, f"needs the fact {fact!r}, which the embedding service does not provide. {advice}")
+        super().__init__(
+            f"The request filter {name!r} needs the fact {fact!r}, which the embedding service does not provide. "
+            f"{advice}"
+        )
 
 
 class UnusableArgument(ConfigurationError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
+from os_prefilter.common.entry_points import installed_entry_points, load_entry_point
 from os_prefilter.common.errors import UnusableRow
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
@@ -37,7 +37,7 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _import_row(name: str) -> Row:
-    row = load_entry_point(GROUP, name, Errors.from_problem(partial(UnusableRow, name)))
+    row = load_entry_point(GROUP, name, partial(UnusableRow, name))
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):

@@ -234,11 +234,7 @@ def _check_spelling(names: Sequence[str], data: Mapping[str, Any], path: str | P
 
 def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:
     prefix = f"{where}: " if where else ""
-    try:
-        mistakes = find_mistakes(schema, document, "it" if where else "the document")
-    except RecursionError as error:
-        raise DocumentError(path, f"{prefix}it is nested too deeply.") from error
-    if mistakes:
+    if mistakes := find_mistakes(schema, document, "it" if where else "the document"):
         raise DocumentError(path, prefix + mistakes[0].text)
 
 

@@ -116,20 +116,32 @@ class UnknownValue(RequestRejected):
         super().__init__(f"{source} has the unknown value {quote(value)}. {advice}")
 
 
-class FlavorImageConflict(RequestRejected):
-    """Flavor and image contradict each other."""
+class ContradictingSources(RequestRejected):
+    """Base of the errors about two parts of a request, or of its filters' requirements, that exclude each other."""
+
+    text = "{}, {}"
 
     def __init__(self, first: str, second: str) -> None:
         self.sources = (first, second)
-        super().__init__(f"{first} and {second} contradict each other. Remove one of the two, or make them equal.")
+        super().__init__(self.text.format(first, second))
 
 
-class ImpossibleCombination(RequestRejected):
+class FlavorImageConflict(ContradictingSources):
+    """Flavor and image contradict each other."""
+
+    text = "{} and {} contradict each other. Remove one of the two, or make them equal."
+
+
+class ImpossibleCombination(ContradictingSources):
     """Two values exclude each other, such as a TPM 1.2 with CRB, or a device and a machine type without it."""
 
-    def __init__(self, device: str, platform: str) -> None:
-        self.sources = (device, platform)
-        super().__init__(f"{device} is impossible with {platform}: no host can do both. Change one of the two.")
+    text = "{} is impossible with {}: no host can do both. Change one of the two."
+
+
+class ContradictingAggregates(ContradictingSources):
+    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
+
+    text = "All required aggregates ({}) are also forbidden ({}): no host can satisfy that. Change one of the two."
 
 
 class NoHostServes(RequestRejected):
@@ -197,17 +209,6 @@ class ContradictingRequirements(RequestRejected):
         super().__init__(
             f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
             "host can satisfy that. Change one of the two."
-        )
-
-
-class ContradictingAggregates(RequestRejected):
-    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
-
-    def __init__(self, required_by: str, forbidden_by: str) -> None:
-        self.sources = (required_by, forbidden_by)
-        super().__init__(
-            f"All aggregates that are required ({required_by}) are also forbidden ({forbidden_by}): no host can "
-            "satisfy that. Change one of the two."
         )
 
 

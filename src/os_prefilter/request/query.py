@@ -94,7 +94,6 @@ def query_of(request_spec: Any) -> Query:
     _check((*request.root_required, *request.root_forbidden), is_trait_name, "a trait name of A-Z, 0-9 and _")
     _check(chain.from_iterable(request.same_subtree), _is_suffix, "a group suffix")
     for group in groups.values():
-        _check((*group.required_traits, *group.forbidden_traits), is_trait_name, "a trait name of A-Z, 0-9 and _")
         aggregates = chain(*group.aggregates, group.forbidden_aggregates)
         _check(aggregates, is_uuid, "the UUID of an aggregate")
         _check([group.in_tree] if group.in_tree else (), is_uuid, "the UUID of a provider")

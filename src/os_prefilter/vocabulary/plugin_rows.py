@@ -26,13 +26,14 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     found: list[Row] = []
     for name in installed_entry_points(GROUP):
         row = _import_row(name)
-        _refuse(
-            name, chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, (*bundled, *found)))
-        )
+        others = (*bundled, *found)
+        for problem in chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, others)):
+            raise UnusableRow(name, problem)
         found.append(row)
     rows = {row.name: row for row in (*bundled, *found)}
     for row in found:
-        _refuse(row.name, _find_dangling(row, rows))
+        for problem in _find_dangling(row, rows):
+            raise UnusableRow(row.name, problem)
     return tuple(found)
 
 
@@ -43,11 +44,6 @@ def _import_row(name: str) -> Row:
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
         raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.vocabulary.model.Term")
     return row
-
-
-def _refuse(name: str, problems: Iterable[str]) -> None:
-    for problem in problems:
-        raise UnusableRow(name, problem)
 
 
 def _problems(name: str, row: Row) -> Iterator[str]:

@@ -66,11 +66,7 @@ class StepsFailed(NodeError):
     problem = "The steps on the node {} failed"
 
 
-class OutcomeUnknown(IronicError):
+class OutcomeUnknown(NodeError):
     """Something was begun on a node, and it is not known how it ended; the cause is chained."""
 
-    def __init__(self, node: str, what: str, reason: str) -> None:
-        super().__init__(
-            f"It is not known whether {what} on the node {quote(node, 200)} has ended: {reason}. It is safe to run it "
-            "again: what is still under way is waited for, not begun a second time."
-        )
+    problem = "It is not known whether the service on the node {} has ended"

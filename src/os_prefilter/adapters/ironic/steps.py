@@ -60,16 +60,16 @@ class Task:
 
     def run(self) -> None:
         """Run the steps, wait for their end, and check the node; without steps, only check it."""
-        begun = True
-        if self.node.provision_state in _UNDER_WAY:
+        is_under_way = self.node.provision_state in _UNDER_WAY
+        if is_under_way:
             self._check_maintenance()
             self._check_same_steps()
             self.check_instance()
         else:
             self.check_ready()
-            begun = bool(self.steps)
-            if begun:
+            if self.steps:
                 self._begin()
+        begun = is_under_way or bool(self.steps)
         if begun:
             self._wait()
         self._check_end(begun=begun)
@@ -100,7 +100,8 @@ class Task:
         return NodeNotReady(str(self.node.id), reason, advice)
 
     def _outcome_unknown(self, reason: str | IronicError) -> OutcomeUnknown:
-        return OutcomeUnknown(str(self.node.id), "the service", str(getattr(reason, "reason", reason)))
+        advice = "It is safe to run it again: what is still under way is waited for, not begun a second time."
+        return OutcomeUnknown(str(self.node.id), str(getattr(reason, "reason", reason)), advice)
 
     def _wait_for_lock(self, timeout: float) -> None:
         """Wait until the node is not locked; the node is then what it is afterwards."""

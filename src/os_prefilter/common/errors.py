@@ -37,15 +37,37 @@ class ConfigurationError(PrefilterError):
     """The configuration cannot be served; the service must not start."""
 
 
-class FilterLoadError(ConfigurationError):
-    """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
+class UnusablePlugin(ConfigurationError):
+    """Base of the errors about an entry point that is missing, does not load, or is not what it should be."""
+
+    text = "{}: {}"
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"The request filter {quote(name)} of [prefilter] enabled_filters cannot be used: {escape_line(problem)}. "
-            "Correct the name, or repair the package that offers it under the entry point group "
-            "os_prefilter.request_filters."
-        )
+        super().__init__(self.text.format(quote(name), escape_line(problem)))
+
+
+class FilterLoadError(UnusablePlugin):
+    """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
+
+    text = (
+        "The request filter {} of [prefilter] enabled_filters cannot be used: {}. Correct the name, or repair the "
+        "package that offers it under the entry point group os_prefilter.request_filters."
+    )
+
+
+class UnusableReporter(UnusablePlugin):
+    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
+
+    text = (
+        "The capability reporter {} cannot be used: {}. Correct the name, or repair the package that offers it under "
+        "the entry point group os_prefilter.capability_reporters."
+    )
+
+
+class UnusableRow(UnusablePlugin):
+    """A row of an installed package does not load, or does not fit into the vocabulary."""
+
+    text = "The vocabulary cannot take the row {}: {}. Repair its package."
 
 
 class InvalidFilter(ConfigurationError):
@@ -79,25 +101,6 @@ class InvalidOption(ConfigurationError):
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"[prefilter] {option}: {problem}")
-
-
-class UnusableReporter(ConfigurationError):
-    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
-
-    def __init__(self, driver: str, problem: str) -> None:
-        super().__init__(
-            f"The capability reporter {quote(driver)} cannot be used: {escape_line(problem)}. Correct the name, or "
-            "repair the package that offers it under the entry point group os_prefilter.capability_reporters."
-        )
-
-
-class UnusableRow(ConfigurationError):
-    """A row of an installed package does not load, or does not fit into the vocabulary."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"The vocabulary cannot take the row {quote(name)}: {escape_line(problem)}. Repair its package."
-        )
 
 
 class RequestRejected(PrefilterError):

@@ -104,7 +104,7 @@ class Templates:
             if each.traits:
                 term = Term(each.traits[0], more_traits=each.traits[1:])
             values.setdefault(each.extra_spec, {})[each.value] = term
-        self.traits = frozenset(self._naming)
+        self.traits = frozenset(trait for each in self for trait in each.traits)
         """All traits that templates need."""
         self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.find_naming(t)))
         """Those of them of which a node itself says whether it has them; the others its operator sets."""

@@ -190,7 +190,7 @@ def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(name:
 
 
 _BROKEN = [
-    (FilterLoadError, ["image_metdata"], "'image_metdata' of [prefilter] enabled_filters cannot be used: no installed"),
+    (FilterLoadError, ["image_metdata"], "'image_metdata' cannot be used: no installed package offers it"),
     (InvalidOption, ["hpet,hpet"], "'hpet' is named twice"),
     (FilterLoadError, ["twice"], "it is offered more than once"),
     (FilterLoadError, ["broken"], "no.such.module:f does not load"),

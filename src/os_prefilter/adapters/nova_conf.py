@@ -112,8 +112,7 @@ def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
 
     :raises ConfigurationError: if one is not valid
     """
-    conf.register_opt(_AVAILABLE_FILTERS, group="filter_scheduler")
-    return [str(each).strip() for each in read_option(conf, where, "available_filters", "filter_scheduler")]
+    return [str(each).strip() for each in _register_and_read(conf, where, _AVAILABLE_FILTERS, "filter_scheduler")]
 
 
 def max_placement_results(conf: cfg.ConfigOpts, where: str) -> int:
@@ -121,8 +120,12 @@ def max_placement_results(conf: cfg.ConfigOpts, where: str) -> int:
 
     :raises ConfigurationError: if it is not valid
     """
-    conf.register_opt(_MAX_PLACEMENT_RESULTS, group="scheduler")
-    return int(read_option(conf, where, "max_placement_results", "scheduler"))
+    return int(_register_and_read(conf, where, _MAX_PLACEMENT_RESULTS, "scheduler"))
+
+
+def _register_and_read(conf: cfg.ConfigOpts, where: str, option: cfg.Opt, group: str) -> Any:
+    conf.register_opt(option, group=None if group == "DEFAULT" else group)
+    return read_option(conf, where, option.name, group)
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:
@@ -213,10 +216,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     """
     where = escape_line(str(path))
     conf = load_conf(path)
-    found: dict[str, Any] = {}
-    for name, (group, option) in _LIBVIRT.items():
-        conf.register_opt(option, group=None if group == "DEFAULT" else group)
-        found[name] = read_option(conf, where, option.name, group)
+    found = {name: _register_and_read(conf, where, option, group) for name, (group, option) in _LIBVIRT.items()}
     found["connection_uri"] = found["connection_uri"].strip()
     found["hw_machine_type"] = _machine_types(found["hw_machine_type"], where)
     found["tpm_secret_security"] = frozenset(found["tpm_secret_security"])

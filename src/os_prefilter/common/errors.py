@@ -50,7 +50,7 @@ class FilterLoadError(UnusablePlugin):
     """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
 
     text = (
-        "The request filter {} of [prefilter] enabled_filters cannot be used: {}. Correct the name, or repair the "
+        "[prefilter] enabled_filters: the request filter {} cannot be used: {}. Correct the name, or repair the "
         "package that offers it under the entry point group os_prefilter.request_filters."
     )
 

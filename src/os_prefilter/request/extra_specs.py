@@ -14,7 +14,7 @@ from typing import Any
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.model import is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
@@ -24,7 +24,6 @@ LOG = logging.getLogger(__name__)
 # Nova's pattern ends with $, which one line break at the end of the key does not disturb.
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)
 _LINE_BREAK = "\n"
-_CUSTOM = "CUSTOM_"
 
 _LEFT_OUT = "The extra spec %s=%s is left out, as Nova does: it must %s."
 _TRAIT = "trait:"
@@ -61,7 +60,7 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
 def _add_resource(resources: dict[str, int], key: str, name: str, value: object) -> None:
     amount = resource_amount(value)
     is_class = is_resource_class(name)
-    if not (is_class or name.startswith(_CUSTOM)) or amount is None or amount < 0:
+    if not (is_class or name.startswith(CUSTOM_PREFIX)) or amount is None or amount < 0:
         problem = "name a resource class, and be a whole number of at least 0"
         LOG.warning(_LEFT_OUT, quote(key), quote(value), problem)
     elif amount > LARGEST_AMOUNT:

@@ -305,7 +305,7 @@ class Request:
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    def __init__(  # noqa: PLR0915 - one list of what there is, without calls that not every request needs
+    def __init__(  # noqa: PLR0915 - one list of attributes, without calls that not every request needs
         self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.

@@ -22,7 +22,7 @@ FORBIDS = "forbidden trait"
 NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
 """Places of a request that hold named values, which its author has written, so that messages may name them."""
 PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
-"""All places that conditions may be about; first those that rarely differ between requests of one image and flavor."""
+"""All places that conditions may be about; first places that rarely differ between requests of one image and flavor."""
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """Places that may hold several values at once, each of which may match."""
 

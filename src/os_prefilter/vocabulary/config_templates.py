@@ -107,7 +107,7 @@ class Templates:
         self.traits = frozenset(trait for each in self for trait in each.traits)
         """All traits that templates need."""
         self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.find_naming(t)))
-        """Those of them of which a node itself says whether it has them; the others its operator sets."""
+        """The traits that a node itself reports; its operator sets the others."""
         self.rows = tuple(
             Row(name, terms, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
             for name, terms in values.items()

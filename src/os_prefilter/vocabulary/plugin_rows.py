@@ -15,7 +15,6 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standa
 from os_prefilter.vocabulary.model import Row, Term, is_custom_marker, is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"
-FILTERS = "os_prefilter.request_filters"
 
 
 def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
@@ -59,7 +58,7 @@ def _problems(name: str, row: Row) -> Iterator[str]:
     required_by: object = row.required_by
     if not isinstance(required_by, tuple):
         yield "required_by is a tuple of names of filters"
-    for unknown in sorted(set(row.required_by) - installed_entry_points(FILTERS).keys()):
+    for unknown in sorted(set(row.required_by) - installed_entry_points("os_prefilter.request_filters").keys()):
         yield f"required_by names the filter {quote(unknown)}, which no installed package offers"
 
 

@@ -14,13 +14,12 @@ from sqlalchemy import text
 
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.common.errors import (
-    EmbeddedPlacementFailed,
     PlacementRefused,
     PlacementUnavailable,
     UnknownTraits,
 )
 from os_prefilter_tools.adapters import embedded
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement, EmbeddedPlacementFailed
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter_tools.fleet.reader import example_fleet

@@ -232,7 +232,7 @@ _WRONG = [
     ("audit --images {tmp}/broken", "broken JSON"),
     ("audit --flavor {tmp}/images", "the document is a list"),
     ("audit --flavor {tmp}/flavor --flavor {tmp}/flavor", "another --flavor has the same name"),
-    ("audit --enable nosuch", "'nosuch', which no installed package offers"),
+    ("audit --enable nosuch", "'nosuch' cannot be used: no installed package offers"),
     ("audit --html {tmp}", "this is not a file"),
     ("offer --by aggregate --hosts {tmp}/fleet", "no aggregate has a name here"),
     ("offer publish", "--os-cloud: it is needed, as the values go to the Glance of a cloud. Name a cloud."),

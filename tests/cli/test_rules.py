@@ -44,7 +44,7 @@ def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     assert f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'" in err
-    assert f"There are 2 more mistakes. 'os-prefilter rules check {tmp_path}' shows all." in err
+    assert f"There are 3 problems in all: 'os-prefilter rules check {tmp_path}' shows them." in err
 
 
 def test_candidates_creates_the_traits_that_rules_name(conf: str, tmp_path: Path, capsys: Capture) -> None:

@@ -236,7 +236,7 @@ def test_silent_or_refused_login_names_the_section_and_shows_no_password(
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ("enabled_filters = hpett", FAILURE, "[prefilter] enabled_filters names 'hpett', which no installed package"),
+        ("enabled_filters = hpett", FAILURE, "[prefilter] enabled_filters: the request filter 'hpett' cannot"),
         ("enabled_filters = hpet\nconfig_templates = /none.yaml", FAILURE, "[prefilter] config_templates: /none.yaml"),
         ("", WARNING, "[prefilter] enabled_filters is empty: no filter runs."),
         ("enabled_filters = rules", WARNING, "Rules are inactive: set both [prefilter] enabled_filters"),

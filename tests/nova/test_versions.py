@@ -20,7 +20,7 @@ Install = Callable[[str, str], None]
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("28.1.0", "its compute services may report fewer traits"),
+        ("28.1.0", "they may require traits that its compute services do not report"),
         ("99.0.0", "a new request filter of Nova with the purpose of one of ours runs beside it"),
     ],
 )

@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.rules import reader
 from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, RuleCondition
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules
@@ -233,12 +230,6 @@ def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path)
     ]
     (problem,) = _problems(Path("a\0b"))
     assert problem == "a\\x00b: the file cannot be read: embedded null byte. Check the path and its permissions."
-
-
-def test_more_rules_than_the_maximum_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_RULES", 2)
-    path = _file(tmp_path, rules_text(*(rule(f"r{number}", _WHEN, ["CUSTOM_A"]) for number in range(4))))
-    assert _problems(path) == [f"{path}:4: there are more than 2 rules, the most that are read."]
 
 
 def test_each_of_hundreds_of_conflicting_rules_is_one_error(tmp_path: Path) -> None:

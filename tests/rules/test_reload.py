@@ -251,13 +251,13 @@ def test_no_request_waits_for_a_reload_that_takes_long(
     assert not [each for each in caplog.records if each.levelname != "INFO"]
 
 
-def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_first_rule_warning_is_logged_at_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
     _service(folder)
-    assert len(caplog.records) == 11
-    assert caplog.records[0].getMessage().startswith(f"Request rules: {folder}/a.yaml:2: warning: the rule r0 never")
-    assert caplog.records[-1].getMessage() == (
-        f"Request rules: 2 more warnings. 'os-prefilter rules check {folder}' shows all."
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"Request rules: {folder}/a.yaml:2: warning: the rule r0 never")
+    assert record.getMessage().endswith(
+        f" There are 12 problems in all: 'os-prefilter rules check {folder}' shows them."
     )
 
 

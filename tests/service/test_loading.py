@@ -12,7 +12,7 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Requirements, filters
-from os_prefilter.common.errors import DuplicateFilter, FilterLoadError, InvalidFilter, MissingFact, UnknownFilter
+from os_prefilter.common.errors import FilterLoadError, InvalidFilter, MissingFact
 from os_prefilter.service.loading import NAMESPACE, as_filter, installed_filters, load_filters
 from tests.conftest import pipeline_of
 from tests.support.project import ROOT
@@ -26,15 +26,15 @@ def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> N
 
 
 def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> None:
-    known = "Known filters: accelerators, .*image_metadata"
-    for name, advice in (("image_metdata", r"Did you mean image_metadata\?"), ("warp", known)):
-        with pytest.raises(UnknownFilter, match=f"'{name}'.*{advice}"):
+    known = "there are accelerators, .*image_metadata"
+    for name, advice in (("image_metdata", "the nearest name is image_metadata"), ("warp", known)):
+        with pytest.raises(FilterLoadError, match=f"'{name}'.*{advice}"):
             pipeline_of("noop", name)
 
 
 def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, [_OURS, EntryPoint("noop", "somewhere.other:noop", NAMESPACE)])
-    with pytest.raises(DuplicateFilter, match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop"):
+    with pytest.raises(FilterLoadError, match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop"):
         load_filters(["noop"])
 
 
@@ -49,7 +49,7 @@ def test_a_broken_filter_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch
         ("leaving_plugin:f", r"SystemExit: no\\nmore"),
     ):
         _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
-        with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
+        with pytest.raises(FilterLoadError, match=f"'mine' .*{target} does not load: {message}"):
             load_filters(["mine"])
 
 

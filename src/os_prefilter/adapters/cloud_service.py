@@ -4,7 +4,7 @@ The services' own JSON is read, not openstacksdk's objects: those rename some im
 others, and the tenant's spelling decides where a server may go. The SDK finds endpoints and tokens.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -25,6 +25,10 @@ _NAMES = {
 _TEXT_LENGTH = 300
 _OK, _NOT_FOUND = 200, 404
 _WRITTEN = frozenset((200, 201, 204))
+_ADVICE = {
+    404: "Check that it exists in this cloud, and that the user may see it.",
+    406: "This needs a newer version of the service.",
+}
 
 
 class CloudError(PrefilterError):
@@ -75,16 +79,13 @@ class CloudService:
         :param path: below the endpoint, with its query
         :raises CloudError: no response, a status other than 200, or no JSON object
         """
-        response = self._request("GET", path, microversion=microversion)
-        what = f"{self._name}, GET {path.partition('?')[0]}"
-        if response.status_code != _OK:
-            raise _as_cloud_error(what, response, self._connection.session)
+        response = self._request("GET", path, {_OK}, microversion=microversion)
         try:
             document = response.json()
         except (ValueError, RecursionError):
             document = response.text
         if not isinstance(document, dict):
-            raise unexpected(what, document)
+            raise unexpected(f"{self._name}, GET {path.partition('?')[0]}", document)
         return document
 
     def send(self, method: str, path: str, body: object = None) -> None:
@@ -93,20 +94,25 @@ class CloudService:
         :param body: sent as JSON, if it is not None
         :raises CloudError: no response, or a status that does not mean success
         """
-        response = self._request(method, path, **({} if body is None else {"json": body}))
-        if response.status_code not in _WRITTEN:
-            raise _as_cloud_error(f"{self._name}, {method} {path}", response, self._connection.session)
+        self._request(method, path, _WRITTEN, **({} if body is None else {"json": body}))
 
-    def _request(self, method: str, path: str, **options: Any) -> Any:
+    def _request(self, method: str, path: str, good: Collection[int], **options: Any) -> Any:
+        what = f"{self._name}, {method} {path.partition('?')[0]}"
         try:
             # Else Glance's errors are HTML.
-            return proxy_of(self._connection, self._kind).request(
+            response = proxy_of(self._connection, self._kind).request(
                 path, method, raise_exc=False, headers={"Accept": "application/json"}, **options
             )
         except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
-            what = f"{self._name}, {method} {path.partition('?')[0]}"
             advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
+        status = response.status_code
+        if status not in good:
+            text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
+            roles = "Use a user with the roles that the documentation lists under 'A live cloud'."
+            advice = advice_on(status, roles) or _ADVICE.get(status, "Try again, or read the log of the service.")
+            raise CloudError(what, f"status {status}, {quote(text, _TEXT_LENGTH)}", advice, status)
+        return response
 
     def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
         """Send a GET as :meth:`get`; return None for status 404."""
@@ -150,14 +156,3 @@ def unexpected(what: str, found: object) -> CloudError:
     return CloudError(
         what, f"the response is not that of the service but {quote(found)}", "Check what answers at its endpoint."
     )
-
-
-def _as_cloud_error(what: str, response: Any, session: Any) -> CloudError:
-    status = response.status_code
-    text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
-    roles = "Use a user with the roles that the documentation lists under 'A live cloud'."
-    advice = advice_on(status, session, roles) or {
-        404: "Check that it exists in this cloud, and that the user may see it.",
-        406: "This needs a newer version of the service.",
-    }.get(status, "Try again, or read the log of the service.")
-    return CloudError(what, f"status {status}, {quote(text, _TEXT_LENGTH)}", advice, status)

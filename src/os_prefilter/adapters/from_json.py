@@ -197,7 +197,10 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         ),
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
-        scheduler_hints={name: _hint(value) for name, value in (data.get("scheduler_hints") or {}).items()},
+        scheduler_hints={
+            name: [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+            for name, value in (data.get("scheduler_hints") or {}).items()
+        },
         requested_networks=[NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in networks or ()],
         request_level_params=RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
@@ -234,11 +237,7 @@ def _check_spelling(names: Sequence[str], data: Mapping[str, Any], path: str | P
 
 def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:
     prefix = f"{where}: " if where else ""
-    try:
-        mistakes = find_mistakes(schema, document, "it" if where else "the document")
-    except RecursionError as error:
-        raise DocumentError(path, f"{prefix}it is nested too deeply.") from error
-    if mistakes:
+    if mistakes := find_mistakes(schema, document, "it" if where else "the document"):
         raise DocumentError(path, prefix + mistakes[0].text)
 
 
@@ -267,11 +266,6 @@ def _group(data: Mapping[str, Any]) -> RequestGroup:
         forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
         in_tree=data.get("in_tree"),
     )
-
-
-def _hint(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return [each for each in values if each is not None]
 
 
 def _lists(values: Iterable[list[str] | None] | None) -> list[list[str]]:

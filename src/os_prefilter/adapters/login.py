@@ -33,10 +33,9 @@ def log_in(session: Any, cloud: str) -> None:
         ) from error
 
 
-def advice_on(status: int, session: Any, roles: str) -> str:
+def advice_on(status: int, roles: str) -> str:
     """Return what to do where a service answered 401 or 403; empty for another status.
 
-    :param session: the ``keystoneauth1.session.Session`` that sent the request, or None
     :param roles: the advice where the user lacks a role
     """
     if status == _UNAUTHORIZED:
@@ -44,17 +43,5 @@ def advice_on(status: int, session: Any, roles: str) -> str:
             "Check the login: the token may have expired or been revoked, or the access rules of the application "
             "credential do not allow the request."
         )
-    if status != _FORBIDDEN:
-        return ""
-    auth = getattr(session, "auth", None)
-    try:
-        access = auth.get_access(session) if isinstance(auth, BaseIdentityPlugin) else None
-    except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError):
-        # The token has expired since, and there is no other.
-        access = None
-    if access is None or access.project_scoped:
-        return roles
-    scope = "the system" if getattr(access, "system_scoped", False) else "no scope"
-    if access.domain_scoped:
-        scope = f"the domain {quote(access.domain_name)}"
-    return f"The token is for {scope}; the service wants one for a project: log in with project_name instead."
+    of_project = "The token must be for a project, not a domain or the system: log in with project_name."
+    return f"{roles} {of_project}" if status == _FORBIDDEN else ""

@@ -26,23 +26,25 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
-_LIBVIRT = [
+_SECRETS = types.String(choices=_TPM_SECRET_SECURITY)
+_IMAGES = ("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default")
+# Fields of LibvirtSettings, each with the section of its option.
+_LIBVIRT: dict[str, tuple[str, cfg.Opt]] = {
     # Nova's default is kvm; with None, where nothing is configured, the probe looks whether the host has it.
-    cfg.StrOpt("virt_type", choices=("kvm", "lxc", "parallels", "qemu")),
-    cfg.StrOpt("connection_uri", default=""),
-    cfg.ListOpt("hw_machine_type", default=[]),
-    cfg.BoolOpt("swtpm_enabled", default=False),
-    cfg.ListOpt(
-        "supported_tpm_secret_security",
-        item_type=types.String(choices=_TPM_SECRET_SECURITY),
-        default=list(_TPM_SECRET_SECURITY),
+    "virt_type": ("libvirt", cfg.StrOpt("virt_type", choices=("kvm", "lxc", "parallels", "qemu"))),
+    "connection_uri": ("libvirt", cfg.StrOpt("connection_uri", default="")),
+    "hw_machine_type": ("libvirt", cfg.ListOpt("hw_machine_type", default=[])),
+    "swtpm_enabled": ("libvirt", cfg.BoolOpt("swtpm_enabled", default=False)),
+    "tpm_secret_security": (
+        "libvirt",
+        cfg.ListOpt("supported_tpm_secret_security", item_type=_SECRETS, default=list(_TPM_SECRET_SECURITY)),
     ),
-    cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default")),
-    cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none")),
-]
+    "images_type": ("libvirt", cfg.StrOpt("images_type", default="default", choices=_IMAGES)),
+    "cpu_mode": ("libvirt", cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"))),
+    "force_raw_images": ("DEFAULT", cfg.BoolOpt("force_raw_images", default=True)),
+    "spice_enabled": ("spice", cfg.BoolOpt("enabled", default=False)),
+}
 _AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
-_DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
-_SPICE = [cfg.BoolOpt("enabled", default=False)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
@@ -106,8 +108,12 @@ def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
 
     :raises ConfigurationError: if one is not valid
     """
-    conf.register_opt(_AVAILABLE_FILTERS, group="filter_scheduler")
-    return [str(each).strip() for each in read_option(conf, where, "available_filters", "filter_scheduler")]
+    return [str(each).strip() for each in _register_and_read(conf, where, _AVAILABLE_FILTERS, "filter_scheduler")]
+
+
+def _register_and_read(conf: cfg.ConfigOpts, where: str, option: cfg.Opt, group: str) -> Any:
+    conf.register_opt(option, group=None if group == "DEFAULT" else group)
+    return read_option(conf, where, option.name, group)
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:
@@ -154,13 +160,9 @@ def unsupported_nova() -> str:
     if release is None or release in NOVA_RELEASES:
         return ""
     tested = f"os-prefilter {version('os-prefilter')} is tested with Nova {list_releases()}"
-    if release > NEWEST_NOVA:
-        advice = "a new request filter of Nova with the purpose of one of ours runs beside it. Upgrade os-prefilter."
-    else:
-        advice = (
-            "its compute services may report fewer traits, and a filter that requires one of them finds no host. "
-            "Upgrade Nova, or audit each filter before it is enabled."
-        )
+    newer = "a new request filter of Nova with the purpose of one of ours runs beside it. Upgrade os-prefilter."
+    older = "they may require traits that its compute services do not report. Upgrade Nova, or audit each filter first."
+    advice = newer if release > NEWEST_NOVA else older
     return f"{tested}, not with Nova {version('nova')}. The filters run all the same, but {advice}"
 
 
@@ -190,21 +192,11 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     """
     where = escape_line(str(path))
     conf = load_conf(path)
-    conf.register_opts(_LIBVIRT, group="libvirt")
-    conf.register_opts(_DEFAULT)
-    conf.register_opts(_SPICE, group="spice")
-    values = {option.name: read_option(conf, where, option.name, "libvirt") for option in _LIBVIRT}
-    return LibvirtSettings(
-        virt_type=values["virt_type"],
-        connection_uri=values["connection_uri"].strip(),
-        hw_machine_type=_machine_types(values["hw_machine_type"], where),
-        swtpm_enabled=values["swtpm_enabled"],
-        tpm_secret_security=frozenset(values["supported_tpm_secret_security"]),
-        images_type=values["images_type"],
-        force_raw_images=read_option(conf, where, "force_raw_images", "DEFAULT"),
-        cpu_mode=values["cpu_mode"] or "",
-        spice_enabled=read_option(conf, where, "enabled", "spice"),
-    )
+    found = {name: _register_and_read(conf, where, option, group) for name, (group, option) in _LIBVIRT.items()}
+    found["connection_uri"] = found["connection_uri"].strip()
+    found["hw_machine_type"] = _machine_types(found["hw_machine_type"], where)
+    found["tpm_secret_security"] = frozenset(found["tpm_secret_security"])
+    return LibvirtSettings(**{**found, "cpu_mode": found["cpu_mode"] or ""})
 
 
 def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:

@@ -5,10 +5,9 @@ through :func:`os_prefilter.common.quoting.quote`, so that it can break neither 
 """
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
+from os_prefilter.common.quoting import escape_line, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
 # Bytes. Of a fault's 255, Nova 27 to 34 take 44 for "No valid host was found. Scheduling failed: ", and 73 for that in
@@ -38,56 +37,54 @@ class ConfigurationError(PrefilterError):
     """The configuration cannot be served; the service must not start."""
 
 
-class UnknownFilter(ConfigurationError):
-    """No installed package offers a filter that ``[prefilter] enabled_filters`` names."""
+class UnusablePlugin(ConfigurationError):
+    """Base of the errors about an entry point that is missing, does not load, or is not what it should be."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        known = sorted(known)
-        close = get_close_matches(name.lower(), known, n=1)
-        advice = f"Did you mean {close[0]}?" if close else f"Known filters: {join_names(known)}."
-        super().__init__(
-            f"[prefilter] enabled_filters names {quote(name)}, which no installed package offers under the entry point "
-            f"group os_prefilter.request_filters. {advice} Correct the name, or install the package that offers it."
-        )
-
-
-class UnusableFilter(ConfigurationError):
-    """An enabled filter is installed, and cannot be used."""
+    text = "{}: {}"
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"The request filter {name!r} {problem}")
+        super().__init__(self.text.format(quote(name), escape_line(problem)))
 
 
-class DuplicateFilter(UnusableFilter):
-    """Two entry points share the name of an enabled filter."""
+class FilterLoadError(UnusablePlugin):
+    """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
 
-    def __init__(self, name: str, targets: Sequence[str]) -> None:
-        super().__init__(name, f"is offered more than once: {', '.join(targets)}. Uninstall all but one.")
-
-
-class FilterLoadError(UnusableFilter):
-    """An enabled filter cannot be imported."""
-
-    def __init__(self, name: str, target: str, cause: BaseException) -> None:
-        super().__init__(
-            name,
-            f"({target}) does not load: {describe_error(cause)}. Repair or reinstall its package, or remove the name "
-            "from [prefilter] enabled_filters.",
-        )
+    text = (
+        "[prefilter] enabled_filters: the request filter {} cannot be used: {}. Correct the name, or repair the "
+        "package that offers it under the entry point group os_prefilter.request_filters."
+    )
 
 
-class InvalidFilter(UnusableFilter):
+class UnusableReporter(UnusablePlugin):
+    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
+
+    text = (
+        "The capability reporter {} cannot be used: {}. Correct the name, or repair the package that offers it under "
+        "the entry point group os_prefilter.capability_reporters."
+    )
+
+
+class UnusableRow(UnusablePlugin):
+    """A row of an installed package does not load, or does not fit into the vocabulary."""
+
+    text = "The vocabulary cannot take the row {}: {}. Repair its package."
+
+
+class InvalidFilter(ConfigurationError):
     """An enabled filter cannot be called as a filter."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
-        super().__init__(name, f"is not a filter: expected {expected}, found {found}.")
+        super().__init__(f"The request filter {name!r} is not a filter: expected {expected}, found {found}.")
 
 
-class MissingFact(UnusableFilter):
+class MissingFact(ConfigurationError):
     """An enabled filter needs a deployment fact that the embedding service does not provide."""
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
-        super().__init__(name, f"needs the fact {fact!r}, which the embedding service does not provide. {advice}")
+        super().__init__(
+            f"The request filter {name!r} needs the fact {fact!r}, which the embedding service does not provide. "
+            f"{advice}"
+        )
 
 
 class UnusableArgument(ConfigurationError):
@@ -106,25 +103,6 @@ class InvalidOption(ConfigurationError):
         super().__init__(f"[prefilter] {option}: {problem}")
 
 
-class UnusableReporter(ConfigurationError):
-    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
-
-    def __init__(self, driver: str, problem: str) -> None:
-        super().__init__(
-            f"The capability reporter {quote(driver)} cannot be used: {escape_line(problem)}. Correct the name, or "
-            "repair the package that offers it under the entry point group os_prefilter.capability_reporters."
-        )
-
-
-class UnusableRow(ConfigurationError):
-    """A row of an installed package does not load, or does not fit into the vocabulary."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"The vocabulary cannot take the row {quote(name)}: {escape_line(problem)}. Repair its package."
-        )
-
-
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it is; the request spec is unchanged."""
 
@@ -141,20 +119,32 @@ class UnknownValue(RequestRejected):
         super().__init__(f"{source} has the unknown value {quote(value)}. {advice}")
 
 
-class FlavorImageConflict(RequestRejected):
-    """Flavor and image contradict each other."""
+class ContradictingSources(RequestRejected):
+    """Base of the errors about two parts of a request, or of its filters' requirements, that exclude each other."""
+
+    text = "{}, {}"
 
     def __init__(self, first: str, second: str) -> None:
         self.sources = (first, second)
-        super().__init__(f"{first} and {second} contradict each other. Remove one of the two, or make them equal.")
+        super().__init__(self.text.format(first, second))
 
 
-class ImpossibleCombination(RequestRejected):
+class FlavorImageConflict(ContradictingSources):
+    """Flavor and image contradict each other."""
+
+    text = "{} and {} contradict each other. Remove one of the two, or make them equal."
+
+
+class ImpossibleCombination(ContradictingSources):
     """Two values exclude each other, such as a TPM 1.2 with CRB, or a device and a machine type without it."""
 
-    def __init__(self, device: str, platform: str) -> None:
-        self.sources = (device, platform)
-        super().__init__(f"{device} is impossible with {platform}: no host can do both. Change one of the two.")
+    text = "{} is impossible with {}: no host can do both. Change one of the two."
+
+
+class ContradictingAggregates(ContradictingSources):
+    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
+
+    text = "All required aggregates ({}) are also forbidden ({}): no host can satisfy that. Change one of the two."
 
 
 class NoHostServes(RequestRejected):
@@ -222,17 +212,6 @@ class ContradictingRequirements(RequestRejected):
         super().__init__(
             f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
             "host can satisfy that. Change one of the two."
-        )
-
-
-class ContradictingAggregates(RequestRejected):
-    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
-
-    def __init__(self, required_by: str, forbidden_by: str) -> None:
-        self.sources = (required_by, forbidden_by)
-        super().__init__(
-            f"All aggregates that are required ({required_by}) are also forbidden ({forbidden_by}): no host can "
-            "satisfy that. Change one of the two."
         )
 
 
@@ -315,19 +294,6 @@ class PlacementUnavailable(PlacementError):
 
     def __init__(self, what: str, reason: object) -> None:
         super().__init__(f"Placement did not answer {what}: {reason}. Check that the service runs, then try again.")
-
-
-class EmbeddedPlacementFailed(PlacementUnavailable):
-    """The Placement inside this process failed: a fault of its own, or of the way in which it is used."""
-
-    def __init__(self, what: str, fault: BaseException) -> None:
-        reason = escape_line(" ".join(str(fault).split()).rstrip("."))
-        reason = f"{type(fault).__name__}: {reason[:_DETAIL_LENGTH]}" if reason else type(fault).__name__
-        PlacementError.__init__(
-            self,
-            f"The Placement inside this process failed at {what}: {reason}. Ask that of a cloud with --os-cloud, or "
-            "install another release of openstack-placement; the option -vv prints where it failed, for a report.",
-        )
 
 
 class PlacementRefused(PlacementError):

@@ -1,10 +1,10 @@
 """Sets of hosts: an ``int`` in which host n is bit n."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from itertools import chain, combinations, islice
+from operator import and_, or_
 from typing import TypeVar
-
-from os_prefilter.common.smallest_sets import one_unmet
 
 _K = TypeVar("_K")
 
@@ -33,20 +33,12 @@ def set_of(numbers: Iterable[int]) -> int:
 
 def union(sets: Iterable[int]) -> int:
     """Return the hosts that are in any of the sets."""
-    hosts = 0
-    for each in sets:
-        hosts |= each
-    return hosts
+    return reduce(or_, sets, 0)
 
 
 def intersection(sets: Iterable[int]) -> int:
     """Return the hosts that are in each of the sets; of no set, -1: all hosts."""
-    hosts = -1
-    for each in sets:
-        hosts &= each
-        if not hosts:
-            break
-    return hosts
+    return reduce(and_, sets, -1)
 
 
 def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> tuple[_K, ...]:
@@ -63,5 +55,8 @@ def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> 
         return ()
     some = chain.from_iterable(combinations(keys, size) for size in range(1, len(keys)))
     disjoint = (each for each in islice(some, _MOST_TRIED) if not intersection(sets[key] for key in each))
-    chosen = next(disjoint, None) or one_unmet(keys, lambda kept: intersection(sets[key] for key in kept) != 0)
+    chosen = next(disjoint, tuple(keys))
+    for key in reversed(chosen):
+        fewer = tuple(each for each in chosen if each != key)
+        chosen = chosen if intersection(sets[each] for each in fewer) else fewer
     return tuple(key for key in sets if key in chosen)

@@ -4,8 +4,9 @@ Stricter than Python's own reader, which lets the last of two equal keys win and
 """
 
 import json
-from collections.abc import Callable
+from collections import Counter
 from math import isfinite
+from sys import intern
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
@@ -19,20 +20,10 @@ def parse_json(data: bytes, path: object) -> object:
     :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
     """
     text = decode(data, path)
-    strings: dict[str, str] = {}
-
-    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = _unique(pairs)
-        # Equal strings in lists become one: a fleet repeats its traits.
-        for value in found.values():
-            if isinstance(value, list):
-                value[:] = [strings.setdefault(each, each) if isinstance(each, str) else each for each in value]
-        return found
-
     if not text.strip():
         raise DocumentError(path, "the file is empty; expected JSON. Check the command that wrote it.")
     try:
-        return _decoder(read_object).decode(text)
+        return strict(text)
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
     except RecursionError as error:
@@ -51,30 +42,23 @@ def strict(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"the key {quote(key)} is given twice; keep one")
-            seen.add(key)
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {quote(key)} is given twice; keep one")
+    # Equal strings in lists become one: a fleet repeats its traits.
+    for value in found.values():
+        if isinstance(value, list):
+            value[:] = [intern(each) if isinstance(each, str) else each for each in value]
     return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise ValueError(f"the number {quote(text)} is too large")
+        raise ValueError(f"the number {quote(text)} is too large, or none of JSON")
     return number
 
 
-def _decoder(read_object: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=read_object, parse_constant=_no_number, parse_float=_finite)
-
-
-_DECODER = _decoder(_unique)
+_DECODER = json.JSONDecoder(object_pairs_hook=_read_object, parse_constant=_finite, parse_float=_finite)

@@ -1,4 +1,4 @@
-"""Who may read the secret of an emulated TPM."""
+"""Require a host that keeps the secret of an emulated TPM as the flavor requests."""
 
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.row_requirements import require_rows

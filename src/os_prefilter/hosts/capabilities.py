@@ -2,7 +2,7 @@
 
 from functools import cache, lru_cache, partial
 
-from os_prefilter.common.entry_points import Errors, load_entry_point
+from os_prefilter.common.entry_points import load_entry_point
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
@@ -89,7 +89,7 @@ def load_reporter(driver: str) -> Reporter:
 
     :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
     """
-    plugin = load_entry_point(REPORTERS, driver, Errors.from_problem(partial(UnusableReporter, driver)))
+    plugin = load_entry_point(REPORTERS, driver, partial(UnusableReporter, driver))
     if not isinstance(plugin, Reporter):
         raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.hosts.reporter.Reporter")
     unknown = set(plugin.owns) - {row.name for row in table()}

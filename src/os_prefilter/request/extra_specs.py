@@ -14,7 +14,7 @@ from typing import Any
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.model import is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
@@ -24,8 +24,8 @@ LOG = logging.getLogger(__name__)
 # Nova's pattern ends with $, which one line break at the end of the key does not disturb.
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)
 _LINE_BREAK = "\n"
-_CUSTOM = "CUSTOM_"
 
+_LEFT_OUT = "The extra spec %s=%s is left out, as Nova does: it must %s."
 _TRAIT = "trait:"
 _PREFERRED = "preferred"
 _PREFERRED_TRAIT = "preferred_trait:"
@@ -41,8 +41,7 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
         # Nearly all keys are hw:..., os:...: tell them apart before the regular expression does.
         if not isinstance(key, str) or not key.startswith(("resources", "trait")):
             continue
-        match = _KEY.fullmatch(key)
-        if match:
+        if match := _KEY.fullmatch(key):
             kind, suffix, name = match.groups()
             # For Nova, a key with a line break within the name is none of these, and makes no group.
             empty: tuple[dict[str, int], set[str], set[str]] = ({}, set(), set())
@@ -59,34 +58,23 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
 
 
 def _add_resource(resources: dict[str, int], key: str, name: str, value: object) -> None:
-    if not is_resource_class(name) and not name.startswith(_CUSTOM):
-        LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", quote(key))
-        return
     amount = resource_amount(value)
-    if amount is None or amount < 0:
-        LOG.warning(
-            "The extra spec %s=%s is left out, as Nova does: the amount is not a whole number of at least 0.",
-            quote(key),
-            quote(value),
-        )
-        return
-    if amount > LARGEST_AMOUNT:
+    is_class = is_resource_class(name)
+    if not (is_class or name.startswith(CUSTOM_PREFIX)) or amount is None or amount < 0:
+        problem = "name a resource class, and be a whole number of at least 0"
+        LOG.warning(_LEFT_OUT, quote(key), quote(value), problem)
+    elif amount > LARGEST_AMOUNT:
         raise MalformedRequest(f"flavor extra spec {quote(key)}", value, f"an amount of at most {LARGEST_AMOUNT}")
-    if not is_resource_class(name):
+    elif is_class:
+        resources[name] = amount
+    elif amount:
         # Nova sends it, and Placement refuses the query; left out, the request would fit on hosts without it.
-        if amount:
-            raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
-        return
-    resources[name] = amount
+        raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
 
 
 def _is_trait(key: str, name: str, value: object) -> bool:
     if value not in ("required", "forbidden") or not name:
-        LOG.warning(
-            "The extra spec %s=%s is left out, as Nova does: it must name a trait, and be required or forbidden.",
-            quote(key),
-            quote(value),
-        )
+        LOG.warning(_LEFT_OUT, quote(key), quote(value), "name a trait, and be required or forbidden")
         return False
     if not is_trait_name(name):
         raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")

@@ -46,7 +46,6 @@ _SECURE_BOOT_WITH_ANY_FIRMWARE = replace(_SECURE_BOOT, beside={})
 
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 _MACHINE = "hw_machine_type"
-_ENCRYPTED_MACHINE = "q35"
 
 
 def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
@@ -61,7 +60,7 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
     )
     machine = request.image_property(_MACHINE)
     # As Nova refuses it: by a part of the machine type's name, and only if it has one.
-    if machine is not None and _ENCRYPTED_MACHINE not in str(machine):
+    if machine is not None and "q35" not in str(machine):
         model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
         if model:
             raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
@@ -94,7 +93,6 @@ def query_of(request_spec: Any) -> Query:
     _check((*request.root_required, *request.root_forbidden), is_trait_name, "a trait name of A-Z, 0-9 and _")
     _check(chain.from_iterable(request.same_subtree), _is_suffix, "a group suffix")
     for group in groups.values():
-        _check((*group.required_traits, *group.forbidden_traits), is_trait_name, "a trait name of A-Z, 0-9 and _")
         aggregates = chain(*group.aggregates, group.forbidden_aggregates)
         _check(aggregates, is_uuid, "the UUID of an aggregate")
         _check([group.in_tree] if group.in_tree else (), is_uuid, "the UUID of a provider")

@@ -1,4 +1,4 @@
-"""The values that a request gives to rows of the vocabulary: each row is read once, whoever asks for it."""
+"""The values that a request gives to rows of the vocabulary: each row is read once for all who ask for it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -129,7 +129,7 @@ class _Index(NamedTuple):
     by_name: dict[str, list[int]]
     """By image property and extra spec alike; a row that the wrong one of them finds turns out to have no value."""
     always: list[int]
-    """Those about a field of the image."""
+    """Rows about a field of the image."""
     switched: dict[str, list[Row]]
     """Rows that a trait switches as well, by filter."""
 

@@ -305,7 +305,7 @@ class Request:
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    def __init__(  # noqa: PLR0915 - one list of what there is, without calls that not every request needs
+    def __init__(  # noqa: PLR0915 - one list of attributes, without calls that not every request needs
         self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
@@ -483,7 +483,20 @@ class Request:
 
         :raises MalformedRequest: for a name that Placement cannot have.
         """
-        return _required_traits(self._properties, lists_traits=self._lists_traits)
+        if self._lists_traits:
+            names = self._properties.get("traits_required") or ()
+        else:
+            names = [
+                key[len(_TRAIT_PREFIX) :]
+                for key, value in self._properties.items()
+                if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
+            ]
+        # "trait:=required" names none: Nova leaves it out.
+        traits = sorted({trait for trait in names if trait})
+        for trait in traits:
+            if not is_trait_name(trait):
+                raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
+        return tuple(traits)
 
     @property
     def names_traits(self) -> bool:
@@ -492,9 +505,9 @@ class Request:
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
         groups = self.flavor_groups
-        if self.image_traits:
-            return True
-        return bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
+        return bool(self.image_traits) or (
+            bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
+        )
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
@@ -568,23 +581,6 @@ def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
 def uses_host(resource_classes: Collection[str]) -> bool:
     """Return whether a group with these resource classes uses the root provider of a host: its CPUs or memory."""
     return not HOST_CLASSES.isdisjoint(resource_classes)
-
-
-def _required_traits(properties: Mapping[str, Any], *, lists_traits: bool) -> tuple[str, ...]:
-    if lists_traits:
-        names = properties.get("traits_required") or ()
-    else:
-        names = [
-            key[len(_TRAIT_PREFIX) :]
-            for key, value in properties.items()
-            if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
-        ]
-    # "trait:=required" names none: Nova leaves it out.
-    traits = sorted({trait for trait in names if trait})
-    for trait in traits:
-        if not is_trait_name(trait):
-            raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
-    return tuple(traits)
 
 
 def _check_suffix(source: str, suffix: object) -> None:

@@ -115,13 +115,12 @@ def _by_itself(condition: RuleCondition, never: str) -> Iterator[tuple[str, bool
         problem = f"which drops the image property {quote(name)} before a filter sees it{nearest_property(name) or '.'}"
         advice = "Use an extra spec, or an image property that the documentation of rules lists."
         yield f"{never} within Nova, {problem} {advice}", True
-    elif name in BOOLEANS:
-        for text in sorted(value for value in condition.values if not isinstance(value, bool)):
-            advice = f"Write {canonical_boolean(text) or 'true or false'} without quotes."
-            yield f"{never}: {name} is a boolean, and {quote(text)} is a text. {advice}", False
     else:
         for text in sorted(value for value in condition.values if not isinstance(value, bool)):
-            if (spelt := as_nova_spells(name, text)) != text:
+            if name in BOOLEANS:
+                advice = f"Write {canonical_boolean(text) or 'true or false'} without quotes."
+                yield f"{never}: {name} is a boolean, and {quote(text)} is a text. {advice}", False
+            elif (spelt := as_nova_spells(name, text)) != text:
                 yield f"{never}: Nova spells {quote(text)} as {quote(spelt)}. Write that.", False
 
 
@@ -172,7 +171,10 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
     for number, ((scope, trait), (requiring, forbidding)) in enumerate(by_trait.items(), 1):
         progress("rules against the others", number, len(by_trait))
         told = set()
-        for ours, theirs in _pairs(requiring, forbidding):
+        # Alternatives that one value may meet together: one of the two is about all that the other is about.
+        of_forbidding = _wider(forbidding, requiring)
+        wider = ((ours, theirs) for theirs, ours in of_forbidding if theirs.keys != ours.keys)
+        for ours, theirs in chain(_wider(requiring, forbidding), wider):
             one, other = ours.rule, theirs.rule
             steps += 1
             if steps > _MOST_STEPS:
@@ -194,14 +196,6 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
                     f"{f' unless {describe_clauses(unless)}' if unless else ''}. Change one of the two."
                 )
                 yield Problem(one.file, one.line, text)
-
-
-def _pairs(
-    requiring: Sequence[_Alternative], forbidding: Sequence[_Alternative]
-) -> Iterator[tuple[_Alternative, _Alternative]]:
-    """Yield alternatives that one value may meet together: one of the two is about all that the other is about."""
-    yield from _wider(requiring, forbidding)
-    yield from ((ours, theirs) for theirs, ours in _wider(forbidding, requiring) if theirs.keys != ours.keys)
 
 
 def _wider(

@@ -22,7 +22,7 @@ FORBIDS = "forbidden trait"
 NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
 """Places of a request that hold named values, which its author has written, so that messages may name them."""
 PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
-"""All places that conditions may be about; first those that rarely differ between requests of one image and flavor."""
+"""All places that conditions may be about; first places that rarely differ between requests of one image and flavor."""
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """Places that may hold several values at once, each of which may match."""
 
@@ -59,16 +59,6 @@ class RuleCondition:
         """Return whether a request's value matches."""
         found = readings(self.place, self.name, items_of(value) if self.in_list else value)
         return is_set(value) and (not self.values or not self.values.isdisjoint(found))
-
-    def describe_match(self, matched: Iterable[Value]) -> str:
-        """Return the condition in the words of the file, and never in those of the request.
-
-        :param matched: the values that the request's value matches
-        """
-        found = sorted(self.values.intersection(matched), key=format_value)[:1]
-        if not self.name:
-            return " ".join(map(format_value, found))
-        return self.name + "".join(f"{' with ' if self.in_list else '='}{format_value(each)}" for each in found)
 
     def __str__(self) -> str:
         if not self.values:
@@ -110,7 +100,7 @@ class RuleSubject:
             self._values[key] = self._read(place, name)
         return self._values[key]
 
-    def readings_of(self, place: str, name: str, *, in_list: bool) -> frozenset[Value]:
+    def readings_of(self, place: str, name: str, in_list: bool) -> frozenset[Value]:  # noqa: FBT001 - of a key
         """Return the values, as in a file, that the value under a name matches, or that its items match."""
         key = place, name, in_list
         if key not in self._readings:
@@ -144,23 +134,28 @@ class RuleSubject:
         """Return whether all conditions hold."""
         return all(
             is_set(self.value_of(*each.key))
-            and (not each.values or not each.values.isdisjoint(self._readings_for(each)))
+            and (not each.values or not each.values.isdisjoint(self.readings_of(*each.key, each.in_list)))
             for each in clause
         )
 
-    def _readings_for(self, condition: RuleCondition) -> frozenset[Value]:
-        return self.readings_of(*condition.key, in_list=condition.in_list)
-
     def describe(self, clause: Clause) -> str:
         """Return what matches the conditions, in the words of the file."""
-        return " and ".join(f"{each.place} {each.describe_match(self._readings_for(each))}" for each in clause)
+        return " and ".join(f"{each.place} {self._match_of(each)}" for each in clause)
 
     def properties(self, clause: Clause) -> tuple[str, ...]:
-        """Return what the author of the request has written of it: ``os_license=gold``, ``hint trait:X=required``."""
+        """Return the words of its author in a request: ``os_license=gold``, ``hint trait:X=required``."""
         return tuple(
-            ("hint " if each.place == HINT else "") + each.describe_match(self._readings_for(each))
-            for each in clause
-            if each.place in NAMED
+            ("hint " if each.place == HINT else "") + self._match_of(each) for each in clause if each.place in NAMED
+        )
+
+    def _match_of(self, condition: RuleCondition) -> str:
+        """Return a condition that holds in the words of the file, and never in those of the request."""
+        readings = self.readings_of(*condition.key, condition.in_list)
+        found = sorted(condition.values.intersection(readings), key=format_value)[:1]
+        if not condition.name:
+            return " ".join(map(format_value, found))
+        return condition.name + "".join(
+            f"{' with ' if condition.in_list else '='}{format_value(each)}" for each in found
         )
 
 

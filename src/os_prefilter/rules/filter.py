@@ -7,7 +7,7 @@ from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
-from os_prefilter.request.resources import port_groups
+from os_prefilter.request.resources import port_groups, unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
@@ -26,11 +26,13 @@ def rules(
     preferences: list[Preference] = []
     notes = list(islice(_unknown_hints(request, rules, options), _MOST_NOTES)) if rules.hint_traits else []
     for match in rules.match(request, required_before):
-        rule, source = match.rule, match.source
+        rule, source, public, properties = match
         scopes = _scopes(request, rule.scope)
         if not scopes:
-            notes.append(Note(source, f"{_missing(rule.scope)}: not required"))
-        properties, public = match.properties, match.public
+            missing = f"the flavor requests no resources in the group {rule.scope}"
+            if rule.scope == PORTS:
+                missing = "the request has no port that requests resources"
+            notes.append(Note(source, f"{missing}: not required"))
         traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
         requirements += [
             Requirement(*each, scope, source, properties=properties, public=public)
@@ -62,33 +64,11 @@ def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterat
         yield Note(f"hint {quote(name)}={quote(unknown)}", f"{what}: not required", warn=True)
 
 
-def _missing(scope: str) -> str:
-    if scope == PORTS:
-        return "the request has no port that requests resources"
-    return f"the flavor requests no resources in the group {scope}"
-
-
 def _scopes(request: Request, scope: str) -> tuple[str, ...]:
     if scope == PORTS:
         return port_groups(request)
-    return (scope,) if _has_scope(request, scope) else ()
-
-
-def _has_scope(request: Request, scope: str) -> bool:
-    if scope == ROOT:
-        return True
     # Placement refuses a group with traits and no resources.
     group = request.flavor_groups.get("" if scope == UNSUFFIXED else scope)
-    if group is not None and any(group.resources.values()):
-        return True
-    return scope == UNSUFFIXED and _requests_by_fields(request)
-
-
-def _requests_by_fields(request: Request) -> bool:
-    """Return whether the flavor's own fields request resources that no extra spec requests elsewhere."""
-    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
-    named = {name for group in groups for name in group.resources}
-    return bool(
-        (request.flavor_attribute("vcpus") and named.isdisjoint(("VCPU", "PCPU")))
-        or (request.flavor_attribute("memory_mb") and "MEMORY_MB" not in named)
-    )
+    has_resources = bool(group and group.resource_classes)
+    by_fields = scope == UNSUFFIXED and unsuffixed_group_uses_host(request)
+    return (scope,) if scope == ROOT or has_resources or by_fields else ()

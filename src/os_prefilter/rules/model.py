@@ -72,28 +72,12 @@ class Match(NamedTuple):
     """A rule that applies to a request."""
 
     rule: Rule
-    met: Clause
-    """The first of its alternatives that holds."""
-    subject: RuleSubject
-
-    @property
-    def source(self) -> str:
-        """The source of the requirements, in the words of the file, for operators."""
-        met = self.subject.describe(self.met) if self.met else self.rule.conditions
-        if self.rule.hint_trait:
-            return met
-        return f"rule {self.rule.name}: {met}" + (f" ({self.rule.because})" if self.rule.because else "")
-
-    @property
-    def public(self) -> str:
-        """The source for the author of the request: nothing of other projects, flavors and zones, and no reason."""
-        met = self.subject.describe(self.met) if self.met else "every request that it does not except"
-        return met if self.rule.hint_trait else f"rule {self.rule.name}: {met}"
-
-    @property
-    def properties(self) -> tuple[str, ...]:
-        """Words of the conditions that the author of the request has written."""
-        return self.subject.properties(self.met)
+    source: str
+    """The source of the requirements, in the words of the file, for operators."""
+    public: str
+    """The source for the author of the request: nothing of other projects, flavors and zones, and no reason."""
+    properties: tuple[str, ...]
+    """Words of the conditions that the author of the request has written."""
 
 
 class RuleSet:
@@ -111,27 +95,21 @@ class RuleSet:
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:
-                self._add(number, clause)
-
-    def _add(self, number: int, clause: Clause) -> None:
-        if not clause:
-            self._always.append(number)
-            return
-        # A condition with values matches fewer requests than one without.
-        first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
-        by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
-        for value in first.values or (None,):
-            by_value.setdefault(value, []).append(number)
+                if not clause:
+                    self._always.append(number)
+                    continue
+                # A condition with values matches fewer requests than one without.
+                first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
+                by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
+                for value in first.values or (None,):
+                    by_value.setdefault(value, []).append(number)
 
     def __repr__(self) -> str:
         names = [rule.name for rule in self.rules if not rule.hint_trait]
         shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
-        return f"<{self.describe_number()}, {self.checksum}: {shown}>"
-
-    def describe_number(self) -> str:
-        """Return how many rules the files have, and how many traits for hints: ``1 rule and 2 hint traits``."""
-        number = pluralize(sum(not rule.hint_trait for rule in self.rules), "rule")
-        return f"{number} and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else number
+        number = pluralize(len(names), "rule")
+        number += f" and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else ""
+        return f"<{number}, {self.checksum}: {shown}>"
 
     @property
     def checksum(self) -> str:
@@ -158,14 +136,20 @@ class RuleSet:
             for name in by_name.keys() & subject.all_of(place):
                 by_value = by_name[name]
                 if is_set(subject.value_of(place, name)):
-                    for value in (None, *(by_value.keys() & subject.readings_of(place, name, in_list=in_list))):
+                    for value in (None, *(by_value.keys() & subject.readings_of(place, name, in_list))):
                         found.update(by_value.get(value, ()))
         matches = []
         for number in sorted(found):
             rule = self.rules[number]
             met = next(filter(subject.meets, rule.when), None)
-            if met is not None and not any(map(subject.meets, rule.unless)):
-                matches.append(Match(rule, met, subject))
+            if met is None or any(map(subject.meets, rule.unless)):
+                continue
+            source = public = subject.describe(met)
+            if not rule.hint_trait:
+                because = f" ({rule.because})" if rule.because else ""
+                source = f"rule {rule.name}: {source or rule.conditions}{because}"
+                public = f"rule {rule.name}: {public or 'every request that it does not except'}"
+            matches.append(Match(rule, source, public, subject.properties(met)))
         return matches
 
 

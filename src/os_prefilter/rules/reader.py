@@ -15,11 +15,9 @@ from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.checks import Problem, check_rules
 from os_prefilter.rules.conditions import Clause, RuleCondition
-from os_prefilter.rules.model import ALWAYS, NO_RULES, Rule, RuleSet, rules_of_hint
+from os_prefilter.rules.model import ALWAYS, Rule, RuleSet, rules_of_hint
 from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, RULE, TRAIT_LIST
 
-MAX_RULES = 10_000
-"""The most rules of a deployment."""
 SUFFIXES = (".yaml", ".yml")
 """The suffixes of the files that are read in a directory."""
 
@@ -80,10 +78,6 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
                 found, mistakes = [], [Problem(name, error.line, error.problem)]
             rules += found
             problems += mistakes
-    if len(rules) > MAX_RULES:
-        over = rules[MAX_RULES]
-        text = f"there are more than {MAX_RULES} rules, the most that are read."
-        return RulesRead(NO_RULES, (*problems, Problem(over.file, over.line, text)))
     problems += check_rules(rules, progress)
     problems.sort(key=lambda each: (each.file, each.line))
     return RulesRead(RuleSet(rules), tuple(problems))

@@ -12,21 +12,15 @@ from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error, shorten
+from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.rules.reader import read_rules, rule_files
 
 LOG = get_logger(__name__)
 
-EnsureTraits = Callable[[Iterable[str]], object]
-"""Creates the traits that Placement lacks; raises an error if it cannot have all of them."""
-
 SETTLED = 2.0
 """Seconds for which files must be unchanged before a reload without SIGHUP: an editor may still be writing."""
-
-_MOST_WARNINGS = 10
-_MOST_NAMES = 10
 
 _Stat = tuple[str, int, int, int, int]
 """Path, inode, size, and the nanoseconds of the last change of the content and of the permissions."""
@@ -36,25 +30,21 @@ class RuleFolders:
     """The rules in some directories, as the fact ``rules``: for ``Fact("rules", RuleFolders(...), interval)``.
 
     :param folders: the directories
-    :param ensure_traits: creates the traits that rules name before the rules are used; None if that is done elsewhere
+    :param ensure_traits: creates the traits that rules name before the rules are used, or raises an error; None if that
+        is done elsewhere
     :raises DocumentError: if they cannot be read
     """
 
-    def __init__(self, folders: Sequence[str], ensure_traits: EnsureTraits | None = None) -> None:
+    def __init__(self, folders: Sequence[str], ensure_traits: Callable[[Iterable[str]], object] | None = None) -> None:
         self._folders = tuple(folders)
         self._ensure_traits = ensure_traits
         self._reading = threading.Lock()
         self._problems: dict[str, str] = {}
         self._stats = self._stat_all()
-        self._failed_stats: list[_Stat] | None = None
-        self._latest = self._read()
+        self.latest = self._read()
+        """The rules that were read last, without mistakes."""
         self._in_use: RuleSet | None = None
         self._ensured: frozenset[str] = frozenset()
-
-    @property
-    def latest(self) -> RuleSet:
-        """The rules that were read last, without mistakes."""
-        return self._latest
 
     def __call__(self, _context: Any = None) -> RuleSet:
         """Return the rules to use, after a check of the files.
@@ -63,7 +53,7 @@ class RuleFolders:
         that they apply to could go to any host; with them, Placement refuses these requests until it has the traits.
         """
         self._reload(forced=False)
-        latest = self._latest
+        latest = self.latest
         if self._has_traits(latest) or self._in_use is None:
             self._in_use = latest
         return self._in_use
@@ -94,24 +84,24 @@ class RuleFolders:
         return True
 
     def _reload(self, *, forced: bool) -> None:
-        stats: list[_Stat] | None = None
+        # A directory that returns may look as before: without a status, it is read then.
+        stats: list[_Stat] = []
         with self._reading:
             try:
                 stats = self._stat_all()
-                if not forced and (stats in (self._stats, self._failed_stats) or not _are_settled(stats)):
+                if not forced and (stats == self._stats or not _are_settled(stats)):
                     return
                 latest = self._read()
                 if not forced and self._stat_all() != stats:
                     return
             except DocumentError as error:
-                # A directory that returns may look as before, so it is read then; files that stay broken are not.
-                self._stats, self._failed_stats = [], stats
+                self._stats = stats
                 self._log_once("files", f"Failed to reload the request rules; keeping the previous rules. {error}")
                 return
-            before, self._stats, self._latest, self._failed_stats = self._latest, stats, latest, None
+            before, self._stats, self.latest = self.latest, stats, latest
             self._log_once("files", "")
             if latest != before:
-                LOG.info("Reloaded the request rules: %s.", _describe_changes(before, latest))
+                LOG.info("Reloaded the request rules: %r.", latest)
 
     def _stat_all(self) -> list[_Stat]:
         """Return the status of the directories and files.
@@ -123,15 +113,16 @@ class RuleFolders:
     def _read(self) -> RuleSet:
         # Others run meanwhile: a thread of eventlet's gives way only here.
         read = read_rules(self._folders, lambda *_: time.sleep(0))
-        advice = f"'os-prefilter rules check {' '.join(self._folders)}' shows all."
+        number = len(read.problems)
+        advice = (
+            f" There are {number} problems in all: 'os-prefilter rules check {' '.join(self._folders)}' shows them."
+        )
+        more = advice if number > 1 else ""
         if read.errors:
-            first, *others = read.errors
-            more = f" There are {len(others)} more mistakes. {advice}" if others else ""
+            first = read.errors[0]
             raise DocumentError(first.file, first.text + more, first.line)
-        for warning in read.warnings[:_MOST_WARNINGS]:
-            LOG.warning("Request rules: %s", warning)
-        if read.warnings[_MOST_WARNINGS:]:
-            LOG.warning("Request rules: %d more warnings. %s", len(read.warnings) - _MOST_WARNINGS, advice)
+        for warning in read.warnings[:1]:
+            LOG.warning("Request rules: %s%s", warning, more)
         return read.rules
 
     def _log_once(self, about: str, problem: str) -> None:
@@ -141,18 +132,6 @@ class RuleFolders:
             LOG.error("%s", problem)
         elif before and not problem:
             LOG.info("The problem with the %s of the request rules is over.", about)
-
-
-def _describe_changes(before: RuleSet, after: RuleSet) -> str:
-    # The three rules of a trait for hints are one change.
-    old, new = ({rule.hint_trait or rule.name: rule for rule in rules.rules} for rules in (before, after))
-    names = {
-        "new": new.keys() - old.keys(),
-        "changed": {name for name in new.keys() & old.keys() if new[name] != old[name]},
-        "removed": old.keys() - new.keys(),
-    }
-    shown = (f"{kind}: {', '.join(shorten(sorted(some), _MOST_NAMES)) or 'none'}" for kind, some in names.items())
-    return f"{after.describe_number()} in all; {'; '.join(shown)}"
 
 
 def _stat(path: Path) -> _Stat:

@@ -4,22 +4,14 @@ import inspect
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
-from os_prefilter.common.errors import (
-    DuplicateFilter,
-    FilterLoadError,
-    InvalidFilter,
-    InvalidOption,
-    MissingFact,
-    UnknownFilter,
-)
+from os_prefilter.common.entry_points import installed_entry_points, load_entry_point
+from os_prefilter.common.errors import FilterLoadError, InvalidFilter, InvalidOption, MissingFact
 from os_prefilter.request.filter_contract import NEEDS, NOTHING_SPECIAL, LoadedFilter
 
 NAMESPACE = "os_prefilter.request_filters"
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_LOAD_ERRORS = (UnknownFilter, DuplicateFilter, FilterLoadError)
 _GENERAL_ADVICE = "Pass it to Service.from_conf(conf, facts={name: callable}), or disable the filter."
 
 
@@ -40,8 +32,8 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
             raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    errors = {name: Errors(*(partial(each, name) for each in _LOAD_ERRORS)) for name in names}
-    return tuple(as_filter(name, load_entry_point(NAMESPACE, name, errors[name]), provided) for name in names)
+    functions = {name: load_entry_point(NAMESPACE, name, partial(FilterLoadError, name)) for name in names}
+    return tuple(as_filter(name, function, provided) for name, function in functions.items())
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:

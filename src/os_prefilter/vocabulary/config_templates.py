@@ -26,10 +26,6 @@ NODE_FIELDS = ("driver", "vendor")
 """Fields of a node that a variant may require: its driver, and ``vendor`` in its properties."""
 
 
-def _term(traits: tuple[Trait, ...]) -> Term:
-    return Term(traits[0], more_traits=traits[1:]) if traits else nothing("its template needs no trait")
-
-
 class Step(NamedTuple):
     """One step of Ironic's."""
 
@@ -100,21 +96,23 @@ class Templates:
 
     def __init__(self, templates: Iterable[Template] = ()) -> None:
         self._by_key = {(each.config_type, each.value): each for each in templates}
-        types = dict.fromkeys(config_type for config_type, _ in self._by_key)
         self._naming: dict[str, tuple[Template, ...]] = {}
+        values: dict[str, dict[str, Term]] = {}
         for each in self:
             self._naming |= {trait: (*self.find_naming(trait), each) for trait in each.traits}
+            term = nothing("its template needs no trait")
+            if each.traits:
+                term = Term(each.traits[0], more_traits=each.traits[1:])
+            values.setdefault(each.extra_spec, {})[each.value] = term
         self.traits = frozenset(trait for each in self for trait in each.traits)
         """All traits that templates need."""
         self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.find_naming(t)))
-        """Those of them of which a node itself says whether it has them; the others its operator sets."""
-        self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
+        """The traits that a node itself reports; its operator sets the others."""
+        self.rows = tuple(
+            Row(name, terms, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
+            for name, terms in values.items()
+        )
         """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
-
-    def _row(self, config_type: str) -> Row:
-        name = PREFIX + config_type
-        values = {each.value: _term(each.traits) for each in self if each.config_type == config_type}
-        return Row(name, values, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
 
     def __iter__(self) -> Iterator[Template]:
         return iter(self._by_key.values())

@@ -1,4 +1,4 @@
-"""Image properties in Nova: those that it keeps, legacy names, and the spelling of values.
+"""Image properties in Nova: the properties that it keeps, legacy names, and the spelling of values.
 
 Nova hands its filters no dictionary but an object with a field for each property that it knows
 (``nova/objects/image_meta.py``, 34.0.0); any other property is gone before a request filter sees it. The tests compare

@@ -75,7 +75,7 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Which value counts where image and flavor give different ones; without it they contradict each other."""
+    """Choice of a value where image and flavor give different ones; without it they contradict each other."""
 
     wins: Literal["", "image", "flavor"] = ""
     """The source whose value counts, whatever the other one says."""

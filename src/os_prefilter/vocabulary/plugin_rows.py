@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
+from os_prefilter.common.entry_points import installed_entry_points, load_entry_point
 from os_prefilter.common.errors import UnusableRow
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 from os_prefilter.vocabulary.model import RESERVED, Row, Term
 
 GROUP = "os_prefilter.vocabulary"
-FILTERS = "os_prefilter.request_filters"
 
 
 def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
@@ -26,28 +25,24 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     found: list[Row] = []
     for name in installed_entry_points(GROUP):
         row = _import_row(name)
-        _refuse(
-            name, chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, (*bundled, *found)))
-        )
+        others = (*bundled, *found)
+        for problem in chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, others)):
+            raise UnusableRow(name, problem)
         found.append(row)
     rows = {row.name: row for row in (*bundled, *found)}
     for row in found:
-        _refuse(row.name, _find_dangling(row, rows))
+        for problem in _find_dangling(row, rows):
+            raise UnusableRow(row.name, problem)
     return tuple(found)
 
 
 def _import_row(name: str) -> Row:
-    row = load_entry_point(GROUP, name, Errors.from_problem(partial(UnusableRow, name)))
+    row = load_entry_point(GROUP, name, partial(UnusableRow, name))
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
         raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.vocabulary.model.Term")
     return row
-
-
-def _refuse(name: str, problems: Iterable[str]) -> None:
-    for problem in problems:
-        raise UnusableRow(name, problem)
 
 
 def _problems(name: str, row: Row) -> Iterator[str]:
@@ -63,7 +58,7 @@ def _problems(name: str, row: Row) -> Iterator[str]:
     required_by: object = row.required_by
     if not isinstance(required_by, tuple):
         yield "required_by is a tuple of names of filters"
-    for unknown in sorted(set(row.required_by) - installed_entry_points(FILTERS).keys()):
+    for unknown in sorted(set(row.required_by) - installed_entry_points("os_prefilter.request_filters").keys()):
         yield f"required_by names the filter {quote(unknown)}, which no installed package offers"
 
 

@@ -17,8 +17,9 @@ from uuid import UUID, uuid5
 
 from os_prefilter.common.errors import (
     ConfigurationError,
-    EmbeddedPlacementFailed,
+    PlacementError,
     PlacementRefused,
+    PlacementUnavailable,
     PrefilterError,
     UnknownTraits,
     install_extra,
@@ -43,7 +44,7 @@ try:
     from webob import Request
 
     from os_prefilter.adapters.placement.client import PlacementClient
-    from os_prefilter.common.quoting import quote
+    from os_prefilter.common.quoting import escape_line, quote
     from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
     from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 except ModuleNotFoundError as error:
@@ -57,6 +58,7 @@ _URL = "http://embedded.invalid"
 _NO_FILE = f"{os.devnull}/none"
 _AMOUNTS = tuple(each.name for each in fields(Inventory) if each.name != "used")
 _SERVER_ERROR = 500
+_DETAIL_LENGTH = 500
 _AT_ONCE = 1_000
 """Providers written at a time: all rows of a large fleet at once take gigabytes."""
 # The project and the user of all usage.
@@ -67,6 +69,19 @@ _GLOBALS = threading.RLock()
 _LOGGERS = tuple(map(logging.getLogger, ("placement.fault_wrap", "oslo_db.sqlalchemy.exc_filters")))
 
 LOG = get_logger(__name__)
+
+
+class EmbeddedPlacementFailed(PlacementUnavailable):
+    """The Placement inside this process failed: a fault of its own, or of the way in which it is used."""
+
+    def __init__(self, what: str, fault: BaseException) -> None:
+        reason = escape_line(" ".join(str(fault).split()).rstrip("."))
+        reason = f"{type(fault).__name__}: {reason[:_DETAIL_LENGTH]}" if reason else type(fault).__name__
+        PlacementError.__init__(
+            self,
+            f"The Placement inside this process failed at {what}: {reason}. Ask that of a cloud with --os-cloud, or "
+            "install another release of openstack-placement; the option -vv prints where it failed, for a report.",
+        )
 
 
 class EmbeddedPlacement:

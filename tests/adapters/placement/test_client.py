@@ -111,6 +111,7 @@ def test_other_client_errors_are_placement_refused(answer: tuple[int, object], d
     assert (raised.value.status, raised.value.detail) == (answer[0], detail)
     _, _, words = str(raised.value).partition(f"with status {answer[0]}: ")
     advice = ". Use a user with a role that Placement's policy allows this: by default admin or service."
+    advice += " The token must be for a project, not a domain or the system: log in with project_name."
     assert words == detail + (advice if answer[0] == 403 else "")
 
 

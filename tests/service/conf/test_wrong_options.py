@@ -14,7 +14,7 @@ _ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write "
 
 # The option, lines of a configuration with a wrong value, and what the error says of it.
 _WRONG: list[tuple[str, str, str]] = [
-    ("enabled_filters", "enabled_filters = hpett", "names 'hpett', which no installed .* Did you mean hpet\\?"),
+    ("enabled_filters", "enabled_filters = hpett", "'hpett' cannot be used: no installed .*nearest name is hpet\\."),
     ("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
     ("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
     ("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),

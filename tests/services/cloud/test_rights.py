@@ -131,12 +131,8 @@ def _rules_of(cloud: Cloud) -> set[str]:
     return found
 
 
-_OF_PROJECT = "log in with project_name instead."
-_REFUSALS = [
-    ("operator", f"The token is for the domain 'customers'; the service wants one for a project: {_OF_PROJECT}"),
-    ("system", f"The token is for the system; the service wants one for a project: {_OF_PROJECT}"),
-    ("reader", "role"),
-]
+_OF_PROJECT = "The token must be for a project, not a domain or the system: log in with project_name."
+_REFUSALS = [("operator", _OF_PROJECT), ("system", _OF_PROJECT), ("reader", "role")]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,7 +9,6 @@ import pytest
 
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
-    IronicTooOld,
     NodeNotReady,
     OutcomeUnknown,
     StepsFailed,
@@ -123,7 +122,7 @@ def test_ironic_too_old_for_the_steps_is_refused(ironic: Ironic, proxy: Recorder
     version = {"id": "v1", "status": "CURRENT", "min_version": "1.1", "version": "1.86", "links": links}
     answer = {"id": "v1", "version": version, "versions": [version], "default_version": version, "links": links}
     proxy.before = lambda _method, path: (200, answer) if path.rstrip("/") in ("", "/v1") else None
-    with pytest.raises(IronicTooOld, match="needs its API 1.87 or later"):
+    with pytest.raises(NodeNotReady, match="does not offer its API 1.87"):
         run(proxy, ironic.node("active"))
     assert proxy.written == []
 

@@ -5,9 +5,8 @@
     IronicError
     |-- IronicUnavailable   no answer, or a server error
     |-- IronicRefused       it answered with a client error
-    |-- IronicTooOld        its API does not have what is needed
     |-- UnknownNode         there is no node of that name or UUID
-    |-- NodeNotReady        wrong state, locked, in maintenance, no room for traits: nothing was changed
+    |-- NodeNotReady        wrong state, locked, in maintenance, API too old, no room for traits: nothing was changed
     |-- StepsFailed         the steps on a node ended, and not as they should
     `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
 
@@ -35,16 +34,6 @@ class IronicRefused(IronicError):
         super().__init__(f"Ironic refused {what} with status {status}: {detail}")
 
 
-class IronicTooOld(IronicError):
-    """The API of this Ironic does not have what is needed; nothing was changed."""
-
-    def __init__(self, what: str, microversion: str) -> None:
-        super().__init__(
-            f"Ironic cannot {what}: that needs its API {microversion} or later, and this one does "
-            "not offer that. Upgrade Ironic, or do not pin its API, or the client's, to an older version."
-        )
-
-
 class UnknownNode(IronicError):
     """Ironic has no node of that name or UUID, or none that this user may see."""
 
@@ -56,7 +45,7 @@ class UnknownNode(IronicError):
 
 
 class NodeError(IronicError):
-    """What went wrong with one node."""
+    """Base of the errors about one node."""
 
     problem = ""
 
@@ -77,11 +66,7 @@ class StepsFailed(NodeError):
     problem = "The steps on the node {} failed"
 
 
-class OutcomeUnknown(IronicError):
+class OutcomeUnknown(NodeError):
     """Something was begun on a node, and it is not known how it ended; the cause is chained."""
 
-    def __init__(self, node: str, what: str, reason: str) -> None:
-        super().__init__(
-            f"It is not known whether {what} on the node {quote(node, 200)} has ended: {reason}. It is safe to run it "
-            "again: what is still under way is waited for, not begun a second time."
-        )
+    problem = "It is not known whether the service on the node {} has ended"

@@ -123,8 +123,7 @@ class IronicNode:
         """Check that steps can be run on the node now, as :meth:`service` does before it begins.
 
         :param instance: the UUID of the instance that must be on the node; None if any may be
-        :raises IronicTooOld: its API is older than 1.87
-        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
+        :raises NodeNotReady: in another state, in maintenance, locked, another instance's, or Ironic's API is too old
         :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
         self._task(timeout=self._lock_timeout, instance=instance).check_ready()
@@ -147,8 +146,8 @@ class IronicNode:
         :param timeout: seconds
         :param instance: the UUID of the instance that must be on the node; None if any may be
         :param settings: BIOS settings that the node must have at the end, beside the ones that the steps change
-        :raises IronicTooOld: its API is older than 1.87; nothing was changed
-        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
+        :raises NodeNotReady: in another state, in maintenance, locked, another instance's, or the API of Ironic is
+            older than 1.87; nothing was changed
         :raises IronicRefused: Ironic did not accept the steps; nothing was changed
         :raises StepsFailed: a step failed, or the node is not active, in maintenance, or has not the BIOS settings that
             it should when they have ended

@@ -15,7 +15,6 @@ from openstack.baremetal.v1.node import Node
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
-    IronicTooOld,
     IronicUnavailable,
     NodeNotReady,
     OutcomeUnknown,
@@ -61,16 +60,16 @@ class Task:
 
     def run(self) -> None:
         """Run the steps, wait for their end, and check the node; without steps, only check it."""
-        begun = True
-        if self.node.provision_state in _UNDER_WAY:
+        is_under_way = self.node.provision_state in _UNDER_WAY
+        if is_under_way:
             self._check_maintenance()
             self._check_same_steps()
             self.check_instance()
         else:
             self.check_ready()
-            begun = bool(self.steps)
-            if begun:
+            if self.steps:
                 self._begin()
+        begun = is_under_way or bool(self.steps)
         if begun:
             self._wait()
         self._check_end(begun=begun)
@@ -80,7 +79,10 @@ class Task:
         with convert_errors("GET /v1", str(self.node.id)):
             supported = utils.supports_microversion(self.baremetal, _MICROVERSION)
         if not supported:
-            raise IronicTooOld("run the steps of a service", _MICROVERSION)
+            reason = f"Ironic does not offer its API {_MICROVERSION}, which runs the steps of a service"
+            raise self._not_ready(
+                reason, "Upgrade Ironic, or do not pin its API, or the client's, to an older version."
+            )
         self._check_startable()
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.
@@ -98,7 +100,8 @@ class Task:
         return NodeNotReady(str(self.node.id), reason, advice)
 
     def _outcome_unknown(self, reason: str | IronicError) -> OutcomeUnknown:
-        return OutcomeUnknown(str(self.node.id), "the service", str(getattr(reason, "reason", reason)))
+        advice = "It is safe to run it again: what is still under way is waited for, not begun a second time."
+        return OutcomeUnknown(str(self.node.id), str(getattr(reason, "reason", reason)), advice)
 
     def _wait_for_lock(self, timeout: float) -> None:
         """Wait until the node is not locked; the node is then what it is afterwards."""

@@ -292,8 +292,7 @@ class PlacementClient:
             if status == _BAD_REQUEST and (match := _NO_SUCH_TRAIT.search(detail)):
                 raise UnknownTraits(re.findall(r"\w+", match[1]))
             roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
-            advice = advice_on(status, getattr(self._adapter, "session", None), roles)
-            raise PlacementRefused(what, status, detail, advice)
+            raise PlacementRefused(what, status, detail, advice_on(status, roles))
         if not response.content:
             return None
         try:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from os_prefilter.common.progress import Progress, no_progress
-from os_prefilter.common.smallest_sets import SmallestSets, one_unmet, smallest_sets
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import Look
 from os_prefilter_tools.fleet.matching import Host, Work, meets
+from os_prefilter_tools.operators.diagnose.smallest_sets import SmallestSets, one_unmet, smallest_sets
 
 Way = frozenset[Condition]
 

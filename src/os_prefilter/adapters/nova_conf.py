@@ -5,10 +5,12 @@ An error names the file, the section and the option, and never shows a password.
 """
 
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shutil import which
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +50,8 @@ _AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.schedul
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
+# Seconds: it imports all of Nova.
+_VERSION_TIMEOUT = 60
 _ARCHITECTURES = frozenset(ARCHITECTURES.split())
 
 
@@ -145,8 +149,24 @@ def reason_of(error: Exception) -> str:
     return escape_line(text[:_LONGEST_REASON]).rstrip(".") + "."
 
 
+def release_of_compute() -> int | None:
+    """Return the release of the host's nova-compute, 34 for 2026.2; None if it is not known.
+
+    By the package nova beside this one, else by the command in the search path: an agent may have an environment of its
+    own.
+    """
+    if (release := installed_nova()) is not None:
+        return release
+    try:
+        command = [which("nova-compute") or "", "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT)  # noqa: S603 - no shell
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return nova_release(done.stdout.strip().partition(".")[0])
+
+
 def installed_nova() -> int | None:
-    """Return the release of the package nova beside this one, 34 for 2026.2; None if it is not known."""
+    """Return the release of the package nova beside this one; None if it is not known."""
     try:
         # A damaged installation has no version.
         return nova_release(str(version("nova")).partition(".")[0])

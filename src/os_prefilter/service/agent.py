@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import wait
 from functools import partial
+from random import uniform
 from typing import Protocol
 
 from os_prefilter.common.errors import (
@@ -34,6 +35,9 @@ PROBE_INTERVAL = 3600.0
 
 REPORT_TIMEOUT = 600.0
 """Seconds that one report may take: enough for the 265 requests of the first one if each takes 2 s."""
+
+LONGEST_START = 60.0
+"""Seconds, of the first interval, among which an agent chooses when it begins."""
 
 GRACE = 0.5
 """Seconds that a running round has to end after a signal; each write to Placement is one request."""
@@ -98,6 +102,9 @@ class Watch:
 
         :raises ConfigurationError: in the first round, if the probe or the report is configured wrongly
         """
+        self._current_facts()
+        # After a restart of all agents, their reports are spread over the interval.
+        self._woken.wait(uniform(0, min(self._interval, LONGEST_START)))  # noqa: S311 - no secret
         while not self._stopping.is_set():
             self.round()
             if self._woken.wait(self._interval) and not self._stopping.is_set():

@@ -206,12 +206,12 @@ class HostArguments(NodeArguments):
 
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
         """
-        from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import libvirt_settings, release_of_compute  # noqa: PLC0415
 
         return replace(
             libvirt_settings(self.nova_conf),
             built_by_nova=not self.alone,
-            nova_release=None if self.alone else self.nova_release or installed_nova(),
+            nova_release=None if self.alone else self.nova_release or release_of_compute(),
         )
 
     def assumptions(self, facts: HostFacts) -> tuple[str, ...]:

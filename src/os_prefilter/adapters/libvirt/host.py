@@ -10,7 +10,7 @@ one that takes too long is an error. It cannot be interrupted: no other call is 
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -92,9 +92,10 @@ class LibvirtHost:
             digest = hashlib.sha256(call("getCapabilities").encode()).hexdigest()
         return f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)}, capabilities {digest}"
 
-    def facts(self) -> LibvirtFacts:
+    def facts(self, emulated: Collection[str] | None = None) -> LibvirtFacts:
         """Return the facts of the host.
 
+        :param emulated: the architectures to probe beside the host's own, as Nova spells them; None for all
         :raises ProbeFailed: if a call of libvirt fails, or its response cannot be used
         """
         with self._session() as call:
@@ -104,7 +105,7 @@ class LibvirtHost:
             try:
                 return facts_from_xml(
                     capabilities,
-                    list(_domain_capabilities(call, capabilities, self._settings)),
+                    list(_domain_capabilities(call, capabilities, self._settings, emulated)),
                     settings=self._settings,
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
@@ -170,7 +171,9 @@ class LibvirtHost:
 _Call = Callable[..., Any]
 
 
-def _domain_capabilities(call: _Call, document: bytes, settings: LibvirtSettings) -> Iterator[tuple[str, bytes]]:
+def _domain_capabilities(
+    call: _Call, document: bytes, settings: LibvirtSettings, emulated: Collection[str] | None
+) -> Iterator[tuple[str, bytes]]:
     """Yield the domain capabilities of each guest architecture, those of its default machine type first."""
     capabilities = capabilities_from(_CAPABILITIES, document)
     virt_type = virt_type_of(capabilities, settings)
@@ -180,6 +183,8 @@ def _domain_capabilities(call: _Call, document: bytes, settings: LibvirtSettings
         domain_type = capabilities.domain_type(architecture, virt_type)
         # An architecture without a known name has no trait either.
         known = is_architecture(architecture) and capabilities.uses(architecture)
+        if emulated is not None and architecture != capabilities.architecture:
+            known = known and nova_architecture(architecture) in emulated
         if not known or domain_type not in domain_types:
             continue
         default = ""

@@ -16,6 +16,7 @@ from os_prefilter.common.errors import (
     UnknownTraits,
 )
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
+from os_prefilter.hosts.reports import REPORTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -34,9 +35,10 @@ from tests.support.placements import (
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
 OWNER = Options()
-# A few of EVERY_TRAIT.known: creating all takes a second.
-KNOWN = frozenset((HPET, XEN, "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"))
-GOAL = Goal({HPET: True, XEN: False}, OWNER, KNOWN)
+_TRAITS = {HPET: True, XEN: False}
+_PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
+GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), OWNER)
+(MARKER,) = names_with(REPORTED, _PARTS)
 TREE = f"GET /resource_providers?in_tree={UUID}"
 TRAITS = f"/resource_providers/{UUID}/traits"
 CUSTOM = "GET /traits?name=startswith:CUSTOM_"
@@ -48,14 +50,15 @@ def no_wait(_seconds: float) -> None:
 
 @pytest.fixture
 def placement() -> Iterator[EmbeddedPlacement]:
-    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN}")) as embedded:
+    old = names_with(REPORTED, [key_of((XEN,))])[0]
+    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN} {old}")) as embedded:
         yield embedded
 
 
 @pytest.fixture
 def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     """Return the Placement with every trait that a report creates."""
-    placement.know(KNOWN)
+    placement.know((HPET, MARKER))
     return placement
 
 

@@ -18,6 +18,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter.hosts.reports import REPORTED
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases
@@ -26,9 +27,9 @@ REPORTERS = 50
 HOSTS = REPORTERS // 2
 ROUNDS = 3
 OPERATORS = 3
-SHARED = frozenset(f"CUSTOM_SHARED_{number}" for number in range(4))
-"""Traits that every reporter creates: all try it at once."""
-BASE = frozenset(("COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OLD_A", "CUSTOM_OLD_B"))
+PARTS = {each: frozenset((f"CUSTOM_{each}",)) for each in ("GOES_", "STAYS", "TURNS")}
+"""Every reporter creates their traits: all try it at once."""
+BASE = frozenset(("COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_GOES_", f"{REPORTED}GOES_"))
 _PATIENCE = 900.0
 """Seconds: fifty at once are slow where the machine is."""
 _MOST_CONFLICTS = 10_000
@@ -52,13 +53,12 @@ class Client(PlacementClient):
 class Reporter:
     """One of the two reporters of a host."""
 
-    def __init__(self, client: Client, host: str, owner: str) -> None:
-        self._owner = owner
+    def __init__(self, client: Client, host: str) -> None:
         self._traits = ProviderTraits(client, host)
         self.gave_up = 0
 
     def report(self, state: int) -> None:
-        self._traits.sync(goal_of(self._owner, state))
+        self._traits.sync(goal_of(state))
 
     def work(self) -> None:
         """Report each state once; the next round makes up for a report that others overtook in each attempt."""
@@ -100,11 +100,10 @@ class Operator:
         return False
 
 
-def goal_of(owner: str, state: int) -> Goal:
-    """Return the goal of the reporter ``a`` or ``b`` of a host; every other state has the opposite of one trait."""
-    upper = owner.upper()
-    own = {f"CUSTOM_{upper}_STAYS": True, f"CUSTOM_{upper}_TURNS": bool(state % 2), f"CUSTOM_OLD_{upper}": False}
-    return Goal(own, Options(), SHARED)
+def goal_of(state: int) -> Goal:
+    """Return the goal of a host's reporters; every other state has the opposite of one trait."""
+    traits = {"CUSTOM_GOES_": False, "CUSTOM_STAYS": True, "CUSTOM_TURNS": bool(state % 2)}
+    return Goal(traits, PARTS, frozenset(PARTS), Options())
 
 
 @pytest.fixture
@@ -133,8 +132,8 @@ def connect(tmp_path: Path) -> Iterator[Callable[[], Client]]:
 
 @needs_mariadb
 def test_fifty_reporters_and_operators_converge_without_losing_a_write(connect: Callable[[], Client]) -> None:
-    """Two reporters write to each host, each the traits that it owns, and operators traits of theirs."""
-    crowd = [Reporter(connect(), f"host-{number // 2}", "ab"[number % 2]) for number in range(REPORTERS)]
+    """Two reporters write to each host, as where one is started twice, and operators traits of theirs."""
+    crowd = [Reporter(connect(), f"host-{number // 2}") for number in range(REPORTERS)]
     operators = [Operator(connect(), number) for number in range(OPERATORS)]
     works = [*(each.work for each in crowd), *(each.work for each in operators)]
     with ThreadPoolExecutor(len(works)) as threads:
@@ -144,10 +143,9 @@ def test_fifty_reporters_and_operators_converge_without_losing_a_write(connect: 
     assert any(each.conflicts for each in operators)
     for reporter in crowd:
         reporter.report(ROUNDS - 1)
-    last = {**goal_of("a", ROUNDS - 1).traits, **goal_of("b", ROUNDS - 1).traits}
+    last = {f"{REPORTED}GOES_": False, f"{REPORTED}GOES_STAYSTURNS": True, **goal_of(ROUNDS - 1).traits}
     theirs = {"OWNER_NOVA", *(f"CUSTOM_OPERATOR_{number}" for number in range(OPERATORS))}
     expected = {trait for trait in {*BASE, *last} if last.get(trait, True)} | theirs
     client = connect()
-    assert client.traits() >= SHARED
     for number in range(HOSTS):
         assert client.provider_traits(provider_uuid(f"host-{number}"))[1] == expected

@@ -1,7 +1,8 @@
-"""What the traits of a provider become: only what the reporter answers for, and in which mode."""
+"""What the traits of a provider become: only what a report covers, and in which mode."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,33 +15,94 @@ from os_prefilter import Options
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, is_foreign, is_recognized, select_managed, with_marker, with_traits
-from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits, withdrawn
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
-from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
+from os_prefilter.hosts.reports import REPORTED, key_of, keys_in, names_with
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
 
-NAMES = st.sampled_from([f"CUSTOM_{letter}" for letter in "ABCDEFGH"])
 OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
 _ZUN = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
 
 
-@given(st.frozensets(NAMES), st.dictionaries(NAMES, st.booleans()))
-def test_report_sets_managed_traits_and_keeps_all_others(present: frozenset[str], traits: dict[str, bool]) -> None:
-    found = with_traits(present, traits)
-    assert all((trait in found) is has for trait, has in traits.items())
-    assert found - traits.keys() == present - traits.keys()
-    assert with_traits(found, traits) == found
+_PARTS = {"AAAAA": frozenset(("CUSTOM_A",)), "BBBBB": frozenset(("CUSTOM_B", "HW_B")), "CCCCC": frozenset(("HW_C",))}
+_MANAGED = sorted(trait for traits in _PARTS.values() for trait in traits)
+
+
+def _marker(keys: Collection[str]) -> frozenset[str]:
+    return frozenset(names_with(REPORTED, keys))
+
+
+@given(
+    st.frozensets(st.sampled_from([*_MANAGED, "CUSTOM_OF_AN_OPERATOR", "HW_OF_NOVA"])),
+    st.fixed_dictionaries({trait: st.booleans() for trait in _MANAGED}),
+    *[st.frozensets(st.sampled_from(sorted(_PARTS)))] * 3,
+)
+def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
+    others: frozenset[str],
+    traits: dict[str, bool],
+    covered: frozenset[str],
+    wanted: frozenset[str],
+    still: frozenset[str],
+) -> None:
+    present, goal = others | _marker(covered | {"OLDER"}), Goal(traits, _PARTS, wanted)
+    found = with_traits(present, goal, still)
+    reported = keys_in(REPORTED, found)
+    assert with_traits(found, goal, still) == found
+    assert covered & (wanted | still) <= reported <= wanted | still
+    for key, names in _PARTS.items():
+        for trait in names:
+            has, custom = traits[trait], trait.startswith("CUSTOM_")
+            if key in reported:
+                assert (trait in found) is has
+            elif key in covered:
+                assert (trait in found) is (trait in present and has and not custom)
+            else:
+                assert (trait in found) is (trait in present or (has and key in wanted | still))
+    assert found - set(_MANAGED) - _marker(reported) == others - set(_MANAGED)
+
+
+_HPET, _UEFI, _XEN = "CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_FIRMWARE_UEFI", "CUSTOM_VM_MODE_XEN"
+
+
+def test_traits_that_an_operator_set_before_the_first_report_are_never_removed() -> None:
+    """Whether they are true or not, wanted or not; a standard one that the host has also stays after a report of it."""
+    by_hand = frozenset((_HPET, _UEFI, _XEN))
+    keys = {key_of((trait,)) for trait in by_hand}
+    bare = replace(KVM, guests={"x86_64": replace(X86, uefi=False)}, nova_release=None)
+    for facts in (KVM, bare):
+        state = by_hand
+        for wanted in (keys, frozenset[str](), keys):
+            goal = goal_of(facts, wanted, Mode.BESIDE)
+            state = with_traits(state, goal)
+            assert by_hand <= state
+            assert by_hand <= with_traits(state, withdrawn(goal, Mode.BESIDE))
+    state = with_traits(frozenset(), goal_of(KVM, keys, Mode.BESIDE))
+    assert {_HPET, _UEFI} < state
+    for after in (goal_of(KVM, (), Mode.BESIDE), withdrawn(goal_of(KVM, (), Mode.BESIDE), Mode.BESIDE)):
+        assert with_traits(state, after) == {_UEFI}
+    assert with_traits(state, withdrawn(goal_of(KVM, (), Mode.ALONE), Mode.ALONE)) == frozenset()
+
+
+def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> None:
+    """And the report of it is for schedulers that do not offer it as well."""
+    trait, facts = "COMPUTE_ARCH_AARCH64", replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
+    offered, plain = key_of((trait, "emulated")), key_of((trait,))
+    state = with_traits(frozenset(), goal_of(facts, (offered,), Mode.BESIDE))
+    assert state == {trait, *_marker((offered, plain))}
+    for wanted, found in (((plain,), _marker((plain,))), ((), frozenset())):
+        assert with_traits(state, goal_of(facts, wanted, Mode.BESIDE)) == found
+    # Within the hour, the answer is that of now.
+    assert with_traits(state, goal_of(facts, (), Mode.BESIDE), (offered, plain)) == _marker((plain,))
 
 
 def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_report() -> None:
     for facts in few_libvirt_hosts():
-        traits = capability_traits(facts)
-        beside = select_managed(traits, Mode.BESIDE, facts)
+        traits = capability_traits(replace(facts, emulated_architectures=frozenset()))
+        beside = goal_of(facts, (), Mode.BESIDE).traits
         emulated = (
             {trait for trait in traits if trait.startswith("COMPUTE_ARCH_")} if facts.virt_type == "kvm" else set()
         )
@@ -48,18 +110,17 @@ def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_repo
         assert set(beside) == (traits.keys() & opt_in_traits()) | emulated
         assert all(traits[trait] is has for trait, has in beside.items())
         assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
-        assert select_managed(traits, Mode.ALONE, facts) == traits
+        assert goal_of(facts, (), Mode.ALONE).traits == traits
 
 
 def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_reports() -> None:
     """Its source, and that of the fake driver, name no such trait; OWNER_NOVA and the architecture are not managed."""
-    beside = select_managed(capability_traits(VmwareFacts()), Mode.BESIDE, VmwareFacts())
+    beside = goal_of(VmwareFacts(), (), Mode.BESIDE).traits
     assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
     assert not beside["COMPUTE_NET_VIF_MODEL_VIRTIO"]
     assert not beside.keys() & {"HW_ARCH_X86_64", "COMPUTE_IMAGE_TYPE_VMDK", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"}
     assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
-    every = {trait for row in BY_NAME.values() for trait in row.traits}
-    for trait in select_managed(dict.fromkeys(every, True), Mode.BESIDE, VmwareFacts()):
+    for trait in beside:
         assert trait not in inspect.getsource(nova_vmware) + inspect.getsource(nova_fake)
 
 
@@ -81,16 +142,8 @@ def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
     reporter = Reporter(_OtherFacts, lambda *_: "", reported_by_nova=reported_by_nova)
     monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)
     traits = {"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}
-    assert select_managed(traits, Mode.BESIDE, _OtherFacts()) == {managed_trait: True}
-
-
-def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None:
-    known = EVERY_TRAIT.known
-    machines = BY_NAME["default_machine"].traits
-    assert known >= machines
-    assert known >= {name for (trait, _), name in QUALIFIED.items() if trait in machines}
-    assert known >= {trait for row in BY_NAME.values() for trait in row.traits if trait.startswith("CUSTOM_")}
-    assert all(trait.startswith("CUSTOM_") for trait in known)
+    monkeypatch.setattr("os_prefilter.hosts.desired_traits.capability_traits", lambda _: traits)
+    assert goal_of(_OtherFacts(), (), Mode.BESIDE).traits == {managed_trait: True}
 
 
 @pytest.mark.parametrize(
@@ -146,48 +199,15 @@ def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid() -> None:
         (IronicFacts(), None),
     ],
 )
-def test_hyperthreading_trait_is_not_managed_until_ironic_has_read_the_bios_settings(
+def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     facts: IronicFacts, *, expected: bool | None
 ) -> None:
-    assert select_managed(capability_traits(facts), Mode.BESIDE, facts).get("HW_CPU_HYPERTHREADING") is expected
-
-
-def test_on_an_ironic_node_all_traits_but_the_image_types_are_managed() -> None:
-    facts = IronicFacts(architecture="x86_64", bios={"LogicalProc": BiosSetting()})
-    traits = capability_traits(facts)
-    assert traits.keys() - select_managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits
-
-
-@pytest.mark.parametrize(
-    ("facts", "known"),
-    [
-        (FakeFacts(), True),
-        (next(libvirt_hosts()), True),
-        (VmwareFacts(), True),
-        (IronicFacts(), False),
-        (IronicFacts(bios_interface="no-bios"), True),
-        (IronicFacts(bios={"LogicalProc": BiosSetting()}), True),
-    ],
-)
-def test_report_marker_is_set_only_if_all_capabilities_of_the_host_are_known(facts: HostFacts, known: bool) -> None:
-    """Where Ironic has not read the BIOS settings, it stays as it was: neither said nor taken back."""
-    traits = capability_traits(facts)
-    for found, marker in (
-        (with_marker(traits, facts), REPORTED),
-        (with_marker(traits, facts, REPORTED_CUSTOM), REPORTED_CUSTOM),
-    ):
-        assert found == (traits | {marker: True} if known else traits)
-
-
-@pytest.mark.parametrize(
-    ("present", "traits", "expected"),
-    [
-        ({"CUSTOM_PREFILTER_REPORTED_7", "X"}, {REPORTED: True}, {REPORTED, "X"}),
-        ({"CUSTOM_PREFILTER_REPORTED_7", REPORTED, "X"}, {REPORTED: False}, {"X"}),
-        ({"CUSTOM_PREFILTER_REPORTED_7", REPORTED, REPORTED_CUSTOM}, {}, None),
-    ],
-)
-def test_report_marker_of_another_release_is_removed_when_this_release_reports(
-    present: set[str], traits: dict[str, bool], expected: set[str] | None
-) -> None:
-    assert with_traits(frozenset(present), traits) == (present if expected is None else expected)
+    """A trait that is there stays, and the rest is reported."""
+    trait, others = "HW_CPU_HYPERTHREADING", BY_NAME["image_type"].traits
+    goal = goal_of(facts, map(key_of, ((trait,), others)), Mode.BESIDE)
+    assert goal.traits.get(trait) is expected
+    found = with_traits(frozenset((trait,)) if expected is None else frozenset(), goal)
+    assert (trait in found) is (expected is not False)
+    assert keys_in(REPORTED, found) == {key_of(others), *([] if expected is None else [key_of((trait,))])}
+    # What Nova's driver reports of the node.
+    assert capability_traits(facts).keys() - goal.traits.keys() - {trait} <= others | facts.templates.found_traits

@@ -314,32 +314,24 @@ _NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
     ("fact", "value", "found"),
     [
         *[(fact, *each) for fact in ("owner_coverage", "nested_providers") for each in _NO_ANSWERS],
-        ("minimum_compute_version", "66", "'66', not of the type int"),
-        ("minimum_compute_version", True, "True, not of the type int"),
         *[("known_traits", value, "without COMPUTE_NODE") for value in _NO_LISTS],
-        ("answers", None, "not of the type Coverage"),
-        ("answers", {}, "not of the type Coverage"),
+        ("reports", None, "not of the type Reports"),
+        ("reports", {}, "not of the type Reports"),
     ],
-    ids=range(14),
+    ids=range(12),
 )
 def test_fact_of_the_wrong_type_counts_as_not_known(
     fact: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Almost any object is true: capable hosts would be excluded. An empty list of traits would drop requirements."""
-    gate = "compute_version" if fact == "minimum_compute_version" else "coverage"
-    conf = conf_with(
-        enabled_filters=["owner", "image_metadata"],
-        wait_for_answers=["image_metadata"] if fact == "answers" else [],
-        owner_gate="always" if fact in ("known_traits", "answers") else gate,
-        trait_scope="auto",
-    )
-    facts = {"owner_coverage": lambda _context: False, fact: lambda _context: value}
+    conf = conf_with(enabled_filters=["owner", "image_metadata"], trait_scope="auto")
+    facts = {"owner_coverage": lambda _context: fact != "nested_providers", fact: lambda _context: value}
     decision = Service.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
     named = {str(item.trait) for item in decision.requirements}
-    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "answers")
-    assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "answers"))
+    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "reports")
+    assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "reports"))
     assert found in caplog.text
-    closed = "not every compute service reports" in str(decision.notes)
+    closed = "not every compute node has OWNER_NOVA" in str(decision.notes)
     assert closed is (fact == "nested_providers")
 
 

@@ -12,13 +12,14 @@ from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import KnownTraits
 from os_prefilter.common.errors import FilterFailed, PlacementUnavailable, UnknownTraits
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.hosts.reports import WANTED
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
-from os_prefilter.service.report_scope import configured_traits
+from os_prefilter.service.wanted import configured_filters, traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, put_traits
@@ -40,7 +41,7 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPlacement]:
 
 
 def _pipeline(placement: EmbeddedPlacement, *filters: str, **options: Any) -> Service:
-    options = {"enabled_filters": list(filters), "facts_interval": 0, **options}
+    options = {"enabled_filters": list(filters), "facts_interval": 0, "wait_for_reports": False, **options}
     return Service.from_conf(conf_with(**options), {"known_traits": KnownTraits(placement.client)})
 
 
@@ -73,7 +74,8 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
     observed = Observed(placement, lambda method, _url: (403, {}) if refused and method == "PUT" else None)
     caplog.set_level(logging.INFO)
     conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
-    pipeline = Service.from_conf(conf, {"known_traits": KnownTraits(observed.client, configured_traits(conf))})
+    needed = traits_to_create(*configured_filters(conf))
+    pipeline = Service.from_conf(conf, {"known_traits": KnownTraits(observed.client, needed)})
     spec = spec_of({"hw_time_hpet": "yes"})
     decisions = [pipeline.apply(spec) for _ in range(2)]
     assert (_HPET in placement.client.traits()) is not refused
@@ -83,6 +85,10 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
     assert [len(each.requirements) for each in decisions] == [0 if refused else 1] * 2
     messages = [each.getMessage() for each in caplog.records if "request filters may require" in each.getMessage()]
     assert [each.partition(" ")[0] for each in messages] == ["Traits" if refused else "Created"]
+    # First what agents read: they can begin.
+    created = [each.rpartition("/")[2] for each in observed.sent if each.startswith("PUT")]
+    assert created[:1] == sorted(trait for trait in needed if trait.startswith(WANTED))
+    assert refused or set(created) == needed
 
 
 _LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [

@@ -17,10 +17,10 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service, metrics
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.vocabulary import REPORTED
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
-from tests.support.reporting_fleets import fleet_of
+from tests.support.reporting_fleets import covering, fleet_of
 
 _PREFIX = "os_prefilter_"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -51,7 +51,7 @@ def counted() -> Callable[[str, str], float]:
     return grown
 
 
-_KINDS = ("runs_total", "rejections_total", "failures_total", "requirements_total", "held_back_total", "seconds_count")
+_KINDS = ("runs_total", "rejections_total", "failures_total", "requirements_total", "deferred_total", "seconds_count")
 _REQUESTS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
     ("hpet", {"hw_time_hpet": "yes"}, (1, 0, 0, 1, 0, 1)),
     ("noop", {"hw_time_hpet": "yes"}, (1, 0, 0, 0, 0, 1)),
@@ -95,18 +95,17 @@ def test_filter_that_fails_or_is_written_for_nova_is_counted(counted: Callable[[
 def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     counted: Callable[[str, str], float],
 ) -> None:
-    """The gauge follows the fact; it has a line for each gate."""
-    nodes: list[set[str]] = [{REPORTED}, set(), set()]
-    conf = conf_with(enabled_filters=["hpet"], wait_for_answers=["*"], metrics=True, facts_interval=0)
-    pipeline = Service.from_conf(conf, {"answers": lambda _context: coverage_of(fleet_of(nodes))})
-    key = (f"{_PREFIX}compute_nodes_without_answer", (("kind", "if reported"), ("row", "time_hpet")))
-    pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
-    assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (0, 1)
-    assert _exposed()[key] == 2
-    nodes[:] = [{REPORTED}]
-    pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
-    assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (1, 1)
-    assert _exposed()[key] == 0
+    """The gauge follows the fact; it has a line for each row."""
+    marker = covering("CUSTOM_COMPUTE_TIME_HPET")
+    nodes: list[set[str]] = []
+    conf = conf_with(enabled_filters=["hpet"], metrics=True, facts_interval=0)
+    parts = wanted_parts(*configured_filters(conf))
+    pipeline = Service.from_conf(conf, {"reports": lambda _context: reports_of(fleet_of(nodes), parts)})
+    for state, unreported, required in (([{marker}, set(), set()], 2, 0), ([{marker}], 0, 1)):
+        nodes[:] = state
+        pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+        assert (counted("requirements_total", "hpet"), counted("deferred_total", "hpet")) == (required, 1)
+        assert _exposed()[f"{_PREFIX}compute_nodes_not_reported", (("row", "time_hpet"),)] == unreported
 
 
 def test_disabled_metrics_count_nothing() -> None:

@@ -1,6 +1,6 @@
-"""The gates of the filter owner through a rolling upgrade: nothing changes until all report it, and then all does."""
+"""The gate of the filter owner through a rolling upgrade: nothing changes until all report it, and then all does."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,11 +11,10 @@ from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Observed, provider, put_traits
+from tests.support.placements import provider, put_traits
 
 _HOSTS = [f"kvm-{number}" for number in range(3)]
 _REQUESTS: tuple[Mapping[str, str], ...] = ({}, {"resources:VGPU": "1"}, {"resources_gpu:VGPU": "1"})
-_OLD_AND_NEW = 66, 73
 
 
 def old_fleet(cyborgs_trait: str = "") -> Fleet:
@@ -56,43 +55,38 @@ def _enforced() -> list[dict[str, tuple[str, ...]]]:
     return [{host: (host, f"{host}-nova")[: 1 + bool(each)] for host in _HOSTS} for each in _REQUESTS]
 
 
-def _pipelines(observed: Observed, upgraded: list[str], **options: Any) -> dict[str, Service]:
-    facts: dict[str, Callable[[Any], Any]] = {
-        "minimum_compute_version": lambda _context: _OLD_AND_NEW[len(upgraded) == len(_HOSTS)],
-        "owner_coverage": OwnerCoverage(observed.client),
-    }
-    options = {"enabled_filters": ["owner"], "facts_interval": 0, **options}
-    return {gate: Service.from_conf(conf_with(owner_gate=gate, **options), facts) for gate in _GATES}
-
-
-_GATES = ("compute_version", "coverage")
+def _pipeline(placement: EmbeddedPlacement, **options: Any) -> Service:
+    conf = conf_with(enabled_filters=["owner"], facts_interval=0, **options)
+    return Service.from_conf(conf, {"owner_coverage": OwnerCoverage(placement.client)})
 
 
 def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_restart(
     placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Host by host; an old one that joins closes both gates again."""
+    """Host by host; an old one that joins closes the gate again."""
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
-    upgraded: list[str] = []
-    pipelines = _pipelines(Observed(placement), upgraded)
-    without_filter = _answers(placement, None)
+    pipeline, without_filter = _pipeline(placement), _answers(placement, None)
     assert without_filter != _enforced()
     for host in _HOSTS:
-        for pipeline in pipelines.values():
-            assert _answers(placement, pipeline) == without_filter
-        upgrade(placement, host)
-        upgraded.append(host)
-    for pipeline in pipelines.values():
-        assert _answers(placement, pipeline) == _enforced()
-    put_traits(placement, lambda traits: traits.remove("OWNER_NOVA"), upgraded.pop())
-    for pipeline in pipelines.values():
         assert _answers(placement, pipeline) == without_filter
-    changes = [each.getMessage() for each in caplog.records]
-    assert changes == [
-        *["The deployment fact owner_is_reported is now False (was <unknown>)."] * 2,
-        *["The deployment fact owner_is_reported is now True (was False)."] * 2,
-        *["The deployment fact owner_is_reported is now False (was True)."] * 2,
+        upgrade(placement, host)
+    assert _answers(placement, pipeline) == _enforced()
+    put_traits(placement, lambda traits: traits.remove("OWNER_NOVA"), _HOSTS[-1])
+    assert _answers(placement, pipeline) == without_filter
+    states = ("False (was <unknown>)", "True (was False)", "False (was True)")
+    assert [each.getMessage() for each in caplog.records if each.levelname == "INFO"] == [
+        f"The deployment fact owner_is_reported is now {state}." for state in states
     ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"wait_for_reports": False}, {"owner_trait": "OWNER_CYBORG", "owned_resource_classes": ["FPGA"]}], ids=str
+)
+def test_gate_is_open_at_once_if_the_option_says_so_or_no_host_is_the_owners(options: dict[str, Any]) -> None:
+    with EmbeddedPlacement(old_fleet()) as placement:
+        pipeline = _pipeline(placement, foreign_owner_traits=[], **options)
+        decision = pipeline.apply(spec_of(extra_specs={"resources_1:FPGA": "1", "resources:VCPU": "1"}))
+    assert {item.trait for item in decision.requirements} == {options.get("owner_trait", "OWNER_NOVA")}
 
 
 _CHILD = provider("gpu", "VGPU", "OWNER_NOVA")

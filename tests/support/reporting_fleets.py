@@ -1,34 +1,59 @@
 """Fleets of hosts that have reported all, a part, or nothing: what Placement knows of hosts that really can."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
+from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service.report_scope import EVERY_TRAIT, ReportScope
-from os_prefilter.vocabulary import REPORTED_CUSTOM
+from os_prefilter.hosts.reports import REPORTED, Part, names_with, parts_of
+from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from tests.conftest import conf_with
+
+EVERY_PART: tuple[Part, ...] = parts_of(Options().templates, frozenset())
+"""The parts of the vocabulary, without the offer to emulate an architecture."""
+RECOMMENDED = {
+    "enabled_filters": ["image_metadata", "hpet"],
+    "reported_traits": ["CUSTOM_COMPUTE_*MACHINE_*", "CUSTOM_HYPERVISOR_TYPE_*", "CUSTOM_VM_MODE_*"],
+}
+"""What the documentation recommends for the section [prefilter]."""
+
+
+def wanted_by(**options: object) -> frozenset[str]:
+    """Return the keys of what schedulers with these options want; by default the recommended ones."""
+    parts = wanted_parts(*configured_filters(conf_with(**{**RECOMMENDED, **options})))
+    return frozenset(key for part in parts for key in part.keys)
+
+
+def covering(*traits: str) -> str:
+    """Return the report marker that covers the parts of these traits; without any, each part."""
+    keys = {key for part in EVERY_PART if not traits or part.traits & set(traits) for key in part.keys}
+    return names_with(REPORTED, keys)[0]
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:
     """Return the traits of a host without a report of ours: what Nova's own driver answers for, and operators'."""
-    traits = capability_traits(facts)
-    ours = select_managed(traits, Mode.BESIDE, facts)
-    return {trait for trait, has in traits.items() if has and trait not in ours} | facts.other_traits
+    ours = goal_of(facts, (), Mode.BESIDE).traits
+    return {trait for trait, has in capability_traits(facts).items() if has and trait not in ours} | facts.other_traits
 
 
-def by_the_agent(facts: HostFacts, scope: ReportScope = EVERY_TRAIT) -> set[str]:
-    """Return the traits of a host that runs the agent beside Nova."""
-    ours = select_managed(scope.restrict(capability_traits(facts)), Mode.BESIDE, facts)
-    traits = with_marker(ours, facts, scope.marker)
-    return by_nova_alone(facts) - ours.keys() | {trait for trait, has in traits.items() if has}
+def by_the_agent(facts: HostFacts, wanted: Collection[str] | None = None) -> set[str]:
+    """Return the traits of a host that runs the agent beside Nova; by default everything is wanted."""
+    if wanted is None:
+        wanted = {key for part in parts_of(facts.templates, facts.emulated_architectures) for key in part.keys}
+    return set(with_traits(frozenset(by_nova_alone(facts)), goal_of(facts, wanted, Mode.BESIDE)))
 
 
 def by_provider_config(facts: HostFacts) -> set[str]:
     """Return the traits of a host whose nova-compute reads a provider configuration file of ours."""
-    ours = with_marker(capability_traits(facts), facts, REPORTED_CUSTOM)
-    return by_nova_alone(facts) | {trait for trait, has in ours.items() if has and trait.startswith("CUSTOM_")}
+    wanted = {key for part in parts_of(facts.templates, facts.emulated_architectures) for key in part.keys}
+    goal = goal_of(facts, wanted, Mode.BESIDE)
+    own = {trait for trait, has in goal.traits.items() if has and not trait.startswith("CUSTOM_")}
+    parts = {key: traits for key, traits in goal.parts.items() if not traits & own}
+    return by_nova_alone(facts) | with_traits(frozenset(), replace(goal, parts=parts))
 
 
 def by_no_report(facts: HostFacts) -> set[str]:

@@ -96,7 +96,10 @@ def goal_of(facts: HostFacts, wanted: Iterable[str], mode: Mode, owner: Options 
     for part in parts_of(facts.templates, facts.emulated_architectures):
         if part.traits.isdisjoint(unknown):
             keys = part.keys - {NOT_CONFIGURED} if reporter.configured or len(part.keys) == 1 else frozenset()
-            # A host that emulates an architecture also answers schedulers that do not offer it.
+            if not keys.isdisjoint(wanted):
+                # A host that emulates an architecture also answers schedulers that do not offer it, and then still
+                # covers the trait once none does.
+                wanted |= {key_of(part.traits)}
             keys |= {key_of(part.traits)} if keys else keys
             parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
     return Goal(traits, parts, wanted, owner)

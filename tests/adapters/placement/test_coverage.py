@@ -5,21 +5,24 @@ from random import Random
 
 import pytest
 
-from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import PlacementError
-from os_prefilter.service.report_gates import GATES
-from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
+from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import coverage_of
-from tests.conftest import times
-from tests.support.placements import Answer, Observed, provider
-from tests.support.reporting_fleets import fleet_of
+from os_prefilter_tools.operators.readiness import reports_of
+from tests.conftest import conf_with, times
+from tests.support.placements import Answer, Observed, provider, put_traits
+from tests.support.reporting_fleets import EVERY_PART, RECOMMENDED, covering, fleet_of, wanted_by
 
-_TRAITS = sorted({trait for gate in GATES for trait in gate.traits if not trait.startswith("CUSTOM_")})
+_HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
+_PARTS = tuple(part for part in EVERY_PART if part.traits & {_HPET, _MACHINES})
+_ALL, _ONE, _OTHER = covering(_HPET, _MACHINES), covering(_HPET), covering(_MACHINES)
+_EVERY_KEY = sorted(key for part in EVERY_PART for key in part.keys)
+_TRAITS = sorted({trait for part in EVERY_PART for trait in part.traits})
 _IN_USE = "GET /traits?associated=true"
-_UNREPORTED = f"GET /resource_providers?required=COMPUTE_NODE%2C%21{REPORTED}"
+_NODES = "GET /resource_providers?required=COMPUTE_NODE"
 
 
 def _random_fleet(seed: int) -> Fleet:
@@ -28,64 +31,80 @@ def _random_fleet(seed: int) -> Fleet:
     for _ in range(random.randint(1, 6)):
         share = random.choice((0.0, 0.05, 0.3))
         traits = {trait for trait in _TRAITS if random.random() < share}
-        traits |= {marker for marker in (REPORTED, REPORTED_CUSTOM) if random.random() < 0.4}
+        if random.random() < 0.7:
+            traits.update(names_with(REPORTED, random.sample(_EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY))))))
         nodes.append(traits)
     others = provider("neutron", "", "", (provider("br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"),))
     return Fleet((*fleet_of(nodes).hosts, others))
 
 
-def _is_open(fleet: Fleet, answers: frozenset[str]) -> bool:
-    """Look at each host: there are compute nodes, and each has an answer."""
-    nodes = [host.traits for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
-    return bool(nodes) and all(traits & answers for traits in nodes)
-
-
-def test_gate_is_open_if_and_only_if_every_compute_node_has_reported() -> None:
+def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() -> None:
     """By Placement, by the fleet, and by looking at each host."""
     states = []
     for seed in range(times(6)):
         fleet = _random_fleet(seed)
         with EmbeddedPlacement(fleet) as placement:
-            asked = ReportCoverage(placement.client, EVERY_TRAIT)()
-        told = coverage_of(fleet)
+            asked = ReadReports(placement.client, EVERY_PART)()
+        told = reports_of(fleet, EVERY_PART)
         assert (asked, asked.in_use) == (told, told.in_use)
-        for gate in GATES:
-            states.append(_is_open(fleet, gate.reported_by))
-            unreported = asked.unreported[gate.reported_by].number
-            assert (asked.compute_nodes and not unreported) is states[-1], gate.row
+        nodes = [host for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
+        for part in EVERY_PART:
+            silent = [
+                host.name
+                for host in nodes
+                if not (part.keys & keys_in(REPORTED, host.traits) or part.shown_by & host.traits)
+            ]
+            states.append(bool(silent))
+            for trait in part.traits:
+                assert asked.unreported[trait] == (len(silent), tuple(sorted(silent)[:3])), part
     assert {False, True} == set(states)
 
 
 _SENT = [
     # (the traits of the compute nodes, the requests)
-    ([{REPORTED}, {REPORTED}], [_IN_USE, _UNREPORTED]),
-    ([], [_IN_USE, "GET /resource_providers?required=COMPUTE_NODE"]),
-    ([set()] * 3, [_IN_USE, "GET /resource_providers?required=COMPUTE_NODE"]),
-    (
-        [{REPORTED}, {REPORTED_CUSTOM}],
-        [_IN_USE, _UNREPORTED, f"GET /resource_providers?required=COMPUTE_NODE%2C%21{REPORTED}%2C%21{REPORTED_CUSTOM}"],
-    ),
+    ([{_ALL}, {_ALL}], [_IN_USE, f"{_NODES}%2C%21{_ALL}"]),
+    ([], [_IN_USE, _NODES]),
+    ([set()] * 3, [_IN_USE, _NODES, _IN_USE]),
+    ([{_ONE}, {_OTHER}], [_IN_USE, f"{_NODES}%2C%21{_ONE}", f"{_NODES}%2C%21{_OTHER}", _IN_USE]),
+    ([{_HPET}, {_ALL}], [_IN_USE, f"{_NODES}%2C%21{_ALL}", f"{_NODES}%2C%21{_HPET}%2C%21{_ALL}", _IN_USE]),
 ]
 
 
 @pytest.mark.parametrize(("nodes", "sent"), _SENT)
-def test_coverage_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence[set[str]], sent: list[str]) -> None:
+def test_reading_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence[set[str]], sent: list[str]) -> None:
     """Placement refuses a query with a trait that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
-        ReportCoverage(observed.client, EVERY_TRAIT)()
-    assert observed.sent[:2] == sent[:2]
+        ReadReports(observed.client, _PARTS)()
+    assert (observed.sent[0], observed.sent[-1]) == (sent[0], sent[-1])
     assert sorted(observed.sent) == sorted(sent)
 
 
-def test_coverage_takes_at_most_one_request_per_row_plus_two() -> None:
+def test_host_whose_marker_changes_between_two_requests_has_reported() -> None:
+    """Its new marker is no trait in use yet when the first request is answered."""
+    for before, after in ((_ALL, _ONE), (_OTHER, _ONE)):
+        with EmbeddedPlacement(fleet_of([{before}, {_ALL}])) as placement:
+            placement.know([_ONE])
+
+            def change(_method: str, url: str, placement: EmbeddedPlacement = placement, old: str = before) -> None:
+                if "resource_providers?" in url and _ONE not in placement.client.traits_in_use():
+                    put_traits(placement, lambda traits: traits.symmetric_difference_update({old, _ONE}), "host-0")
+
+            found = ReadReports(Observed(placement, change).client, _PARTS)()
+        assert found == reports_of(fleet_of([{after}, {_ALL}]), _PARTS)
+        assert found.unreported[_HPET].number == 0
+
+
+def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_short() -> None:
     """However many hosts there are, and each is short enough for any web server."""
-    nodes = [set(_TRAITS), set(), {REPORTED}]
-    with EmbeddedPlacement(fleet_of(nodes * 5)) as placement:
-        observed = Observed(placement)
-        ReportCoverage(observed.client, EVERY_TRAIT)()
-    assert 10 < len(observed.sent) <= len({gate.row for gate in GATES}) + 2
-    assert max(map(len, observed.sent)) < 2500
+    parts = wanted_parts(*configured_filters(conf_with(**RECOMMENDED)))
+    every = set(names_with(REPORTED, wanted_by()))
+    for markers, parts_read in (([every], parts), ([{covering(*_TRAITS[at:])} for at in range(0, 80, 2)], _PARTS)):
+        with EmbeddedPlacement(fleet_of([*markers, set(_TRAITS), set()] * 3)) as placement:
+            observed = Observed(placement)
+            ReadReports(observed.client, parts_read)()
+        assert 4 <= len(observed.sent) <= len(parts_read) + len(every) + 2 or len(markers) > 1
+        assert max(map(len, observed.sent)) < 4096
 
 
 @pytest.mark.parametrize(
@@ -100,8 +119,8 @@ def test_coverage_takes_at_most_one_request_per_row_plus_two() -> None:
     ],
     ids=str,
 )
-def test_coverage_raises_placement_error_on_an_error_or_unusable_response(answer: Answer) -> None:
+def test_reading_raises_placement_error_on_an_error_or_unusable_response(answer: Answer) -> None:
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         observed = Observed(placement, lambda _method, _url: answer)
         with pytest.raises(PlacementError):
-            ReportCoverage(observed.client, EVERY_TRAIT)()
+            ReadReports(observed.client, EVERY_PART)()

@@ -1,11 +1,13 @@
 """Reconciling the traits of a host on a real Placement: what is written, with how many requests, and who overtakes."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, ProviderTraits
+from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, UNWANTED_AFTER, ProviderTraits
 from os_prefilter.common.errors import (
     ConfigurationError,
     GenerationConflict,
@@ -16,6 +18,7 @@ from os_prefilter.common.errors import (
     UnknownTraits,
 )
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
+from os_prefilter.hosts.reports import REPORTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -34,9 +37,13 @@ from tests.support.placements import (
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
 OWNER = Options()
-# A few of EVERY_TRAIT.known: creating all takes a second.
-KNOWN = frozenset((HPET, XEN, "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"))
-GOAL = Goal({HPET: True, XEN: False}, OWNER, KNOWN)
+_TRAITS = {HPET: True, XEN: False}
+_PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
+GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), OWNER)
+(MARKER,), (OLD,) = (names_with(REPORTED, keys) for keys in (_PARTS, [key_of((XEN,))]))
+OURS = {HPET, MARKER, "OWNER_NOVA"}
+ADDED = [TraitChange("kvm-1", trait, "add") for trait in sorted(OURS)]
+CHANGES = [*ADDED, *(TraitChange("kvm-1", trait, "remove") for trait in (OLD, XEN))]
 TREE = f"GET /resource_providers?in_tree={UUID}"
 TRAITS = f"/resource_providers/{UUID}/traits"
 CUSTOM = "GET /traits?name=startswith:CUSTOM_"
@@ -48,14 +55,14 @@ def no_wait(_seconds: float) -> None:
 
 @pytest.fixture
 def placement() -> Iterator[EmbeddedPlacement]:
-    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN}")) as embedded:
+    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN} {OLD}")) as embedded:
         yield embedded
 
 
 @pytest.fixture
 def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     """Return the Placement with every trait that a report creates."""
-    placement.know(KNOWN)
+    placement.know((HPET, MARKER))
     return placement
 
 
@@ -63,15 +70,23 @@ def host(seen: Observed, name: str = UUID) -> ProviderTraits:
     return ProviderTraits(seen.client, name, sleep=no_wait)
 
 
+def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer | None]:
+    """Return a hook that does something before the first request that contains ``matches``."""
+    left = [do]
+
+    def hook(method: str, url: str) -> Answer | None:
+        if left and matches in f"{method} {url}":
+            left.pop()()
+        return None
+
+    return hook
+
+
 class TestWrittenTraits:
     def test_sync_changes_owned_traits_and_keeps_those_of_an_operator(self, placement: EmbeddedPlacement) -> None:
         changes = host(Observed(placement)).sync(GOAL)
-        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA"}
-        assert [change for change in changes if change.provider] == [
-            TraitChange(HOST, HPET, "add"),
-            TraitChange(HOST, "OWNER_NOVA", "add"),
-            TraitChange(HOST, XEN, "remove"),
-        ]
+        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", *OURS}
+        assert [change for change in changes if change.provider] == CHANGES
 
     def test_dry_run_returns_the_changes_of_a_real_run_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
         before = everything(placement)
@@ -82,6 +97,71 @@ class TestWrittenTraits:
         keeper = host(seen)
         assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == expected
         assert keeper.sync(GOAL, dry_run=True) == []
+
+
+class TestReports:
+    """What schedulers want comes and goes, and so does what reports on the host."""
+
+    def test_unwanted_traits_go_an_hour_later_and_what_an_operator_set_stays(self, aware: EmbeddedPlacement) -> None:
+        """Also of an agent that starts meanwhile, as it cannot know when an earlier one saw them wanted last."""
+        put_traits(aware, lambda traits: traits.add("COMPUTE_FIRMWARE_UEFI"))
+        now = [0.0]
+        less = replace(GOAL, wanted=frozenset())
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        keeper.sync(GOAL)
+        reported = traits_of(aware)
+        for now[0], again in ((UNWANTED_AFTER - 2.0, keeper), (UNWANTED_AFTER - 1.0, host(Observed(aware)))):
+            assert again.sync(less) == []
+            assert traits_of(aware) == reported
+        # Wanted again, and no more.
+        keeper.sync(GOAL)
+        now[0] += UNWANTED_AFTER - 1.0
+        assert keeper.sync(less) == []
+        # Meanwhile it looks for others' changes once an hour.
+        now[0] += RECHECK_INTERVAL + 1.0
+        assert {change.trait for change in keeper.sync(less)} == {HPET, MARKER}
+        assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI", "OWNER_NOVA"}
+
+    def test_custom_trait_that_was_set_before_the_first_report_is_never_removed(self, aware: EmbeddedPlacement) -> None:
+        put_traits(aware, lambda traits: traits.difference_update({OLD}))
+        now = [0.0]
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        for goal in (GOAL, replace(GOAL, wanted=frozenset()), replace(GOAL, wanted=None), GOAL):
+            now[0] += 3 * UNWANTED_AFTER
+            keeper.sync(goal)
+            assert XEN in traits_of(aware)
+
+    def test_only_a_change_by_another_program_is_warned_of_and_once(
+        self, aware: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not its own, also where a write fails, is lost or is overtaken; nor what operators and Nova set."""
+        put = f"PUT {TRAITS}"
+        seen = Observed(aware)
+        keeper = host(seen, HOST)
+        changed = replace(GOAL, traits={HPET: False, XEN: True})
+
+        def add_and_lose(_method: str = "", _url: str = "") -> None:
+            put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX"))
+
+        keeper.sync(GOAL, dry_run=True)
+        for goal, hook in (
+            (GOAL, once(put, add_and_lose)),
+            (changed, lambda method, _url: (409, {"errors": []}) if method == "PUT" else None),
+            (changed, lambda method, _url: (500, b"") if method == "PUT" else None),
+            (replace(changed, wanted=None), lambda _method, _url: None),
+            (GOAL, lambda _method, _url: None),
+        ):
+            seen.hook = hook
+            with suppress(PlacementError):
+                keeper.sync(goal)
+        put_traits(aware, lambda traits: traits.update({"CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI"}))
+        assert keeper.sync(GOAL) == []
+        assert caplog.text == ""
+        for number, change in enumerate([{HPET}, {MARKER, OLD}], 1):
+            put_traits(aware, lambda traits, change=change: traits.symmetric_difference_update(change))
+            for _ in range(2):
+                keeper.sync(GOAL)
+            assert caplog.text.count("Another program has changed the reported traits") == number
 
 
 class TestOwnership:
@@ -113,7 +193,7 @@ class TestOwnership:
             assert {change.provider for change in changes if change.trait == "OWNER_NOVA"} == owned
             for each in fleet.walk():
                 expected = before[each.name] | ({"OWNER_NOVA"} if each.name in owned else set())
-                assert traits_of(placement, each.name) - {HPET} == expected
+                assert traits_of(placement, each.name) - {HPET, MARKER} == expected
             assert HPET in traits_of(placement)
             assert not any(HPET in traits_of(placement, each.name) for each in fleet.walk() if each.name != HOST)
             assert host(Observed(placement)).sync(GOAL) == []
@@ -123,7 +203,7 @@ class TestOwnership:
         root = provider(HOST, traits="OWNER_CYBORG", children=(provider("gpu", "VGPU"),))
         with EmbeddedPlacement(Fleet((root,))) as placement:
             host(Observed(placement)).sync(GOAL)
-            assert traits_of(placement) == {"OWNER_CYBORG", HPET}
+            assert traits_of(placement) == {"OWNER_CYBORG", HPET, MARKER}
             assert traits_of(placement, "gpu") == set()
 
     def test_new_nested_provider_gets_the_owner_trait_on_the_next_sync(self, placement: EmbeddedPlacement) -> None:
@@ -150,11 +230,11 @@ class TestRequestCount:
         assert seen.sent == [*lookup, TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
         seen.sent.clear()
         for _ in range(3):
-            assert keeper.sync(Goal(dict(GOAL.traits), Options(), frozenset(KNOWN))) == []
+            assert keeper.sync(replace(GOAL, owner=Options())) == []
         assert seen.sent == [TREE] * 3
         seen.sent.clear()
         assert host(seen).sync(GOAL) == []
-        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM]
+        assert seen.sent == [TREE, f"GET {TRAITS}"]
 
     def test_only_a_provider_that_changed_is_read_again(self) -> None:
         """A new guest raises the generation of what it takes from."""
@@ -186,30 +266,14 @@ class TestRequestCount:
         assert {HPET, "HW_CPU_X86_AVX2"} <= traits_of(aware)
 
 
-def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer | None]:
-    """Return a hook that does something before the first request that contains ``matches``."""
-    left = [do]
-
-    def hook(method: str, url: str) -> Answer | None:
-        if left and matches in f"{method} {url}":
-            left.pop()()
-        return None
-
-    return hook
-
-
 class TestConcurrentWriters:
     def test_generation_conflict_is_retried_from_a_fresh_read(self, aware: EmbeddedPlacement) -> None:
         """What the other writer wrote in between survives, and is not written from an old read."""
         hook = once(f"PUT {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX2")))
         seen = Observed(aware, hook)
         changes = host(seen).sync(GOAL)
-        assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA", "HW_CPU_X86_AVX2"}
-        assert changes == [
-            TraitChange(HOST, HPET, "add"),
-            TraitChange(HOST, "OWNER_NOVA", "add"),
-            TraitChange(HOST, XEN, "remove"),
-        ]
+        assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", *OURS, "HW_CPU_X86_AVX2"}
+        assert changes == CHANGES
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}", TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
 
     def test_change_before_the_traits_are_read_causes_no_generation_conflict(self, aware: EmbeddedPlacement) -> None:
@@ -290,10 +354,10 @@ class TestConcurrentWriters:
 
     def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:
         before = traits_of(aware)
-        seen = Observed(aware)
+        seen, unknown = Observed(aware), "COMPUTE_OF_TOMORROW"
         with pytest.raises(UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
-            host(seen).sync(Goal({"COMPUTE_OF_TOMORROW": True}, OWNER))
-        assert seen.methods.count("PUT") == 1
+            host(seen).sync(Goal({unknown: True}, {"NEWER": frozenset((unknown,))}, frozenset(("NEWER",))))
+        assert seen.sent.count(f"PUT {TRAITS}") == 1
         assert traits_of(aware) == before
 
     @pytest.mark.parametrize("successor", [True, False], ids=["with a new one", "alone"])
@@ -308,8 +372,8 @@ class TestConcurrentWriters:
         seen.sent.clear()
         if successor:
             aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
-            assert keeper.sync(GOAL) == [TraitChange(HOST, HPET, "add"), TraitChange(HOST, "OWNER_NOVA", "add")]
-            assert {HPET, "OWNER_NOVA"} <= traits_of(aware, "again")
+            assert keeper.sync(GOAL) == ADDED
+            assert OURS <= traits_of(aware, "again")
         else:
             with pytest.raises(UnknownProvider, match=HOST):
                 keeper.sync(GOAL)
@@ -318,12 +382,11 @@ class TestConcurrentWriters:
 
     @pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "an hour later"])
     def test_recreated_provider_with_the_old_uuid_and_generation_is_reported(
-        self, aware: EmbeddedPlacement, seen_gone: bool, monkeypatch: pytest.MonkeyPatch
+        self, aware: EmbeddedPlacement, seen_gone: bool
     ) -> None:
         """Generations count from 0 again, and may come to the one that is remembered."""
         now = [0.0]
-        monkeypatch.setattr("os_prefilter.adapters.placement.trait_sync.time.monotonic", lambda: now[0])
-        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait)
+        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
         keeper.sync(GOAL)
         request = aware.client.request
 
@@ -365,9 +428,9 @@ class TestProviderAndTraitNames:
     def test_invalid_trait_name_is_refused_before_any_request(self, placement: EmbeddedPlacement) -> None:
         seen = Observed(placement)
         for name in ("custom_x", "CUSTOM_A/../../x?y", "CUSTOM_" + "X" * 300, ""):
-            for goal in (Goal({name: True}), Goal({name: False}), Goal({}, None, frozenset([name]))):
+            for has in (True, False):
                 with pytest.raises(ConfigurationError, match="is not the name of a trait"):
-                    host(seen).sync(goal)
+                    host(seen).sync(replace(GOAL, traits={name: has}))
         assert seen.sent == []
 
 
@@ -407,7 +470,7 @@ def test_unconfirmed_write_is_made_again_on_the_next_sync(aware: EmbeddedPlaceme
     with pytest.raises(PlacementError):
         keeper.sync(GOAL)
     seen.hook = lambda _method, _url: None
-    assert {change.trait for change in keeper.sync(GOAL)} == {HPET, XEN, "OWNER_NOVA"}
+    assert {change.trait for change in keeper.sync(GOAL)} == {*OURS, XEN, OLD}
 
 
 def test_providers_of_other_hosts_in_a_response_are_not_changed() -> None:

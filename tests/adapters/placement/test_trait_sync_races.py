@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, select_managed
+from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of
+from os_prefilter.hosts.reports import REPORTED, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
-from tests.support.hosts import few_libvirt_hosts
+from tests.support.hosts import KVM, X86
 from tests.support.placements import HOST, UUID, Observed, lone_host, provider, traits_of
+from tests.support.reporting_fleets import wanted_by
 
 ROUNDS = times(4)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
@@ -109,9 +112,11 @@ class NovaCompute(threading.Thread):
 
 def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
-    (facts, other) = list(few_libvirt_hosts())[:2]
+    facts, other = KVM, replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("pc",)))})
     before, after = capability_traits(facts), capability_traits(other)
-    ours = [select_managed(each, Mode.BESIDE, facts) for each in (before, after)]
+    wanted = wanted_by()
+    goals = [goal_of(each, wanted, Mode.BESIDE, Options()) for each in (facts, other)]
+    ours = [goal.traits for goal in goals]
     novas = [{trait: has for trait, has in each.items() if trait not in ours[0]} for each in (before, after)]
     # So that each write of its changes something.
     novas[0]["COMPUTE_NODE"], novas[1]["COMPUTE_NODE"] = True, False
@@ -134,26 +139,33 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
         try:
             for number in range(ROUNDS):
                 overtaken[0] = False
-                assert keeper.sync(Goal(ours[number % 2], Options()))
+                assert keeper.sync(goals[number % 2])
         finally:
             nova.finish()
         final = traits_of(placement)
     assert ours_to.refused >= ROUNDS
     assert sum(writer == "ours" for writer, _ in written) == ROUNDS
-    mine = {*ours[0], "OWNER_NOVA"}
+    markers = set(names_with(REPORTED, wanted & goals[0].parts.keys()))
+    mine = {*ours[0], "OWNER_NOVA", *markers}
     state = frozenset([OPERATORS])
     for writer, traits in written:
         changed = state ^ traits
         assert changed <= (mine if writer == "ours" else novas[0].keys())
         state = traits
     assert state == final
-    expected = {**ours[(ROUNDS - 1) % 2], **novas[(nova.writes - 1) % 2], OPERATORS: True, "OWNER_NOVA": True}
+    expected = {**novas[(nova.writes - 1) % 2], OPERATORS: True, "OWNER_NOVA": True, **dict.fromkeys(markers, True)}
+    reported = frozenset().union(*(goals[0].parts[key] for key in wanted & goals[0].parts.keys()))
+    expected |= {trait: has for trait, has in ours[(ROUNDS - 1) % 2].items() if trait in reported}
     assert final == {trait for trait, has in expected.items() if has}
 
 
 NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_STAYS": True}
-ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS"))
-ROOT_NEW = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", "OWNER_NOVA"))
+PARTS = {"NEW__": frozenset(("CUSTOM_NEW_A", "CUSTOM_NEW_B")), "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS"))}
+MARKER_OLD, MARKER_NEW = f"{REPORTED}KEPT_", f"{REPORTED}KEPT_NEW__"
+ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS", MARKER_OLD))
+ROOT_NEW = frozenset(
+    ("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", MARKER_NEW, "OWNER_NOVA")
+)
 GPU_OLD, GPU_NEW = frozenset(["HW_GPU_API_VULKAN"]), frozenset(("HW_GPU_API_VULKAN", "OWNER_NOVA"))
 # Three reads of the tree, two of the GPU, one of the traits that exist, three traits created, two providers written.
 REQUESTS = 11
@@ -171,7 +183,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("number", range(1, REQUESTS + 2))
 def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(number: int) -> None:
     """The next report ends what was begun. Real processes are killed in ``tests/services/libvirt``."""
-    goal = Goal(NEW, Options(), frozenset(["CUSTOM_KNOWN"]))
+    goal = Goal(NEW, PARTS, frozenset(PARTS), Options())
     with EmbeddedPlacement(fleet_with_gpu()) as placement:
 
         def kill(_method: str, _url: str) -> None:

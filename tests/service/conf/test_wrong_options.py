@@ -33,14 +33,8 @@ _WRONG: list[tuple[str, str, str]] = [
     ("rules_dirs", "enabled_filters = rules\nrules_dirs = ,/etc", "a directory in it is empty"),
     ("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
     ("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
-    ("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter. .*Installed.*hpet, "),
-    ("wait_for_answers", "wait_for_answers = hp\n  et", r"'hp\\net' is not an installed filter"),
-    ("wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "has its own gate"),
-    (
-        "wait_for_answers",
-        "enabled_filters = hpet\nwait_for_answers = *",
-        "fact 'answers', which the embedding service does not provide",
-    ),
+    ("facts_interval", "facts_interval = 1801", "less than or equal to 1800"),
+    ("wait_for_reports", "wait_for_reports = hpet", "wait_for_reports in FILE is not valid: .*'hpet'"),
     (
         "preferred_properties",
         "preferred_properties = hw_time_hpt",
@@ -56,10 +50,6 @@ _WRONG: list[tuple[str, str, str]] = [
     ("foreign_owner_traits", "foreign_owner_traits = a-b", "foreign_owner_traits in FILE is not valid: Value 'a-b'"),
     ("foreign_owner_traits", "foreign_owner_traits = OWNER_NOVA", "it names OWNER_NOVA, the own owner_trait"),
     ("owned_resource_classes", "owned_resource_classes = CPUS", "'CPUS' is not a resource class, nor a pattern"),
-    ("owner_gate", "owner_gate = never", "owner_gate in FILE is not valid: .*found 'never'"),
-    ("owner_gate", "owner_gate = coverage\nowned_resource_classes = VGPU", "coverage looks at compute nodes"),
-    ("owner_gate", "enabled_filters = owner\nowner_gate = coverage", "coverage from the fact owner_coverage"),
-    ("owner_gate", "enabled_filters = owner", "owner_gate = compute_version .*minimum_compute_version"),
 ]
 
 
@@ -98,7 +88,7 @@ def test_every_option_has_a_case_with_a_wrong_value() -> None:
 def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
     empty = ("enabled_filters", "foreign_owner_traits", "rules_dirs", "config_templates", "emulated_architectures")
     edges = ("facts_interval = 0", "reported_traits = *", "emulated_architectures = aarch64, i686", "rules_dirs = /no")
-    for line in (*(f"{name} =" for name in empty), *edges, "wait_for_answers = hpet", "decision_history = 1"):
+    for line in (*(f"{name} =" for name in empty), *edges, "facts_interval = 1800", "decision_history = 1"):
         assert _started(nova_conf, line).filters == ()
 
 
@@ -119,7 +109,7 @@ def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
             "the section [prefliter] is not one of os-prefilter. Did you mean prefilter?",
         ),
         ("[Prefilter]\nwarp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
-        ("enabled_filters = hpet\ntrait_scope = root\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x", ""),
+        ("enabled_filters = noop\nwait_for_reports = no\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x", ""),
     ],
 )
 def test_name_that_no_option_has_is_warned_of_with_the_nearest(

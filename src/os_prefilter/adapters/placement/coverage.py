@@ -64,7 +64,7 @@ def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Co
 class ReadReports:
     """The fact ``reports`` of :func:`placement_facts`.
 
-    It takes two requests once every compute node has reported, and before that one or two more for each row.
+    It takes two requests once every compute node has reported, and before that one or two more for each part.
 
     :param client: of a Placement with microversion 1.22
     :param parts: what the enabled filters may require

@@ -90,7 +90,7 @@ class ProviderTraits:
         self._recheck_due = clock() + RECHECK_INTERVAL
         # When each key was wanted last.
         self._wanted_at: dict[str, float] = {}
-        # The managed traits of the root provider as this agent left them.
+        # What the report on the root provider covers, and what of it is there, as this agent left it.
         self._left: tuple[frozenset[str], frozenset[str]] | None = None
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
@@ -141,6 +141,7 @@ class ProviderTraits:
         if not tree:
             # One that was deleted may come back with its UUID, and other traits.
             self._verdicts.clear()
+            self._left = None
             if not is_hyphenated_uuid(self._name):
                 # Not looked up yet, deleted, or renamed: another provider may have the name by now.
                 self._uuid = self._client.provider_named(self._name).uuid
@@ -183,7 +184,7 @@ class ProviderTraits:
             if not dry_run:
                 generation = self._client.set_provider_traits(provider.uuid, provider.generation, write.wanted)
                 written = provider._replace(generation=generation)
-                self._verdicts[provider.uuid] = write._replace(provider=written, present=write.wanted)
+                self._remember(write._replace(provider=written, present=write.wanted))
             changes += changes_between(provider.name, write.present, write.wanted)
 
     def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> list[_Verdict]:
@@ -201,10 +202,19 @@ class ProviderTraits:
                 if verdict.wanted != verdict.present:
                     writes.append(verdict)
                 else:
-                    self._verdicts[provider.uuid] = verdict
+                    self._remember(verdict)
             if verdict.owned:
                 owned.add(provider.uuid)
         return writes
+
+    def _remember(self, verdict: _Verdict) -> None:
+        """Keep the verdict on a provider whose traits are as they should be."""
+        provider, goal, _, present, _ = verdict
+        self._verdicts[provider.uuid] = verdict
+        if not provider.parent:
+            markers = {trait for trait in present if trait.startswith(REPORTED)}
+            covered = markers.union(*(goal.parts.get(key, ()) for key in keys_in(REPORTED, markers)))
+            self._left = frozenset(covered), present & covered
 
     def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
@@ -225,11 +235,10 @@ class ProviderTraits:
                 "Another program has changed the reported traits of the resource provider %s: run one for a host.",
                 escape_line(self._name),
             )
+        # Of a write that fails it is not known whether it was made.
+        self._left = None
         # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
         for key in keys_in(REPORTED, present):
             self._wanted_at.setdefault(key, self._clock())
         oldest = self._clock() - UNWANTED_AFTER
-        after = with_traits(present, goal, [key for key, when in self._wanted_at.items() if when > oldest])
-        managed = goal.traits.keys() | {trait for trait in after if trait.startswith(REPORTED)}
-        self._left = frozenset(managed), after & managed
-        return after
+        return with_traits(present, goal, [key for key, when in self._wanted_at.items() if when > oldest])

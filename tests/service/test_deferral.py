@@ -1,0 +1,231 @@
+"""Deferral: which traits a compute node reports together, and what filters defer until all have reported."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any
+
+import pytest
+
+from os_prefilter import Options, allocation_candidates_query
+from os_prefilter.adapters.placement.coverage import ReadReports
+from os_prefilter.common.errors import FilterFailed
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.hosts.desired_traits import Mode, goal_of
+from os_prefilter.hosts.reports import parts_by_trait
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.service import Service
+from os_prefilter.service.deferral import Reports, Unreported, deferral
+from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.loading import load_filters
+from os_prefilter.service.wanted import wanted_parts
+from os_prefilter.vocabulary import HPET
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.operators.readiness import reports_of
+from tests.conftest import conf_with, spec_of
+from tests.support.hosts import libvirt_hosts, other_hosts
+from tests.support.placements import Observed, put_traits
+from tests.support.reporting_fleets import EVERY_PART, covering, fleet_of
+
+_BY_TRAIT = parts_by_trait(Options().templates, frozenset())
+
+
+def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
+    """Where it reports one trait of a part, our agent beside it manages none: so the driver's trait is a report."""
+    compared = 0
+    for facts in (*libvirt_hosts(), *other_hosts()):
+        ours = goal_of(facts, (), Mode.BESIDE).traits
+        if facts.driver == "ironic":
+            # What is on a node of these rows is its operator's.
+            continue
+        for part in EVERY_PART:
+            if len(part.shown_by) > 1:
+                assert part.traits <= ours.keys() or not part.traits & ours.keys(), (part.row, facts)
+                compared += 1
+    assert compared > 1000
+
+
+_E1000 = "COMPUTE_NET_VIF_MODEL_E1000"
+_SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
+_ALL, _HPET, _MACHINES = covering(_E1000), covering(HPET), covering("CUSTOM_COMPUTE_MACHINE_PC")
+_DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
+    # (the traits of the compute nodes, the trait, required, a part of the reason)
+    ([_SOME], _E1000, True, ""),
+    ([{_ALL}], _E1000, True, ""),
+    ([{_HPET}], _E1000, True, "1 compute node (host-0) has not reported"),
+    ([_SOME, set()], _E1000, True, "1 compute node (host-1) has not reported"),
+    ([_SOME, set(), set()], _E1000, True, "2 compute nodes (host-1, host-2) have not reported"),
+    ([set()] * 4, _E1000, True, "4 compute nodes (among them host-0, host-1, host-2) have not reported"),
+    # An operator has set it.
+    ([{HPET}], HPET, True, ""),
+    ([{HPET}, {_MACHINES}], HPET, True, "1 compute node (host-1)"),
+    ([{HPET, _HPET}, {covering(HPET, "CUSTOM_COMPUTE_MACHINE_PC")}], HPET, True, ""),
+    ([{"HW_CPU_HYPERTHREADING"}, {covering("HW_CPU_HYPERTHREADING")}], "HW_CPU_HYPERTHREADING", True, ""),
+    ([], _E1000, True, "there is no compute node"),
+    ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
+    ([set()], "CUSTOM_LICENSED", True, "CUSTOM_LICENSED is not required yet: no provider has it"),
+    ([set()], "CUSTOM_LICENSED", False, "CUSTOM_LICENSED need not be forbidden: no provider has it"),
+    ([{"CUSTOM_LICENSED"}], "CUSTOM_LICENSED", False, ""),
+    ([set()], "COMPUTE_STATUS_DISABLED", False, ""),
+]
+
+
+def _deferral(trait: str, required: bool, reports: Reports | None) -> str:
+    return deferral(Requirement(Trait(trait), required, ROOT, "x"), reports, _BY_TRAIT)
+
+
+def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use() -> None:
+    for nodes, trait, required, reason in _DEFERRED:
+        found = _deferral(trait, required, reports_of(fleet_of(nodes), EVERY_PART))
+        assert reason in found, (nodes, trait, required)
+        assert bool(found) == bool(reason), (nodes, trait, required)
+    # While it is not known, what Placement may not know is neither required nor forbidden.
+    for trait, required, expected in ((_E1000, True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)):
+        assert bool(_deferral(trait, required, None)) is expected, trait
+    odd = Reports({trait: Unreported(1, ("a\nb\x1b",)) for trait in _BY_TRAIT})
+    assert (repr(odd) + _deferral(_E1000, True, odd)).isprintable()
+
+
+def test_requirement_of_a_trait_that_hosts_are_not_to_report_is_deferred() -> None:
+    """A rule requires it, and no host that could has it: by the section, they report other traits only."""
+    filters, trait = load_filters(["image_metadata"], None), "CUSTOM_HYPERVISOR_TYPE_QEMU"
+    for patterns, reason in ((("CUSTOM_VM_MODE_*",), "it is not among that"), (("CUSTOM_HYPERVISOR_TYPE_*",), "")):
+        parts = wanted_parts(filters, Options(reported_traits=patterns))
+        found = _deferral(trait, True, reports_of(fleet_of([{covering(trait)}]), parts))
+        assert reason in found
+        assert bool(found) == bool(reason)
+
+
+# -- filters on a real Placement ---------------------------------------------------------------------------------------
+
+_HOSTS = ("host-0", "host-1", "host-2")
+_CAN = frozenset(("host-0", "host-2"))
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a real Placement before any host has reported; the HPET is known, as after a first report."""
+    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
+        placement.know([HPET])
+        yield placement
+
+
+def _report(placement: EmbeddedPlacement, host: str) -> None:
+    """Report as the agent does: all in one request."""
+    placement.know([_HPET])
+    put_traits(placement, lambda traits: traits.update({_HPET, *([HPET] if host in _CAN else [])}), host)
+
+
+def _pipeline(observed: Observed, **options: Any) -> Service:
+    options = {"enabled_filters": ["hpet"], "facts_interval": 0, **options}
+    return Service.from_conf(conf_with(**options), {"reports": ReadReports(observed.client, EVERY_PART)})
+
+
+def _hosts(placement: EmbeddedPlacement, pipeline: Service) -> set[str]:
+    spec = spec_of({"hw_time_hpet": "yes"})
+    pipeline.apply(spec)
+    return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+
+def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Host by host; one that joins without a report defers it again. What waits is a note, and no warning."""
+    caplog.set_level(logging.INFO, "os_prefilter")
+    pipeline = _pipeline(Observed(placement))
+    (note,) = pipeline.apply(spec_of({"hw_time_hpet": "yes"})).notes
+    assert str(note) == (
+        f"image property hw_time_hpet=true: {HPET} is not required yet: 3 compute nodes (host-0, host-1, host-2) "
+        "have not reported it; 'os-prefilter readiness' shows more"
+    )
+    assert note.waits
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+    for host in _HOSTS:
+        assert _hosts(placement, pipeline) == set(_HOSTS)
+        _report(placement, host)
+    assert _hosts(placement, pipeline) == _CAN
+    put_traits(placement, lambda traits: traits.discard(_HPET), "host-1")
+    assert _hosts(placement, pipeline) == set(_HOSTS)
+
+
+def _rules(_request: Any) -> Requirements:
+    """Ask for what an operator sets by hand, and for what a host is asked, in two scopes."""
+    return require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
+
+
+_NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
+    ([set(), set()], set()),
+    ([{"CUSTOM_LICENSED"}, set()], {("CUSTOM_LICENSED", ROOT)}),
+    ([{_HPET}, {_HPET}], {(HPET, ROOT), (HPET, UNSUFFIXED)}),
+    ([{_HPET, "CUSTOM_LICENSED"}], {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)}),
+]
+
+
+def _waiting(filters: Sequence[LoadedFilter], reports: Reports | None) -> Service:
+    facts = {"reports": lambda _context: reports, "owner_is_reported": lambda _context: True}
+    return Service(tuple(filters), Options(), {name: Fact(name, read, 60) for name, read in facts.items()})
+
+
+def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> None:
+    """A trait that no reporter owns waits until some provider has it; later filters do not see what waits."""
+    seen: list[tuple[Requirement, ...]] = []
+
+    def after(_request: Any, *, required_before: tuple[Requirement, ...]) -> Requirements:
+        seen.append(required_before)
+        return Requirements()
+
+    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("required_before",))]
+    for nodes, asked in _NODES:
+        decision = _waiting(filters, reports_of(fleet_of(nodes), EVERY_PART)).apply(spec_of())
+        assert {(item.trait, item.scope) for item in decision.requirements} == asked
+        assert len(decision.notes) == 3 - len(asked)
+        assert {(item.trait, item.scope) for item in seen[-1]} == asked
+
+
+def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() -> None:
+    """Their reports say nothing of devices: the trait of one waits until some provider has it."""
+    mine = LoadedFilter("mine", lambda _request: require(HPET, "a rule", "_gpu"))
+    for classes, in_use, asked in (("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)):
+        reports = reports_of(fleet_of([{HPET} if in_use else set(), set()]), EVERY_PART)
+        decision = _waiting([mine], reports).apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
+        assert [item.scope for item in decision.requirements] == ["_gpu"] * asked, (classes, in_use)
+
+
+def _nova_style(_context: Any, request_spec: Any) -> bool:
+    request_spec.root_required.add("HW_CPU_X86_AVX2")
+    return True
+
+
+def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
+    """The one has its own gate, and the other changes the request itself."""
+    filters = [*load_filters(["hpet", "owner"], None), LoadedFilter("theirs", _nova_style, nova_style=True)]
+    reports = reports_of(fleet_of([set()]), EVERY_PART)
+    decision = _waiting(filters, reports).apply(spec_of({"hw_time_hpet": "yes"}))
+    assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
+
+
+def test_requirements_are_enforced_at_once_if_the_option_says_so_or_with_a_warning_without_the_fact(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[object] = []
+    conf = conf_with(enabled_filters=["hpet"], wait_for_reports=False)
+    services = [Service.from_conf(conf, {"reports": asked.append})]
+    Service.from_conf(conf_with(enabled_filters=[]))
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+    services.append(Service.from_conf(conf_with(enabled_filters=["hpet"])))
+    (record,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
+    assert "provides no fact 'reports'. Provide it, or set [prefilter] wait_for_reports = false" in record.getMessage()
+    for service in services:
+        assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
+    assert asked == []
+
+
+def test_wrong_reports_or_result_are_an_error_of_the_filter_and_not_of_the_scheduler() -> None:
+    facts = {"reports": Fact("reports", lambda _context: {}, inf, unknown={})}
+    service = Service(load_filters(["hpet"], ["options"]), Options(), facts)
+    with pytest.raises(FilterFailed, match="'hpet' failed with AttributeError"):
+        service.apply(spec_of({"hw_time_hpet": "yes"}))
+    broken: Any = lambda _request: None  # noqa: E731
+    with pytest.raises(FilterFailed, match="it returned a NoneType, not Requirements"):
+        _waiting([LoadedFilter("mine", broken)], None).apply(spec_of())

@@ -78,16 +78,23 @@ def check_traits(names: Iterable[str]) -> None:
         raise ConfigurationError(message) from error
 
 
-def goal_of(facts: HostFacts, wanted: Iterable[str], mode: Mode, owner: Options | None = None) -> Goal:
+def goal_of(
+    facts: HostFacts,
+    wanted: Iterable[str],
+    mode: Mode,
+    owner: Options | None = None,
+    emulated: frozenset[str] | None = None,
+) -> Goal:
     """Return the desired traits of a host.
 
     A trait of which the facts say nothing now stays as it is, and its part is not reported: Ironic may not have read a
     node's BIOS settings yet.
 
     :param wanted: the keys of the parts that schedulers want
+    :param emulated: the architectures that the cloud offers to emulate; by default those of ``wanted``
     """
     wanted = frozenset(wanted)
-    facts = replace(facts, emulated_architectures=emulated_in(wanted))
+    facts = replace(facts, emulated_architectures=emulated_in(wanted) if emulated is None else emulated)
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
     left = unknown | (reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset())

@@ -36,9 +36,6 @@ PROBE_INTERVAL = 3600.0
 REPORT_TIMEOUT = 600.0
 """Seconds that one report may take: enough for the 265 requests of the first one if each takes 2 s."""
 
-LONGEST_START = 60.0
-"""Seconds, of the first interval, among which an agent chooses when it begins."""
-
 GRACE = 0.5
 """Seconds that a running round has to end after a signal; each write to Placement is one request."""
 
@@ -104,7 +101,7 @@ class Watch:
         """
         self._current_facts()
         # After a restart of all agents, their reports are spread over the interval.
-        self._woken.wait(uniform(0, min(self._interval, LONGEST_START)))  # noqa: S311 - no secret
+        self._woken.wait(uniform(0, self._interval))  # noqa: S311 - no secret
         while not self._stopping.is_set():
             self.round()
             if self._woken.wait(self._interval) and not self._stopping.is_set():

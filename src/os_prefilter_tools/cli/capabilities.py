@@ -18,7 +18,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of, with_traits, withdrawn
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import REPORTED, names_with
+from os_prefilter.hosts.reports import REPORTED, emulated_in, names_with
 from os_prefilter.service import agent
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of
@@ -30,6 +30,7 @@ from os_prefilter_tools.cli.program import PasswordMaskingFormatter
 from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
 
 if TYPE_CHECKING:
+    from os_prefilter.adapters.libvirt.host import LibvirtHost
     from os_prefilter.adapters.placement.client import PlacementClient
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
@@ -159,13 +160,15 @@ class ReportCapabilities(Listing):
             return CHANGE_COLUMNS, self._count(_report_on_node(asked, self.context), asked)
         asked.check()
         # Before the probe, which may take a minute: it reports a wrong configuration.
-        write = _provider_config(asked) if asked.provider_config else PlacementReport(asked).report
+        placement = PlacementReport(asked)
+        emulated = placement.read_wanted()
         # With other drivers, nova.conf describes Placement only.
         nova_conf = asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
-        facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False)
+        facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False, emulated=emulated)
         for line in builder_of(facts):
             self.tell(line)
-        return CHANGE_COLUMNS, self._count(write(facts), asked)
+        changes = placement.write_file(facts) if asked.provider_config else placement.report(facts)
+        return CHANGE_COLUMNS, self._count(changes, asked)
 
     def _count(self, changes: list[TraitChange], asked: ReportArguments) -> list[TraitChange]:
         made = [each for each in changes if each.change != "keep"]
@@ -189,7 +192,7 @@ class ReportCapabilities(Listing):
             return _format_changes(placement.report(facts))
 
         def host() -> agent.ReportingHost:
-            return LibvirtHost(asked.connect or "", asked.settings())
+            return WatchedHost(LibvirtHost(asked.connect or "", asked.settings()), placement.read_wanted)
 
         def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(asked.config_file, self.app.options)
@@ -201,6 +204,24 @@ class ReportCapabilities(Listing):
         placement.sleep = watch.wait
         _set_up_logging(asked.config_file, self.app.options)
         agent.run_until_signal(watch)
+
+
+@dataclass
+class WatchedHost:
+    """A libvirt host, of which only the architectures are probed that schedulers want to be reported."""
+
+    host: "LibvirtHost"
+    read_wanted: Callable[[], frozenset[str]]
+    _emulated: frozenset[str] = frozenset()
+
+    def identity(self) -> object:
+        """Return a value that changes when the host must be probed again."""
+        self._emulated = self.read_wanted()
+        return self.host.identity(), self._emulated
+
+    def facts(self) -> HostFacts:
+        """Probe the host."""
+        return self.host.facts(self._emulated)
 
 
 class PlacementReport:
@@ -221,6 +242,15 @@ class PlacementReport:
         self._traits_of = ProviderTraits
         self._name = ""
         self._provider: ProviderTraits | None = None
+        self._wanted: frozenset[str] = frozenset()
+        self._emulated: frozenset[str] = frozenset()
+
+    def read_wanted(self) -> frozenset[str]:
+        """Read what schedulers want; return the architectures that hosts may emulate."""
+        self._wanted = frozenset() if self._asked.remove else self._client.wanted()
+        recent = self._provider.recently_wanted() if self._provider else frozenset()
+        self._emulated = emulated_in(self._wanted | recent)
+        return self._emulated
 
     def report(self, facts: HostFacts) -> list[TraitChange]:
         """Reconcile the traits in Placement with the facts; return the changes."""
@@ -229,6 +259,21 @@ class PlacementReport:
             self._provider = self._traits_of(self._client, name, sleep=self.sleep)
             self._name = name
         return self._provider.sync(self._goal(facts), dry_run=self._asked.dry_run)
+
+    def write_file(self, facts: HostFacts) -> list[TraitChange]:
+        """Write the traits to a provider configuration file, with which nova-compute reports them."""
+        from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
+
+        goal = goal_of(facts, self._wanted, Mode.BESIDE, emulated=self._emulated)
+        # The file takes no other traits: parts with one that the host has are not reported.
+        parts = {
+            key: traits
+            for key, traits in goal.parts.items()
+            if all(trait.startswith(CUSTOM_PREFIX) for trait in traits if goal.traits[trait])
+        }
+        traits = dict.fromkeys(with_traits(frozenset(), replace(goal, parts=parts)), True)
+        asked = self._asked
+        return write_document(str(asked.provider_config), traits, asked.provider or COMPUTE_NODE, dry_run=asked.dry_run)
 
     def forget(self) -> None:
         """Give the next report a new login and new connections: the old ones may still be in use."""
@@ -242,8 +287,7 @@ class PlacementReport:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        wanted = () if self._asked.remove else self._client.wanted()
-        goal = goal_of(facts, wanted, mode, self._options)
+        goal = goal_of(facts, self._wanted, mode, self._options, self._emulated)
         return withdrawn(goal, mode) if self._asked.remove else goal
 
 
@@ -262,27 +306,6 @@ def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChang
     traits = {trait: goal.traits[trait] for key in keys for trait in goal.parts[key]}
     markers: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
     return node.report({**traits, **markers}, leave=reporter_of(facts).unknown(facts), dry_run=asked.dry_run)
-
-
-def _provider_config(asked: ReportArguments) -> Callable[[HostFacts], list[TraitChange]]:
-    if asked.alone:
-        raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
-    from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
-
-    path, provider, client = str(asked.provider_config), asked.provider or COMPUTE_NODE, asked.placement()()
-
-    def write(facts: HostFacts) -> list[TraitChange]:
-        goal = goal_of(facts, client.wanted(), Mode.BESIDE)
-        # The file takes no other traits: parts with one that the host has are not reported.
-        parts = {
-            key: traits
-            for key, traits in goal.parts.items()
-            if all(trait.startswith(CUSTOM_PREFIX) for trait in traits if goal.traits[trait])
-        }
-        traits = with_traits(frozenset(), replace(goal, parts=parts))
-        return write_document(path, dict.fromkeys(traits, True), provider, dry_run=asked.dry_run)
-
-    return write
 
 
 def _format_changes(changes: Sequence[TraitChange]) -> str:

@@ -1,7 +1,7 @@
 """Arguments that name one host or bare-metal node, and its facts: probed, or read from files."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -163,11 +163,12 @@ class HostArguments(NodeArguments):
     nova_release: int | None = None
     alone: bool = False
 
-    def facts(self, context: Context, *, assume: bool = True) -> HostFacts:
+    def facts(self, context: Context, *, assume: bool = True, emulated: Collection[str] | None = None) -> HostFacts:
         """Return the facts of the host.
 
         :param assume: assume versions that files do not contain, see :meth:`assumptions`; not where traits
             are written, because an assumption must not remove traits
+        :param emulated: the architectures to probe beside the host's own; None for all
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
         :raises ProbeFailed: if libvirt fails
@@ -180,7 +181,7 @@ class HostArguments(NodeArguments):
         if self.capabilities is None:
             from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
-            return LibvirtHost(self.connect or "", settings).facts()
+            return LibvirtHost(self.connect or "", settings).facts(emulated)
         from os_prefilter.adapters.libvirt.documents import facts_from_xml, parse_version  # noqa: PLC0415
 
         libvirt, qemu = (

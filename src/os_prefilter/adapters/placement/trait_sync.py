@@ -135,6 +135,11 @@ class ProviderTraits:
             raise GenerationConflict(self._name, ATTEMPTS) from outdated
         raise outdated
 
+    def recently_wanted(self) -> frozenset[str]:
+        """Return the keys that were wanted within :data:`UNWANTED_AFTER`, as far as this agent has seen."""
+        oldest = self._clock() - UNWANTED_AFTER
+        return frozenset(key for key, when in self._wanted_at.items() if when > oldest)
+
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
         tree = self._read_tree() if self._uuid else []
@@ -240,5 +245,4 @@ class ProviderTraits:
         # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
         for key in keys_in(REPORTED, present):
             self._wanted_at.setdefault(key, self._clock())
-        oldest = self._clock() - UNWANTED_AFTER
-        return with_traits(present, goal, [key for key, when in self._wanted_at.items() if when > oldest])
+        return with_traits(present, goal, self.recently_wanted())

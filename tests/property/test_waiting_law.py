@@ -6,20 +6,20 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from oslo_config.cfg import ConfigOpts
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import ReadFact
-from os_prefilter.service.report_scope import EVERY_TRAIT
+from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.operators.readiness import reports_of
 from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import OFFERED, few_libvirt_hosts, other_hosts
@@ -36,19 +36,19 @@ def _hosts(offered: frozenset[str]) -> list[HostFacts]:
     return [replace(facts, emulated_architectures=offered) for facts in _KINDS]
 
 
-def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str] = ("*",)) -> Service:
-    options = {
-        "emulated_architectures": sorted(offered),
-        "enabled_filters": list(list_requiring_filters()),
-        "reported_traits": ["*"],
-        "wait_for_answers": list(waiting),
-    }
-    return Service.from_conf(conf_with(**options), {"answers": answers})
+def _conf(offered: frozenset[str], *, wait: bool = True) -> ConfigOpts:
+    return conf_with(
+        emulated_architectures=sorted(offered),
+        enabled_filters=list(list_requiring_filters()),
+        reported_traits=["*"],
+        wait_for_reports=wait,
+    )
 
 
-def _told(fleet: Fleet) -> ReadFact:
-    coverage = coverage_of(fleet)
-    return lambda _context: coverage
+def _pipeline(fleet: Fleet, offered: frozenset[str], *, wait: bool = True) -> Service:
+    conf = _conf(offered, wait=wait)
+    reports = reports_of(fleet, wanted_parts(*configured_filters(conf)))
+    return Service.from_conf(conf, {"reports": lambda _context: reports})
 
 
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
@@ -75,28 +75,28 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 
 @_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
-def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
-    """One host after the other: beside silent ones, a gate that opens too early would not show."""
+def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
+    """One host after the other: beside silent ones, a requirement that is enforced too early would not show."""
     for facts in _hosts(offered)[:: one_in(13)]:
         fleet = fleet_of([report(facts)])
-        excluded = _excluded([facts], fleet, _pipeline(_told(fleet), offered))
+        excluded = _excluded([facts], fleet, _pipeline(fleet, offered))
         assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
 @_OFFERED
-def test_capable_hosts_are_excluded_without_gates(offered: frozenset[str]) -> None:
+def test_capable_hosts_are_excluded_without_waiting(offered: frozenset[str]) -> None:
     """So the tests above prove something."""
     hosts = _hosts(offered)
     fleet = fleet_of([by_nova_alone(each) for each in hosts])
-    assert len(_excluded(hosts, fleet, _pipeline(_told(fleet), offered, ()))) > 300
+    assert len(_excluded(hosts, fleet, _pipeline(fleet, offered, wait=False))) > 300
 
 
 @_OFFERED
-def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
+def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
     """What is required is the same; of what is forbidden, only traits that no host has are left out."""
     hosts = [facts for facts in _hosts(offered) if not reporter_of(facts).unknown(facts)]
     fleet = fleet_of([by_the_agent(each) for each in hosts])
-    waiting, at_once = (_pipeline(_told(fleet), offered, names) for names in (("*",), ()))
+    waiting, at_once = (_pipeline(fleet, offered, wait=wait) for wait in (True, False))
     compared = 0
     for case in single_cases(offered):
         if case.required is None:
@@ -109,11 +109,11 @@ def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(
 
 
 @_OFFERED
-def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report(offered: frozenset[str]) -> None:
-    """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay closed."""
+def test_provider_config_enforces_only_the_traits_it_can_report(offered: frozenset[str]) -> None:
+    """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay deferred."""
     facts = [each for each in _hosts(offered) if each.driver == "libvirt"]
     fleet = fleet_of([by_provider_config(each) for each in facts])
-    pipeline = _pipeline(_told(fleet), offered)
+    pipeline = _pipeline(fleet, offered)
     asked = {
         item.trait
         for case in single_cases(offered)
@@ -127,8 +127,8 @@ def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report(offere
 
 @_OFFERED
 @pytest.mark.parametrize("seed", range(times(1)))
-def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, offered: frozenset[str]) -> None:
-    """With its own coverage of reports, and with the query that a scheduler sends."""
+def test_placement_offers_every_capable_host_while_filters_wait(seed: int, offered: frozenset[str]) -> None:
+    """By what it says of reports, and with the query that a scheduler sends."""
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_hosts(offered), 6)
     reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
@@ -137,7 +137,9 @@ def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, 
     asking = [case for case in single_cases(offered) if case.required and case.choices]
     cases = random.sample([case for case in asking if "query" not in case.choices[0][0].required_by], 25)
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = _pipeline(ReportCoverage(placement.client, EVERY_TRAIT), offered)
+        conf = _conf(offered)
+        parts = wanted_parts(*configured_filters(conf))
+        pipeline = Service.from_conf(conf, {"reports": ReadReports(placement.client, parts)})
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)

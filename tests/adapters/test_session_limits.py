@@ -31,7 +31,6 @@ from tests.faults.watched import Host
 from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import nova_conf
-from tests.support.report_scopes import RECOMMENDED
 
 PASSWORD = "secret-of-the-operator"  # noqa: S105 - what must not go elsewhere
 # Seconds after which something hangs: no answer here takes one.
@@ -83,7 +82,7 @@ def test_command_and_round_of_the_agent_end_although_placement_never_does(
     """Each byte comes within the timeout of the client."""
     conf = tmp_path / "nova.conf"
     with endless(0.05, headers_only=headers_only) as url:
-        conf.write_text(nova_conf(url) + RECOMMENDED)
+        conf.write_text(nova_conf(url))
         client = client_from(load_conf(str(conf)), conf)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 0.3)
         watch = Watch(Host(), lambda _facts: str(client.traits()), 1.0)

@@ -12,8 +12,8 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter_tools.cli.context import Context
 from os_prefilter_tools.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
-from tests.support.placements import nova_conf
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
+from tests.support.placements import nova_conf
 
 Capture = pytest.CaptureFixture[str]
 

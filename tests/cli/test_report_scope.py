@@ -34,7 +34,9 @@ OTHERS = frozenset(
 MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35": "pc-q35-8.2"}
 _device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
 
-BARE, RECOMMENDED, EVERY_PATTERN = (wanted_by(**each) for each in ({"reported_traits": []}, {}, {"reported_traits": ["*"]}))
+BARE, RECOMMENDED, EVERY_PATTERN = (
+    wanted_by(**each) for each in ({"reported_traits": []}, {}, {"reported_traits": ["*"]})
+)
 
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
 OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}

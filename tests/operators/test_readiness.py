@@ -44,7 +44,9 @@ def test_readiness_shows_the_state_of_each_row_and_the_unreported_hosts() -> Non
 def test_row_is_listed_once_for_each_state_of_its_traits() -> None:
     fleet = fleet_of([{"CUSTOM_VM_MODE_HVM"}])
     options = Options(reported_traits=("CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"))
-    lines = [line for line in readiness(fleet, load_filters(["image_metadata"], None), options) if "vm_mode" in line.row]
+    lines = [
+        line for line in readiness(fleet, load_filters(["image_metadata"], None), options) if "vm_mode" in line.row
+    ]
     assert {line.traits: line.state for line in lines} == {
         ("CUSTOM_VM_MODE_HVM",): ENFORCED,
         ("CUSTOM_VM_MODE_XEN",): DEFERRED,

@@ -75,7 +75,9 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 
 @_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
-def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
+def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(
+    report: Report, offered: frozenset[str]
+) -> None:
     """One host after the other: beside silent ones, a requirement that is enforced too early would not show."""
     for facts in _hosts(offered)[:: one_in(13)]:
         fleet = fleet_of([report(facts)])

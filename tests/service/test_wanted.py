@@ -5,7 +5,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from itertools import cycle, product
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import REPORTED, WANTED, emulated_in, keys_in, names_with, parts_by_trait, parts_of
-from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
 from os_prefilter.service.deferral import Reports
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts

@@ -160,7 +160,10 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
 
 
 NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_STAYS": True}
-PARTS = {"NEW__": frozenset(("CUSTOM_NEW_A", "CUSTOM_NEW_B")), "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS"))}
+PARTS: dict[str, frozenset[str]] = {
+    "NEW__": frozenset(("CUSTOM_NEW_A", "CUSTOM_NEW_B")),
+    "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS")),
+}
 MARKER_OLD, MARKER_NEW = f"{REPORTED}KEPT_", f"{REPORTED}KEPT_NEW__"
 ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS", MARKER_OLD))
 ROOT_NEW = frozenset(

@@ -36,11 +36,16 @@ _REQUESTS = 6
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE} {OLD}")) as placement, served(placement) as state:
+    with (
+        EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE} {OLD}")) as placement,
+        served(placement) as state,
+    ):
         # It would create them one by one.
         wanted = wanted_by()
         placement.know((*names_with(WANTED, wanted), *names_with(REPORTED, wanted - {NOT_CONFIGURED})))
-        placement.know(trait for trait in opt_in_traits() if trait.startswith(("CUSTOM_COMPUTE_", "CUSTOM_HYP", "CUSTOM_VM")))
+        placement.know(
+            trait for trait in opt_in_traits() if trait.startswith(("CUSTOM_COMPUTE_", "CUSTOM_HYP", "CUSTOM_VM"))
+        )
         yield state
 
 

@@ -68,20 +68,6 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
-def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
-    """A reader of Placement never sees the marker without all capability traits."""
-    seen: list[set[str]] = []
-    aware.after = lambda _number: seen.append(set(traits_of(aware.placement)))
-    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    for argv in (report, (*report, "--remove")):
-        assert main([*argv]) == 0
-    states = [state & BESIDE for state in seen]
-    assert [state for before, state in zip([set(), *states], states, strict=False) if state != before] == [
-        BESIDE,
-        set(),
-    ]
-
-
 def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")

@@ -12,7 +12,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import capabilities, domain_capabilities
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
-from tests.support.reporting_fleets import wanted_by
+from tests.support.reporting_fleets import SECTIONS, wanted_by
 
 Capture = pytest.CaptureFixture[str]
 Report = Callable[..., frozenset[str]]
@@ -34,9 +34,7 @@ OTHERS = frozenset(
 MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35": "pc-q35-8.2"}
 _device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
 
-BARE, RECOMMENDED, EVERY_PATTERN = (
-    wanted_by(**each) for each in ({"reported_traits": []}, {}, {"reported_traits": ["*"]})
-)
+BARE, RECOMMENDED, EVERY_PATTERN = (wanted_by(**SECTIONS[name]) for name in ("bare", "recommended", "every-pattern"))
 
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
 OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import cycle, product
 from random import Random
 
 import pytest
@@ -14,16 +15,16 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reports import emulated_in
 from os_prefilter.service import Service
 from os_prefilter.service.wanted import configured_filters, wanted_parts
-from os_prefilter.vocabulary import TRAITS_OF_EMULATION
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
 from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
-from tests.support.hosts import OFFERED, few_libvirt_hosts, other_hosts
-from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
+from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
+from tests.support.reporting_fleets import REPORTS, SECTIONS, Report, by_nova_alone, by_the_agent, fleet_of, wanted_by
 
 _KINDS: list[HostFacts] = [
     facts for facts in (*few_libvirt_hosts(), *other_hosts()) if not facts.emulated_architectures
@@ -49,6 +50,10 @@ def _pipeline(fleet: Fleet, offered: frozenset[str], *, wait: bool = True) -> Se
     conf = _conf(offered, wait=wait)
     reports = reports_of(fleet, wanted_parts(*configured_filters(conf)))
     return Service.from_conf(conf, {"reports": lambda _context: reports})
+
+
+_ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
+_MIXED: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch64": ARM}), _ARM, *other_hosts())
 
 
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
@@ -110,21 +115,18 @@ def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_h
     assert compared > 100
 
 
-@_OFFERED
-def test_provider_config_enforces_only_the_traits_it_can_report(offered: frozenset[str]) -> None:
-    """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay deferred."""
-    facts = [each for each in _hosts(offered) if each.driver == "libvirt"]
-    fleet = fleet_of([by_provider_config(each) for each in facts])
-    pipeline = _pipeline(fleet, offered)
-    asked = {
-        item.trait
-        for case in single_cases(offered)
-        if case.required is not None
-        for item in pipeline.apply(deepcopy(case.spec)).requirements
-    }
-    assert {"CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_VM_MODE_HVM"} <= asked
-    assert bool(asked & TRAITS_OF_EMULATION.keys()) is bool(offered)
-    assert not asked & {"COMPUTE_FIRMWARE_UEFI", "COMPUTE_USB_MODEL_QEMU_XHCI"}
+@pytest.mark.parametrize(("one", "other"), list(product(SECTIONS, SECTIONS))[:: one_in(13)])
+def test_no_capable_host_is_excluded_while_sections_differ(one: str, other: str) -> None:
+    """Hosts reported for the section of before; every second one has; two schedulers have one each; or an old agent."""
+    options = SECTIONS[other]
+    old, new = wanted_by(**SECTIONS[one]), wanted_by(**options)
+    hosts = [replace(facts, emulated_architectures=emulated_in(new)) for facts in _MIXED]
+    conf = conf_with(**options)
+    parts = wanted_parts(*configured_filters(conf))
+    for by_host in ([old], [old, new], [frozenset(), new], [old | new], [old - frozenset(sorted(new)[::2])]):
+        fleet = fleet_of([by_the_agent(facts, each) for each, facts in zip(cycle(by_host), hosts, strict=False)])
+        reports = reports_of(fleet, parts)
+        assert not _excluded(hosts, fleet, Service.from_conf(conf, {"reports": lambda _context: reports}))  # noqa: B023
 
 
 @_OFFERED

@@ -153,7 +153,8 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
         assert changed <= (mine if writer == "ours" else novas[0].keys())
         state = traits
     assert state == final
-    expected = {**novas[(nova.writes - 1) % 2], OPERATORS: True, "OWNER_NOVA": True, **dict.fromkeys(markers, True)}
+    expected: dict[str, bool] = dict.fromkeys((*markers, OPERATORS, "OWNER_NOVA"), True)
+    expected |= novas[(nova.writes - 1) % 2]
     reported = frozenset().union(*(goals[0].parts[key] for key in wanted & goals[0].parts.keys()))
     expected |= {trait: has for trait, has in ours[(ROUNDS - 1) % 2].items() if trait in reported}
     assert final == {trait for trait, has in expected.items() if has}

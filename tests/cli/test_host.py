@@ -13,6 +13,7 @@ from os_prefilter_tools.cli.context import Context
 from os_prefilter_tools.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
+from tests.support.placements import nova_conf
 
 Capture = pytest.CaptureFixture[str]
 
@@ -116,7 +117,8 @@ def test_conflicting_or_unusable_host_arguments_are_errors(argv: str, says: str,
 )
 def test_versions_must_be_given_where_traits_are_written(given: str, says: str, capsys: Capture) -> None:
     """What is not known of a host must not take traits from it."""
-    report = "capabilities report --all --provider-config p.yaml"
+    report = "capabilities report --provider x --nova-conf placement.conf"
+    Path("placement.conf").write_text(nova_conf("http://127.0.0.1:1"))
     assert main([*report.split(), *SAVED.split(), *given.split()]) == 1
     assert re.search(f"Give {says}.*not written by assumptions", capsys.readouterr().err)
 

@@ -13,20 +13,20 @@ import yaml
 
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.commands import json_of
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
-from tests.support.report_scopes import RECOMMENDED, scope_of
+from tests.support.reporting_fleets import wanted_by
 
 Capture = pytest.CaptureFixture[str]
 FAKE = ("capabilities", "report", "--driver", "fake")
-SCOPE = scope_of(RECOMMENDED)
-# What Nova's fake driver does not report by itself and the filters may require, and the marker of that.
-BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", SCOPE.marker}
-IN_FILE = {*BESIDE, SCOPE.custom_marker} - {SCOPE.marker}
+KEYS = wanted_by() - {NOT_CONFIGURED}
+# What Nova's fake driver does not report by itself and the filters may require, and the markers of that.
+BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", *names_with(REPORTED, KEYS)}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 
@@ -39,15 +39,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 @pytest.fixture
 def aware(server: Served) -> Served:
-    """Return the server with every trait that a report creates."""
-    server.placement.know({*SCOPE.known, SCOPE.marker})
+    """Return the server with what schedulers want, and every trait that a report creates."""
+    server.placement.know({*names_with(WANTED, wanted_by()), *BESIDE})
     return server
 
 
 @pytest.fixture
 def conf(server: Served, tmp_path: Path) -> str:
     path = tmp_path / "nova.conf"
-    path.write_text(nova_conf(server.url) + RECOMMENDED)
+    path.write_text(nova_conf(server.url))
     return str(path)
 
 
@@ -68,20 +68,6 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
-def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
-    """A reader of Placement never sees the marker without all capability traits."""
-    seen: list[set[str]] = []
-    aware.after = lambda _number: seen.append(set(traits_of(aware.placement)))
-    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    for argv in (report, (*report, "--remove")):
-        assert main([*argv]) == 0
-    states = [state & BESIDE for state in seen]
-    assert [state for before, state in zip([set(), *states], states, strict=False) if state != before] == [
-        BESIDE,
-        set(),
-    ]
-
-
 def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
@@ -90,17 +76,19 @@ def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, caps
     assert "OWNER_NOVA" not in traits_of(aware.placement)
 
 
-def test_provider_config_is_written_without_placement(capsys: Capture, tmp_path: Path) -> None:
-    path, conf = tmp_path / "os-prefilter.yaml", tmp_path / "nova.conf"
-    conf.write_text(RECOMMENDED)
-    report = (*FAKE, "--nova-conf", str(conf), "--provider-config", str(path))
-    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(IN_FILE)]
+def test_provider_config_is_written_with_what_placement_says_is_wanted(
+    aware: Served, conf: str, capsys: Capture, tmp_path: Path
+) -> None:
+    path, before = tmp_path / "os-prefilter.yaml", everything(aware.placement)
+    report = (*FAKE, "--nova-conf", conf, "--provider-config", str(path))
+    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(BESIDE)]
     assert json_of(capsys, *report, "--dry-run") == expected
     assert not path.exists()
     assert json_of(capsys, *report) == expected
     (provider,) = yaml.safe_load(path.read_text())["providers"]
-    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(IN_FILE)}}
+    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(BESIDE)}}
     assert json_of(capsys, *report) == []
+    assert everything(aware.placement) == before
 
 
 _WRONG = [
@@ -109,10 +97,11 @@ _WRONG = [
     ("--nova-conf {conf} --provider nosuch", "Placement has no resource provider 'nosuch'. nova-compute creates it"),
     ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
     ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
-    ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
+    ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /traits"),
     ("--nova-conf {conf} --provider=", "--provider: it is empty"),
     ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),
-    ("--all --provider-config {tmp}/owner", "was not written by os-prefilter"),
+    ("--nova-conf {conf} --provider-config {tmp}/owner", "was not written by os-prefilter"),
+    ("--provider-config {tmp}/x.yaml", "no Placement: give --nova-conf FILE"),
     ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
     ("--nova-conf {conf} --config-file x", "--config-file: it configures the log of --watch. Leave it out."),
@@ -127,9 +116,9 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     conf: str, capsys: Capture, tmp_path: Path, argv: str, message: str
 ) -> None:
     (tmp_path / "empty").touch()
-    static = nova_conf("http://127.0.0.1:1") + RECOMMENDED
+    static = nova_conf("http://127.0.0.1:1")
     (tmp_path / "down").write_text(static)
-    (tmp_path / "owner").write_text(f"{static}owner_trait = a b\n")
+    (tmp_path / "owner").write_text(f"{static}[prefilter]\nowner_trait = a b\n")
     assert main([*FAKE, *argv.format(conf=conf, tmp=tmp_path).split()]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -203,19 +192,19 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
 
         assert f" INFO os_prefilter.service.agent [-] {HOST}: added " in line()
         before = everything(aware.placement)
-        path.write_text(text.replace("enabled_filters = image_metadata", "enabled_filters = image_metdata"))
+        path.write_text(f"{text}[prefilter]\nowner_trait = a b\n")
         process.send_signal(signal.SIGHUP)
         warning = line()
         assert "Failed to reload the configuration; the previous one stays in effect. " in warning
         # oslo.log appends the exception that is being handled to a warning.
-        assert warning.count("image_metdata") == 1
+        assert warning.count("owner_trait") == 1
         assert everything(aware.placement) == before
-        path.write_text(text.replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
+        path.write_text(f"{text}[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
         process.send_signal(signal.SIGHUP)
         assert line().endswith("Reloaded the configuration; the host is probed and reported by it.")
-        removed = line().partition("removed")[2]
-        assert "CUSTOM_PREFILTER_REPORTED_" in removed
-        assert "CUSTOM_VM_MODE_HVM" in removed
+        # What schedulers want is read each time.
+        aware.placement.know(names_with(WANTED, [key_of(("CUSTOM_COMPUTE_USB_REDIRECTION",))]))
+        assert "added CUSTOM_PREFILTER_REPORTED_" in line()
         process.send_signal(signal.SIGTERM)
         assert (process.communicate(timeout=60), process.returncode) == (("", ""), 0)
 

@@ -5,19 +5,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, keys_in, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import capabilities, domain_capabilities
-from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
-from tests.support.report_scopes import RECOMMENDED, scope_of
+from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.reporting_fleets import SECTIONS, wanted_by
 
 Capture = pytest.CaptureFixture[str]
-Give = Callable[..., tuple[int, str]]
 Report = Callable[..., frozenset[str]]
 
-# Nova's, Neutron's, Cyborg's and an operator's; one that only looks like ours, and a name of a later table.
+# Nova's, Neutron's, Cyborg's and an operator's, and a name of a later table.
 OTHERS = frozenset(
     (
         "COMPUTE_NODE",
@@ -28,15 +28,13 @@ OTHERS = frozenset(
         "OWNER_NOVA",
         "CUSTOM_PHYSNET_PUBLIC",
         "CUSTOM_OF_AN_OPERATOR",
-        "CUSTOM_PREFILTER_REPORTED_BY_ME",
         "CUSTOM_COMPUTE_MACHINE_OF_MINE",
     )
 )
 MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35": "pc-q35-8.2"}
 _device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
 
-BARE = "[prefilter]\nenabled_filters = image_metadata, hpet\n"
-EVERY_PATTERN = f"[spice]\nenabled = yes\n{BARE}reported_traits = *\n"
+BARE, RECOMMENDED, EVERY_PATTERN = (wanted_by(**SECTIONS[name]) for name in ("bare", "recommended", "every-pattern"))
 
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
 OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}
@@ -86,141 +84,81 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def give(server: Served, host: list[str], tmp_path: Path, capsys: Capture) -> Give:
-    """Return a function that gives the command with a section; it returns the exit code and the errors."""
+def report(server: Served, host: list[str], tmp_path: Path) -> Report:
+    """Return a function: the host's traits after a report of what is wanted, without those of others and the marker."""
+    conf = tmp_path / "nova.conf"
+    # For its graphics.
+    conf.write_text(f"{nova_conf(server.url)}[spice]\nenabled = yes\n")
 
-    def run(section: str, *argv: str) -> tuple[int, str]:
-        conf = tmp_path / "nova.conf"
-        conf.write_text(nova_conf(server.url) + section)
-        # --watch probes the libvirt of the machine.
-        command = host[:2] if "--watch" in argv else host
-        code = main([*command, "--nova-conf", str(conf), "--provider", HOST, *argv])
-        return code, capsys.readouterr().err
-
-    return run
-
-
-@pytest.fixture
-def report(server: Served, give: Give) -> Report:
-    """Return a function: the host's traits after a report by a section, without those of others."""
-
-    def run(section: str, *argv: str) -> frozenset[str]:
-        code, err = give(section, *argv)
-        assert code == 0, err
+    def run(wanted: frozenset[str], *argv: str) -> frozenset[str]:
+        client = server.placement.client
+        for name in (name for name in client.custom_traits() if name.startswith(WANTED)):
+            client.delete_trait(name)
+        server.placement.know(names_with(WANTED, wanted))
+        assert main([*host, "--nova-conf", str(conf), "--provider", HOST, *argv]) == 0
         traits = traits_of(server.placement)
         assert traits >= OTHERS
-        return traits - OTHERS
+        return frozenset(trait for trait in traits - OTHERS if not trait.startswith(REPORTED))
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("section", "expected", "number"),
+    ("wanted", "expected", "markers"),
     [
-        pytest.param(BARE, OF_THE_FILTERS, 2, id="filters alone: the HPET"),
-        pytest.param(RECOMMENDED, LEAN, 8, id="recommended: machine types, hypervisor types and vm modes"),
-        pytest.param(EVERY_PATTERN, LEAN | OF_DEVICES_FIRMWARE_AND_I686, 22, id="*: devices, firmware and i686"),
+        pytest.param(BARE, OF_THE_FILTERS, 1, id="filters alone: the HPET"),
+        pytest.param(RECOMMENDED, LEAN, 2, id="recommended: machine types, hypervisor types and vm modes"),
+        pytest.param(EVERY_PATTERN, LEAN | OF_DEVICES_FIRMWARE_AND_I686, 7, id="*: devices, firmware and i686"),
     ],
 )
-def test_plain_kvm_host_has_only_the_traits_that_the_section_names(
-    section: str, expected: frozenset[str], number: int, server: Served, report: Report
+def test_plain_kvm_host_gets_only_the_wanted_traits_that_it_has(
+    wanted: frozenset[str], expected: frozenset[str], markers: int, server: Served, report: Report
 ) -> None:
-    """With the report marker; ``OWNER_NOVA`` is Nova's own. The recommended section creates at most 60 names."""
+    """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is created."""
     before = server.placement.client.traits()
-    found = report(section)
-    created = server.placement.client.traits() - before
-    assert created == {each for each in scope_of(section).known if each.startswith("CUSTOM_")} | {
-        scope_of(section).marker
-    }
-    assert len(created) <= 60 or section != RECOMMENDED
-    assert found == expected | {scope_of(section).marker}
-    assert len(found) == number
+    assert report(wanted) == expected
+    assert keys_in(REPORTED, traits_of(server.placement)) == wanted - {NOT_CONFIGURED}
+    found = [trait for trait in traits_of(server.placement) if trait.startswith(REPORTED)]
+    assert len(found) <= markers
+    created = server.placement.client.traits() - before - set(names_with(WANTED, wanted))
+    assert created == {trait for trait in expected if trait.startswith("CUSTOM_")}.union(found)
 
 
-def test_option_all_reports_what_the_host_could_emulate_and_the_next_report_or_removal_takes_it_away(
+def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_names(
     server: Served, report: Report
 ) -> None:
-    """An earlier version reported all, as --all does now. Traits of others stay, and standard ones."""
-    found = report("", "--all") - LEAN - OF_DEVICES_FIRMWARE_AND_I686
-    qualified = {trait for trait in found if trait.startswith("CUSTOM_X86_64_")}
-    assert found == {REPORTED, "CUSTOM_COMPUTE_ARCH_I686", *qualified}
-    assert "CUSTOM_X86_64_COMPUTE_MACHINE_PC" in qualified
-    assert len(qualified) == 17
+    report(EVERY_PATTERN)
     names = server.placement.client.traits()
-    markers = {f"{kind}{scope}" for kind in (REPORTED, REPORTED_CUSTOM) for scope in ("", "_00000000", "_A7E6DDE5")}
-    markers |= {"CUSTOM_PREFILTER_REPORTED_1", "CUSTOM_PREFILTER_REPORTED_CUSTOM_1"}
-    lean = LEAN | STANDARD | {scope_of(RECOMMENDED).marker}
-    assert report(RECOMMENDED) == lean
-    # Names stay: other hosts, flavors and schedulers may use them.
-    assert server.placement.client.traits() >= names
-    before = everything(server.placement)
-    assert report(RECOMMENDED) == lean
-    assert everything(server.placement) == before
-    server.placement.know(markers)
-    put_traits(server.placement, lambda traits: traits.update(markers))
-    assert report("", "--remove") == STANDARD
+    assert report(RECOMMENDED, "--remove") == STANDARD
+    assert keys_in(REPORTED, traits_of(server.placement)) == frozenset()
+    # Other hosts, flavors and schedulers may use them.
+    assert {name for name in names if not name.startswith(WANTED)} <= server.placement.client.traits()
 
 
 @pytest.mark.parametrize("way", [(), ("--alone",)])
-def test_true_traits_that_an_operator_set_survive_reports_that_do_not_need_them(
-    way: tuple[str, ...], server: Served, report: Report
+def test_traits_that_an_operator_set_survive_each_report(way: tuple[str, ...], server: Served, report: Report) -> None:
+    """A flavor may require them, wanted by schedulers or not: trait:COMPUTE_FIRMWARE_UEFI=required."""
+    by_hand = {*STANDARD, "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"}
+    server.placement.know(by_hand)
+    put_traits(server.placement, lambda traits: traits.update(by_hand))
+    for wanted in (BARE, BARE, frozenset[str]()):
+        assert report(wanted, *way) >= by_hand | OF_THE_FILTERS
+    # An agent that is alone takes back all that it has reported, whoever set it before.
+    assert way or report(BARE, "--remove") == by_hand
+
+
+def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf(
+    report: Report, host: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    """A flavor may require them: trait:COMPUTE_FIRMWARE_UEFI=required. What the host cannot do goes."""
-    server.placement.know(("CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"))
-    by_hand = {*STANDARD, "CUSTOM_VM_MODE_HVM"}
-    put_traits(server.placement, lambda traits: traits.update(by_hand, ("HW_ARCH_ARMV7", "CUSTOM_VM_MODE_XEN")))
-    for _ in range(2):
-        found = report(BARE, *way)
-        assert by_hand | OF_THE_FILTERS | {scope_of(BARE).marker} <= found
-        assert not {"HW_ARCH_ARMV7", "CUSTOM_VM_MODE_XEN"} & found
-    # Another section: what an earlier report may have written goes, a standard trait never.
-    found = report("[prefilter]\nenabled_filters = rules\n", *way)
-    assert found >= STANDARD
-    assert not found & {"CUSTOM_VM_MODE_HVM", *OF_THE_FILTERS}
-    assert report("", "--remove") >= STANDARD
-
-
-def test_traits_of_other_architectures_go_unless_the_section_offers_to_emulate_them(report: Report) -> None:
-    offered = RECOMMENDED.replace("CUSTOM_VM_MODE_*", "CUSTOM_VM_MODE_*, CUSTOM_X86_64_*")
-    offered += "emulated_architectures = x86_64\n"
-    qualified = report(offered) - LEAN - {scope_of(offered).marker}
-    assert len(qualified) == 17
-    assert all(trait.startswith("CUSTOM_X86_64_") for trait in qualified)
-    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
-
-
-_WRONG = [
-    ("", "nova.conf: [prefilter] enabled_filters names no filter"),
-    ("[prefilter]\nenabled_filters =\nreported_traits = *\n", "Copy the section [prefilter] of the schedulers"),
-    ("[prefilter]\nenabled_filters = hpt\n", "'hpt'"),
-    (f"{EVERY_PATTERN}emulated_architectures = arm64\n", "option emulated_architectures"),
-    (f"{BARE}reported_traits = CUSTOM_HYPERVISOR_KVM\n", "[prefilter] reported_traits: 'CUSTOM_HYPERVISOR_KVM'"),
-]
-
-
-_WAYS: list[tuple[str, ...]] = [(), ("--dry-run",), ("--provider-config", "file.yaml"), ("--watch", "5")]
-
-
-@pytest.mark.parametrize(
-    ("section", "message", "way"),
-    [*((*_WRONG[0], way) for way in _WAYS), *((*case, way) for case, way in zip(_WRONG[1:], _WAYS, strict=True))],
-)
-def test_wrong_or_missing_section_is_refused_and_nothing_is_removed(
-    section: str, message: str, way: tuple[str, ...], server: Served, give: Give
-) -> None:
-    put_traits(server.placement, lambda traits: traits.add("COMPUTE_FIRMWARE_UEFI"))
-    before = everything(server.placement)
-    code, err = give(section, *way)
-    (line,) = err.splitlines()
-    assert (code, message in line) == (1, True), err
-    assert everything(server.placement) == before
-    assert not Path("file.yaml").exists()
-
-
-def test_provider_config_without_a_nova_conf_is_refused_unless_all_is_given(
-    host: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    argv = [*host, "--provider-config", str(tmp_path / "os-prefilter.yaml")]
-    assert main(argv) == 1
-    assert "--nova-conf is not given: [prefilter] enabled_filters names no filter" in capsys.readouterr().err
-    assert main([*argv, "--all"]) == 0
+    """It takes no standard traits: what the host has of these is not said to be reported."""
+    path = tmp_path / "os-prefilter.yaml"
+    assert report(EVERY_PATTERN, "--provider-config", str(path)) == frozenset()
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    found = set(provider["traits"]["additional"])
+    assert {trait for trait in found if not trait.startswith(REPORTED)} == (
+        LEAN | OF_DEVICES_FIRMWARE_AND_I686 - STANDARD
+    )
+    missing = {NOT_CONFIGURED, *(key_of((trait,)) for trait in STANDARD)}
+    assert EVERY_PATTERN - keys_in(REPORTED, found) == EVERY_PATTERN & missing
+    assert main([*host, "--provider-config", str(path)]) == 1
+    assert "no Placement: give --nova-conf FILE" in capsys.readouterr().err

@@ -14,8 +14,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
-from os_prefilter.adapters.nova_conf import available_filters
-from os_prefilter.service.report_scope import EVERY_TRAIT
+from os_prefilter.adapters.nova_conf import available_filters, load_conf
+from os_prefilter.service.wanted import configured_filters, traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main as os_prefilter_main
 from os_prefilter_tools.cli.status import main
@@ -82,7 +82,9 @@ def _enabled(server: Served, names: str, *lines: str) -> str:
     return f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n"
 
 
-def _report(conf: Path) -> None:
+def _report(server: Served, conf: Path) -> None:
+    """Report after a scheduler with this file has told what it wants."""
+    server.placement.know(traits_to_create(*configured_filters(load_conf(str(conf)))))
     argv = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST]
     assert os_prefilter_main(argv) == 0
 
@@ -94,12 +96,12 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
     assert code == WARNING
     assert "Not created in Placement: CUSTOM_" in details
     assert "(hpet)" in details
-    assert "until 'os-prefilter capabilities report' on a compute host creates it" in details
+    assert "nova-scheduler creates those of the vocabulary" in details
     code, details = before["Coverage"]
     assert code == WARNING
-    assert details.startswith(f"hpet may exclude 1 compute node ({HOST}) without a report.")
+    assert details.startswith(f"hpet waits for 1 compute node ({HOST}) without a report.")
     assert {each.partition(" ")[0] for each in server.sent} == {"GET"}
-    _report(conf)
+    _report(server, conf)
     after = check(text)
     assert {code for code, _ in after.values()} == {SUCCESS}
     assert after["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
@@ -109,7 +111,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
 @pytest.mark.parametrize(
     ("names", "line", "says"),
     [
-        ("hpet", "wait_for_answers = *", f"hpet waits for 1 compute node ({HOST}) without a report."),
+        ("hpet", "wait_for_reports = false", f"hpet may exclude 1 compute node ({HOST}) without a report."),
         ("owner", "", "owner waits for 1 compute node"),
         ("owner", "wait_for_reports = false", "owner may exclude 1 compute node"),
     ],
@@ -120,21 +122,6 @@ def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(
     found = check(_enabled(server, names, line))
     assert found["Coverage"][0] == max(code for code, _ in found.values()) == WARNING
     assert found["Coverage"][1].startswith(says)
-
-
-def test_hosts_that_reported_by_another_section_are_not_called_hosts_without_a_report(
-    server: Served, check: Check, conf: Path
-) -> None:
-    """The two of 10,000 hosts that really are silent would not be found."""
-    check(_enabled(server, "hpet"))
-    _report(conf)
-    found = check(_enabled(server, "hpet,image_metadata,owner"))
-    assert found["Coverage"] == (
-        WARNING,
-        f"Reported by another section [prefilter], or by an earlier release: 1 compute node ({HOST}). Give the "
-        "schedulers and the compute nodes the same section. Run 'os-prefilter capabilities report' on each; "
-        "'os-prefilter readiness' shows more. [prefilter] wait_for_answers makes a filter wait for them.",
-    )
 
 
 def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_compute_nodes_is_named(
@@ -240,11 +227,6 @@ def test_silent_or_refused_login_names_the_section_and_shows_no_password(
         ("enabled_filters = hpet\nconfig_templates = /none.yaml", FAILURE, "[prefilter] config_templates: /none.yaml"),
         ("", WARNING, "[prefilter] enabled_filters is empty: no filter runs."),
         ("enabled_filters = rules", WARNING, "Rules are inactive: set both [prefilter] enabled_filters"),
-        (
-            "enabled_filters = hpet\nwait_for_answers = image_type",
-            WARNING,
-            "[prefilter] wait_for_answers names image_type, not in enabled_filters: ignored.",
-        ),
     ],
 )
 def test_configuration_problem_is_reported_as_the_scheduler_would(
@@ -343,29 +325,12 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
     assert "hunter2" not in err
 
 
-@pytest.mark.parametrize(
-    ("nova", "line", "is_closed"),
-    [
-        ("33.1.0", "facts_interval = 60", True),
-        ("33.1.0", "owner_gate = coverage", False),
-        ("34.0.0", "owner_gate = compute_version", False),
-        ("99.0.0", "owner_gate = compute_version", False),
-    ],
-)
-def test_gate_of_owner_that_cannot_open_is_a_warning(  # noqa: PLR0913, PLR0917
-    nova: str, line: str, is_closed: bool, server: Served, check: Check, install: Callable[[str, str], None]
+def test_nova_of_another_release_is_a_warning(
+    server: Served, check: Check, install: Callable[[str, str], None]
 ) -> None:
-    """Even where each compute node has the trait, as the compute version says nothing of it before Nova 34."""
-    install("nova", nova)
-    put_traits(server.placement, lambda traits: traits.add("OWNER_NOVA"))
-    found = check(_enabled(server, "owner", line))
-    code, details = found["Coverage"]
-    assert (found["Versions"][0], ", not with Nova 99.0.0. The filters run all the same" in str(found["Versions"])) == (
-        (WARNING, True) if nova == "99.0.0" else (0, False)
-    )
-    assert (code, "Set owner_gate = coverage: it opens once" in details) == (
-        (WARNING, True) if is_closed else (0, False)
-    )
+    install("nova", "99.0.0")
+    found = check(_enabled(server, "noop"))["Versions"]
+    assert (found[0], ", not with Nova 99.0.0. The filters run all the same" in found[1]) == (WARNING, True)
 
 
 def test_page_shows_what_the_command_prints(
@@ -380,9 +345,9 @@ def test_page_shows_what_the_command_prints(
     fleet.write_text(files["fleet.yaml"])
     (shown,) = [text for _, _, text in blocks(page) if text.startswith("$ os-prefilter-status upgrade check\n")]
     with EmbeddedPlacement(load_fleet(fleet)) as placement, served(placement) as server:
-        # As the reports of kvm-1 and kvm-2 did.
-        placement.know(EVERY_TRAIT.known)
         conf.write_text(nova_conf(server.url) + files["nova.conf"])
+        # As the scheduler did.
+        placement.know(traits_to_create(*configured_filters(load_conf(str(conf)))))
         code = main(["--config-file", str(conf), "upgrade", "check"])
     out, err = capsys.readouterr()
     first = err.replace(str(conf), "/etc/nova/nova.conf")

@@ -1,54 +1,70 @@
-"""Readiness of a fleet: which filter and row is open, and who holds it back."""
+"""Readiness of a fleet: which row of which filter is enforced, and which hosts have not reported."""
 
 from os_prefilter import Options
+from os_prefilter.hosts.reports import REPORTED, names_with
 from os_prefilter.service.loading import installed_filters, load_filters
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
+from os_prefilter.vocabulary import HPET, opt_in_traits, rows_required_by
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import CLOSED, OPEN, ReadinessLine, readiness
+from os_prefilter_tools.operators.readiness import DEFERRED, ENFORCED, readiness
 from tests.support.placements import provider
-from tests.support.reporting_fleets import fleet_of
+from tests.support.reporting_fleets import EVERY_PART, covering, fleet_of
 
 _EVERY = Options(reported_traits=("*",))
+_HPET, _IMAGES = covering(HPET), covering("COMPUTE_IMAGE_TYPE_RAW")
 
-_LINES: list[tuple[list[set[str]], str, list[tuple[str, str, str, tuple[str, ...]]]]] = [
-    ([set()], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
-    ([{REPORTED}, {REPORTED_CUSTOM}], "hpet", [("time_hpet", "if reported", OPEN, ())]),
-    ([{"CUSTOM_COMPUTE_TIME_HPET"}], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
-    ([], "hpet", [("time_hpet", "if reported", CLOSED, ())]),
+_LINES: list[tuple[list[set[str]], str, list[tuple[str, str, tuple[str, ...]]]]] = [
+    ([set()], "hpet", [("time_hpet", DEFERRED, ("host-0",))]),
+    ([{_HPET}, {covering(HPET, "CUSTOM_VM_MODE_HVM")}], "hpet", [("time_hpet", ENFORCED, ())]),
+    ([{HPET}, {_IMAGES}], "hpet", [("time_hpet", DEFERRED, ("host-1",))]),
+    ([{HPET}], "hpet", [("time_hpet", ENFORCED, ())]),
+    ([], "hpet", [("time_hpet", DEFERRED, ())]),
     (
-        [{"COMPUTE_IMAGE_TYPE_RAW"}, {REPORTED}, set(), {REPORTED_CUSTOM}],
+        [{"COMPUTE_IMAGE_TYPE_RAW"}, {_IMAGES}, set(), {_HPET}],
         "image_type",
-        [("image_type", "always", CLOSED, ("host-2", "host-3"))],
+        [("image_type", DEFERRED, ("host-2", "host-3"))],
     ),
-    ([{"COMPUTE_IMAGE_TYPE_RAW"}], "image_type", [("image_type", "always", OPEN, ())]),
-    ([{"HW_CPU_HYPERTHREADING"}], "deploy_config", [("cpu_thread_policy", "always", OPEN, ())]),
+    ([{"COMPUTE_IMAGE_TYPE_RAW"}], "image_type", [("image_type", ENFORCED, ())]),
+    ([{"HW_CPU_HYPERTHREADING"}], "deploy_config", [("cpu_thread_policy", ENFORCED, ())]),
     ([set()], "noop", []),
-    ([{"OWNER_NOVA"}, {REPORTED}], "owner", [("owner", "always", CLOSED, ("host-1",))]),
-    ([{"OWNER_NOVA"}], "owner", [("owner", "always", OPEN, ())]),
+    ([{"OWNER_NOVA"}, {_HPET}], "owner", [("owner", DEFERRED, ("host-1",))]),
+    ([{"OWNER_NOVA"}], "owner", [("owner", ENFORCED, ())]),
     ([set()], "compute_status", []),
 ]
 
 
-def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts() -> None:
-    for nodes, name, lines in _LINES:
-        assert readiness(fleet_of(nodes), load_filters([name], None), _EVERY) == [
-            ReadinessLine(name, *each) for each in lines
+def test_readiness_shows_the_state_of_each_row_and_the_unreported_hosts() -> None:
+    for nodes, name, expected in _LINES:
+        lines = readiness(fleet_of(nodes), load_filters([name], None), Options())
+        assert [(line.filter, line.row, line.state, line.unreported) for line in lines] == [
+            (name, *each) for each in expected
         ]
+        assert all(line.traits for line in lines)
+
+
+def test_row_is_listed_once_for_each_state_of_its_traits() -> None:
+    fleet = fleet_of([{"CUSTOM_VM_MODE_HVM"}])
+    options = Options(reported_traits=("CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"))
+    lines = [
+        line for line in readiness(fleet, load_filters(["image_metadata"], None), options) if "vm_mode" in line.row
+    ]
+    assert {line.traits: line.state for line in lines} == {
+        ("CUSTOM_VM_MODE_HVM",): ENFORCED,
+        ("CUSTOM_VM_MODE_XEN",): DEFERRED,
+    }
 
 
 def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:
     for name in installed_filters():
         rows = {row.name for row in rows_required_by(name) if row.traits}
         listed = {line.row for line in readiness(fleet_of([set()]), load_filters([name], None), _EVERY)}
-        assert listed == rows or name in ("deploy_config", "owner")
+        assert listed == rows or name in ("deploy_config", "owner"), name
 
 
-def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
-    """Traits that are not in reported_traits; the filter hpet asks without."""
-    fleet = fleet_of([set()])
-    assert {line.kind for line in readiness(fleet, load_filters(["image_metadata"], None), Options())} == {"always"}
-    some = readiness(fleet, load_filters(["image_metadata"], None), Options(reported_traits=("CUSTOM_VM_MODE_*",)))
-    assert [line.row for line in some if line.kind == "if reported"] == ["vm_mode"]
+def test_readiness_omits_traits_outside_reported_traits_except_for_hpet() -> None:
+    fleet, optional = fleet_of([set()]), opt_in_traits()
+    for patterns, rows in (((), set()), (("CUSTOM_VM_MODE_*",), {"vm_mode"})):
+        lines = readiness(fleet, load_filters(["image_metadata"], None), Options(reported_traits=patterns))
+        assert {line.row for line in lines if optional.intersection(line.traits)} == rows
     assert readiness(fleet, load_filters(["hpet"], None), Options())
 
 
@@ -60,6 +76,8 @@ def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
 def test_only_compute_nodes_are_waited_for() -> None:
     """Not their children, not providers of others."""
     child = provider("gpu", "VGPU")
-    compute = provider("a", traits=f"COMPUTE_NODE OWNER_NOVA {REPORTED}", children=(child,))
+    every = [name for part in EVERY_PART for name in names_with(REPORTED, part.keys)]
+    compute = provider("a", traits=" ".join(("COMPUTE_NODE OWNER_NOVA", *every)), children=(child,))
     fleet = Fleet((compute, provider("disk", "DISK_GB")))
-    assert {line.state for line in readiness(fleet, load_filters(list(installed_filters()), None), _EVERY)} == {OPEN}
+    lines = readiness(fleet, load_filters(list(installed_filters()), None), _EVERY)
+    assert {line.state for line in lines} == {ENFORCED}

@@ -3,27 +3,28 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import cycle, product
 from random import Random
 
 import pytest
+from oslo_config.cfg import ConfigOpts
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reports import emulated_in
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import ReadFact
-from os_prefilter.service.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import TRAITS_OF_EMULATION
+from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import coverage_of
+from os_prefilter_tools.operators.readiness import reports_of
 from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
-from tests.support.hosts import OFFERED, few_libvirt_hosts, other_hosts
-from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
+from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
+from tests.support.reporting_fleets import REPORTS, SECTIONS, Report, by_nova_alone, by_the_agent, fleet_of, wanted_by
 
 _KINDS: list[HostFacts] = [
     facts for facts in (*few_libvirt_hosts(), *other_hosts()) if not facts.emulated_architectures
@@ -36,19 +37,23 @@ def _hosts(offered: frozenset[str]) -> list[HostFacts]:
     return [replace(facts, emulated_architectures=offered) for facts in _KINDS]
 
 
-def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str] = ("*",)) -> Service:
-    options = {
-        "emulated_architectures": sorted(offered),
-        "enabled_filters": list(list_requiring_filters()),
-        "reported_traits": ["*"],
-        "wait_for_answers": list(waiting),
-    }
-    return Service.from_conf(conf_with(**options), {"answers": answers})
+def _conf(offered: frozenset[str], *, wait: bool = True) -> ConfigOpts:
+    return conf_with(
+        emulated_architectures=sorted(offered),
+        enabled_filters=list(list_requiring_filters()),
+        reported_traits=["*"],
+        wait_for_reports=wait,
+    )
 
 
-def _told(fleet: Fleet) -> ReadFact:
-    coverage = coverage_of(fleet)
-    return lambda _context: coverage
+def _pipeline(fleet: Fleet, offered: frozenset[str], *, wait: bool = True) -> Service:
+    conf = _conf(offered, wait=wait)
+    reports = reports_of(fleet, wanted_parts(*configured_filters(conf)))
+    return Service.from_conf(conf, {"reports": lambda _context: reports})
+
+
+_ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
+_MIXED: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch64": ARM}), _ARM, *other_hosts())
 
 
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
@@ -75,28 +80,30 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 
 @_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
-def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
-    """One host after the other: beside silent ones, a gate that opens too early would not show."""
+def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(
+    report: Report, offered: frozenset[str]
+) -> None:
+    """One host after the other: beside silent ones, a requirement that is enforced too early would not show."""
     for facts in _hosts(offered)[:: one_in(13)]:
         fleet = fleet_of([report(facts)])
-        excluded = _excluded([facts], fleet, _pipeline(_told(fleet), offered))
+        excluded = _excluded([facts], fleet, _pipeline(fleet, offered))
         assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
 @_OFFERED
-def test_capable_hosts_are_excluded_without_gates(offered: frozenset[str]) -> None:
+def test_capable_hosts_are_excluded_without_waiting(offered: frozenset[str]) -> None:
     """So the tests above prove something."""
     hosts = _hosts(offered)
     fleet = fleet_of([by_nova_alone(each) for each in hosts])
-    assert len(_excluded(hosts, fleet, _pipeline(_told(fleet), offered, ()))) > 300
+    assert len(_excluded(hosts, fleet, _pipeline(fleet, offered, wait=False))) > 300
 
 
 @_OFFERED
-def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
+def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
     """What is required is the same; of what is forbidden, only traits that no host has are left out."""
     hosts = [facts for facts in _hosts(offered) if not reporter_of(facts).unknown(facts)]
     fleet = fleet_of([by_the_agent(each) for each in hosts])
-    waiting, at_once = (_pipeline(_told(fleet), offered, names) for names in (("*",), ()))
+    waiting, at_once = (_pipeline(fleet, offered, wait=wait) for wait in (True, False))
     compared = 0
     for case in single_cases(offered):
         if case.required is None:
@@ -108,27 +115,24 @@ def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(
     assert compared > 100
 
 
-@_OFFERED
-def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report(offered: frozenset[str]) -> None:
-    """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay closed."""
-    facts = [each for each in _hosts(offered) if each.driver == "libvirt"]
-    fleet = fleet_of([by_provider_config(each) for each in facts])
-    pipeline = _pipeline(_told(fleet), offered)
-    asked = {
-        item.trait
-        for case in single_cases(offered)
-        if case.required is not None
-        for item in pipeline.apply(deepcopy(case.spec)).requirements
-    }
-    assert {"CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_VM_MODE_HVM"} <= asked
-    assert bool(asked & TRAITS_OF_EMULATION.keys()) is bool(offered)
-    assert not asked & {"COMPUTE_FIRMWARE_UEFI", "COMPUTE_USB_MODEL_QEMU_XHCI"}
+@pytest.mark.parametrize(("one", "other"), list(product(SECTIONS, SECTIONS))[:: one_in(13)])
+def test_no_capable_host_is_excluded_while_sections_differ(one: str, other: str) -> None:
+    """Hosts reported for the section of before; every second one has; two schedulers have one each; or an old agent."""
+    options = SECTIONS[other]
+    old, new = wanted_by(**SECTIONS[one]), wanted_by(**options)
+    hosts = [replace(facts, emulated_architectures=emulated_in(new)) for facts in _MIXED]
+    conf = conf_with(**options)
+    parts = wanted_parts(*configured_filters(conf))
+    for by_host in ([old], [old, new], [frozenset(), new], [old | new], [old - frozenset(sorted(new)[::2])]):
+        fleet = fleet_of([by_the_agent(facts, each) for each, facts in zip(cycle(by_host), hosts, strict=False)])
+        reports = reports_of(fleet, parts)
+        assert not _excluded(hosts, fleet, Service.from_conf(conf, {"reports": lambda _context: reports}))  # noqa: B023
 
 
 @_OFFERED
 @pytest.mark.parametrize("seed", range(times(1)))
-def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, offered: frozenset[str]) -> None:
-    """With its own coverage of reports, and with the query that a scheduler sends."""
+def test_placement_offers_every_capable_host_while_filters_wait(seed: int, offered: frozenset[str]) -> None:
+    """By what it says of reports, and with the query that a scheduler sends."""
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_hosts(offered), 6)
     reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
@@ -137,7 +141,9 @@ def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, 
     asking = [case for case in single_cases(offered) if case.required and case.choices]
     cases = random.sample([case for case in asking if "query" not in case.choices[0][0].required_by], 25)
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = _pipeline(ReportCoverage(placement.client, EVERY_TRAIT), offered)
+        conf = _conf(offered)
+        parts = wanted_parts(*configured_filters(conf))
+        pipeline = Service.from_conf(conf, {"reports": ReadReports(placement.client, parts)})
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)

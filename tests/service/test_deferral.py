@@ -1,14 +1,13 @@
 """Deferral: which traits a compute node reports together, and what filters defer until all have reported."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 import pytest
 
-from os_prefilter import Options, allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import ReadReports
+from os_prefilter import Options
 from os_prefilter.common.errors import FilterFailed
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
@@ -21,11 +20,9 @@ from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.wanted import wanted_parts
 from os_prefilter.vocabulary import HPET
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
 from tests.support.hosts import libvirt_hosts, other_hosts
-from tests.support.placements import Observed, put_traits
 from tests.support.reporting_fleets import EVERY_PART, covering, fleet_of
 
 _BY_TRAIT = parts_by_trait(Options().templates, frozenset())
@@ -95,58 +92,6 @@ def test_requirement_of_a_trait_that_hosts_are_not_to_report_is_deferred() -> No
         found = _deferral(trait, True, reports_of(fleet_of([{covering(trait)}]), parts))
         assert reason in found
         assert bool(found) == bool(reason)
-
-
-# -- filters on a real Placement ---------------------------------------------------------------------------------------
-
-_HOSTS = ("host-0", "host-1", "host-2")
-_CAN = frozenset(("host-0", "host-2"))
-
-
-@pytest.fixture
-def placement() -> Iterator[EmbeddedPlacement]:
-    """Return a real Placement before any host has reported; the HPET is known, as after a first report."""
-    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
-        placement.know([HPET])
-        yield placement
-
-
-def _report(placement: EmbeddedPlacement, host: str) -> None:
-    """Report as the agent does: all in one request."""
-    placement.know([_HPET])
-    put_traits(placement, lambda traits: traits.update({_HPET, *([HPET] if host in _CAN else [])}), host)
-
-
-def _pipeline(observed: Observed, **options: Any) -> Service:
-    options = {"enabled_filters": ["hpet"], "facts_interval": 0, **options}
-    return Service.from_conf(conf_with(**options), {"reports": ReadReports(observed.client, EVERY_PART)})
-
-
-def _hosts(placement: EmbeddedPlacement, pipeline: Service) -> set[str]:
-    spec = spec_of({"hw_time_hpet": "yes"})
-    pipeline.apply(spec)
-    return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
-
-
-def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(
-    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Host by host; one that joins without a report defers it again. What waits is a note, and no warning."""
-    caplog.set_level(logging.INFO, "os_prefilter")
-    pipeline = _pipeline(Observed(placement))
-    (note,) = pipeline.apply(spec_of({"hw_time_hpet": "yes"})).notes
-    assert str(note) == (
-        f"image property hw_time_hpet=true: {HPET} is not required yet: 3 compute nodes (host-0, host-1, host-2) "
-        "have not reported it; 'os-prefilter readiness' shows more"
-    )
-    assert note.waits
-    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
-    for host in _HOSTS:
-        assert _hosts(placement, pipeline) == set(_HOSTS)
-        _report(placement, host)
-    assert _hosts(placement, pipeline) == _CAN
-    put_traits(placement, lambda traits: traits.discard(_HPET), "host-1")
-    assert _hosts(placement, pipeline) == set(_HOSTS)
 
 
 def _rules(_request: Any) -> Requirements:

@@ -80,7 +80,9 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
 
 
 @pytest.mark.parametrize(
-    "options", [{"wait_for_reports": False}, {"owner_trait": "OWNER_CYBORG", "owned_resource_classes": ["FPGA"]}], ids=str
+    "options",
+    [{"wait_for_reports": False}, {"owner_trait": "OWNER_CYBORG", "owned_resource_classes": ["FPGA"]}],
+    ids=str,
 )
 def test_gate_is_open_at_once_if_the_option_says_so_or_no_host_is_the_owners(options: dict[str, Any]) -> None:
     with EmbeddedPlacement(old_fleet()) as placement:

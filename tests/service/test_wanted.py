@@ -1,11 +1,8 @@
 """What is wanted by the schedulers' options, what hosts then report, and that this excludes no capable host."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
-from itertools import cycle, product
-from typing import Any
 
 import pytest
 
@@ -19,39 +16,27 @@ from os_prefilter.hosts import desired_traits
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.driver_check import unsupported
-from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import REPORTED, WANTED, emulated_in, keys_in, names_with, parts_by_trait, parts_of
-from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
-from os_prefilter.service.deferral import Reports
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
 from os_prefilter.vocabulary import HPET, QUALIFIED, TRAITS_OF_EMULATION, table
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import reports_of
-from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
+from os_prefilter_tools.testing.law import single_cases
 from tests.conftest import conf_with, one_in, spec_of
 from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, X86, other_hosts
-from tests.support.reporting_fleets import RECOMMENDED, by_nova_alone, by_the_agent, fleet_of, wanted_by
+from tests.support.placements import put_traits
+from tests.support.reporting_fleets import (
+    RECOMMENDED,
+    SECTIONS,
+    Section,
+    by_nova_alone,
+    by_the_agent,
+    fleet_of,
+    wanted_by,
+)
 
-Section = dict[str, list[str]]
-BARE: Section = {**RECOMMENDED, "reported_traits": []}
-EVERY_PATTERN: Section = {**RECOMMENDED, "reported_traits": ["*"]}
-SECTIONS: dict[str, Section] = {
-    "recommended": RECOMMENDED,
-    "bare": BARE,
-    "hpet": {**BARE, "enabled_filters": ["hpet"]},
-    "hypervisors": {**RECOMMENDED, "reported_traits": ["CUSTOM_HYPERVISOR_TYPE_*"]},
-    "every-pattern": EVERY_PATTERN,
-    "arm-guests": {**EVERY_PATTERN, "emulated_architectures": ["aarch64"]},
-    "more-filters": {**EVERY_PATTERN, "enabled_filters": list(list_requiring_filters())},
-    "everything": {
-        "enabled_filters": list(list_requiring_filters()),
-        "reported_traits": ["*"],
-        "emulated_architectures": sorted(EVERY_ARCHITECTURE),
-    },
-}
+BARE, EVERY_PATTERN = SECTIONS["bare"], SECTIONS["every-pattern"]
 
 
 def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
@@ -84,7 +69,7 @@ def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
     wanted = {trait for part in wanted_parts(*configured_filters(conf)) for trait in part.traits}
     owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}
     pipeline = Service.from_conf(conf)
-    for case in _cases():
+    for case in single_cases(EVERY_ARCHITECTURE):
         try:
             decision = pipeline.apply(deepcopy(case.spec))
         except RequestRejected:
@@ -117,68 +102,13 @@ def test_plain_kvm_host_gets_few_custom_traits_by_default_and_by_the_recommended
     assert len([trait for trait in by_the_agent(plain, wanted_by()) if trait.startswith("CUSTOM_")]) <= 9
 
 
-@cache
-def _cases() -> tuple[Case, ...]:
-    return single_cases(EVERY_ARCHITECTURE)
-
-
-def _pipeline(options: Section, reports: Reports | None) -> Service:
-    conf = conf_with(**options, wait_for_reports=reports is not None)
-    return Service.from_conf(conf, {"reports": lambda _context: reports})
-
-
-def _accepts(case: Case, facts: HostFacts) -> bool:
-    try:
-        return not unsupported(case.spec, facts)
-    except RequestRejected:
-        return False
-
-
-def _excluded(
-    pipeline: Service, hosts: Sequence[HostFacts], fleet: Fleet, offered: frozenset[str]
-) -> Iterator[tuple[Case, HostFacts]]:
-    """Yield each request that excludes a capable host.
-
-    :param offered: the architectures that the cloud offers to emulate: no host is capable of others
-    """
-    for case in _cases():
-        try:
-            required = pipeline.apply(deepcopy(case.spec)).requirements
-        except RequestRejected:
-            continue
-        for facts, host in zip(hosts, fleet.hosts, strict=True):
-            if any((item.trait in host.traits) != item.required for item in required) and _accepts(
-                case, replace(facts, emulated_architectures=offered)
-            ):
-                yield case, facts
-
-
-_ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
-_HOSTS: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch64": ARM}), _ARM, *other_hosts())
-
-
-@pytest.mark.parametrize(("one", "other"), list(product(SECTIONS, SECTIONS))[:: one_in(13)])
-def test_no_capable_host_is_excluded_while_sections_differ(one: str, other: str) -> None:
-    """Hosts reported for the section of before; every second one has; two schedulers have one each; or an old agent."""
-    before, after = SECTIONS[one], SECTIONS[other]
-    old, new = wanted_by(**before), wanted_by(**after)
-    offered = emulated_in(new)
-    for by_host in ([old], [old, new], [frozenset(), new], [old | new], [old - frozenset(sorted(new)[::2])]):
-        wanted = cycle(by_host)
-        fleet = fleet_of([by_the_agent(facts, each) for each, facts in zip(wanted, _HOSTS, strict=False)])
-        parts = wanted_parts(*configured_filters(conf_with(**after)))
-        assert next(_excluded(_pipeline(after, reports_of(fleet, parts)), _HOSTS, fleet, offered), None) is None
-
-
-def test_capable_hosts_are_excluded_if_filters_do_not_wait() -> None:
-    """So the test above proves something."""
-    fleet = fleet_of([by_the_agent(facts, wanted_by(**BARE)) for facts in _HOSTS])
-    assert len(list(_excluded(_pipeline(EVERY_PATTERN, None), _HOSTS, fleet, frozenset()))) > 50
-
-
 # -- a real Placement: what schedulers create, agents read and report --------------------------------------------------
 
-_ROOM = {"host-0": KVM, "host-1": _ARM, "host-2": replace(KVM, virt_type="qemu")}
+_ROOM = {
+    "host-0": KVM,
+    "host-1": replace(KVM, architecture="aarch64", guests={"aarch64": ARM}),
+    "host-2": replace(KVM, virt_type="qemu"),
+}
 # Each is for some of the hosts.
 _TELLING = ({"hw_machine_type": "q35"}, {"hw_machine_type": "virt"}, {"img_hv_type": "kvm"}, {"hw_time_hpet": "true"})
 _CAPABLE = [{host for host in _ROOM if not unsupported(spec_of(each), _ROOM[host])} for each in _TELLING]
@@ -231,6 +161,9 @@ def test_schedulers_with_different_sections_exclude_no_capable_host_at_any_step(
         for scheduler, options in zip(schedulers, (one, other), strict=True):
             expected = _CAPABLE if options["reported_traits"] else [*[every] * 3, _CAPABLE[3]]
             assert _candidates(placement.client, scheduler) == expected
+        # As of one that joins.
+        put_traits(placement, lambda traits: traits.difference_update([t for t in traits if REPORTED in t]), "host-1")
+        assert _candidates(placement.client, schedulers[1])[0] == every
 
 
 def test_trait_that_an_older_agent_does_not_know_is_deferred_alone(

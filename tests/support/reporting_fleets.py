@@ -11,15 +11,34 @@ from os_prefilter.hosts.reports import REPORTED, Part, names_with, parts_of
 from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
+from tests.support.hosts import EVERY_ARCHITECTURE
 
 EVERY_PART: tuple[Part, ...] = parts_of(Options().templates, frozenset())
 """The parts of the vocabulary, without the offer to emulate an architecture."""
-RECOMMENDED = {
+Section = dict[str, list[str]]
+RECOMMENDED: Section = {
     "enabled_filters": ["image_metadata", "hpet"],
     "reported_traits": ["CUSTOM_COMPUTE_*MACHINE_*", "CUSTOM_HYPERVISOR_TYPE_*", "CUSTOM_VM_MODE_*"],
 }
 """What the documentation recommends for the section [prefilter]."""
+_BARE: Section = {**RECOMMENDED, "reported_traits": []}
+_EVERY: Section = {**RECOMMENDED, "reported_traits": ["*"]}
+SECTIONS: dict[str, Section] = {
+    "recommended": RECOMMENDED,
+    "bare": _BARE,
+    "hpet": {**_BARE, "enabled_filters": ["hpet"]},
+    "hypervisors": {**RECOMMENDED, "reported_traits": ["CUSTOM_HYPERVISOR_TYPE_*"]},
+    "every-pattern": _EVERY,
+    "arm-guests": {**_EVERY, "emulated_architectures": ["aarch64"]},
+    "more-filters": {**_EVERY, "enabled_filters": list(list_requiring_filters())},
+    "everything": {
+        "enabled_filters": list(list_requiring_filters()),
+        "reported_traits": ["*"],
+        "emulated_architectures": sorted(EVERY_ARCHITECTURE),
+    },
+}
 
 
 def wanted_by(**options: object) -> frozenset[str]:

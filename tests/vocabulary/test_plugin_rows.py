@@ -61,7 +61,7 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ({"mine": _GOOD[:-1] + ", depends_on=DependsOn('vif_model', default='b'))"}, "'b' is not among its values"),
         ({"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"}, "'COMPUTE_NO' is no trait of os-traits"),
         ({"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"}, "'CUSTOM_a-b_NO' is no name of a trait"),
-        ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "reserved as a report"),
+        ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "reserved: schedulers and"),
         ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "to the row time_hpet already"),
         (
             {"mine": "Row('mine', switch('CUSTOM_MINE'), image_property='hw_time_hpet')"},
@@ -128,7 +128,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         from os_prefilter import Flavor, Image, Options, RequestSpec, capability_traits, unsupported
         from os_prefilter.service import Service
         from os_prefilter_tools.cli.catalogue import vocabulary
-        from os_prefilter.service.report_scope import EVERY_TRAIT
+        from os_prefilter.service.wanted import traits_to_create
         from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():
@@ -141,7 +141,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
             facts = FakeFacts(can=can)
             print(capability_traits(facts)["CUSTOM_ACME_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
         print(*[line[2] for line in vocabulary() if line[0] == "acme_watchdog"])
-        print("CUSTOM_ACME_WATCHDOG_PAUSE" in EVERY_TRAIT.known)
+        print("CUSTOM_ACME_WATCHDOG_PAUSE" in traits_to_create(asking.filters, asking.options))
         """,
     )
     assert out.splitlines() == [

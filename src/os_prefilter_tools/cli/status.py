@@ -135,9 +135,10 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         if custom:
             said.append(
-                f"Not created in Placement: {_of_filters(missing, custom)}. The filters do not require a trait "
-                "of the vocabulary until 'os-prefilter capabilities report' on a compute host creates it. Placement "
-                "refuses requests that require any other trait until 'openstack trait create NAME' creates it."
+                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
+                "those of the vocabulary, and Placement refuses the requests that require any other. "
+                "nova-scheduler creates those of the vocabulary when it runs with this section; 'openstack trait "
+                "create NAME' creates any other."
             )
         # A filter that waits requires none before the hosts have reported, and that creates them.
         others = custom - opt_in_traits()

@@ -11,6 +11,7 @@ from os_prefilter.hosts.reports import Part
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.wanted import traits_named_by, wanted_parts
+from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
@@ -70,10 +71,12 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
                 missing = tuple(sorted(node.name for node in nodes if node.traits.isdisjoint(owner)))
                 lines.append(ReadinessLine(each.name, each.name, owner, _state(nodes, missing), missing))
             continue
-        named = traits_named_by(each, options)
+        named, rows = traits_named_by(each, options), {row.name for row in rows_required_by(each.name)}
+        declared = frozenset(each.declaration.traits(options))
         found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for part, names in unreported.items():
-            traits = part.traits & named
+            # What a filter only forbids, as a device does some default machine types, needs no report.
+            traits = part.traits & (named if part.row in rows else declared)
             if traits:
                 found.setdefault((part.row, tuple(sorted(names))), []).extend(traits)
         lines += [

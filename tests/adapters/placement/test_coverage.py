@@ -32,7 +32,9 @@ def _random_fleet(seed: int) -> Fleet:
         share = random.choice((0.0, 0.05, 0.3))
         traits = {trait for trait in _TRAITS if random.random() < share}
         if random.random() < 0.7:
-            traits.update(names_with(REPORTED, random.sample(_EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY))))))
+            traits.update(
+                names_with(REPORTED, random.sample(_EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY)))))
+            )
         nodes.append(traits)
     others = provider("neutron", "", "", (provider("br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"),))
     return Fleet((*fleet_of(nodes).hosts, others))

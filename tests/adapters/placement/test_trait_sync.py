@@ -122,15 +122,6 @@ class TestReports:
         assert {change.trait for change in keeper.sync(less)} == {HPET, MARKER}
         assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI", "OWNER_NOVA"}
 
-    def test_custom_trait_that_was_set_before_the_first_report_is_never_removed(self, aware: EmbeddedPlacement) -> None:
-        put_traits(aware, lambda traits: traits.difference_update({OLD}))
-        now = [0.0]
-        keeper = ProviderTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
-        for goal in (GOAL, replace(GOAL, wanted=frozenset()), replace(GOAL, wanted=None), GOAL):
-            now[0] += 3 * UNWANTED_AFTER
-            keeper.sync(goal)
-            assert XEN in traits_of(aware)
-
     def test_only_a_change_by_another_program_is_warned_of_and_once(
         self, aware: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -157,8 +148,9 @@ class TestReports:
         put_traits(aware, lambda traits: traits.update({"CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI"}))
         assert keeper.sync(GOAL) == []
         assert caplog.text == ""
-        for number, change in enumerate([{HPET}, {MARKER, OLD}], 1):
-            put_traits(aware, lambda traits, change=change: traits.symmetric_difference_update(change))
+        changes: list[set[str]] = [{HPET}, {MARKER, OLD}]
+        for number, change in enumerate(changes, 1):
+            put_traits(aware, lambda traits: traits.symmetric_difference_update(change))  # noqa: B023
             for _ in range(2):
                 keeper.sync(GOAL)
             assert caplog.text.count("Another program has changed the reported traits") == number
@@ -373,7 +365,7 @@ class TestConcurrentWriters:
         if successor:
             aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
             assert keeper.sync(GOAL) == ADDED
-            assert OURS <= traits_of(aware, "again")
+            assert traits_of(aware, "again") >= OURS
         else:
             with pytest.raises(UnknownProvider, match=HOST):
                 keeper.sync(GOAL)

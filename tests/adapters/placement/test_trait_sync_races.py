@@ -153,14 +153,18 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
         assert changed <= (mine if writer == "ours" else novas[0].keys())
         state = traits
     assert state == final
-    expected = {**novas[(nova.writes - 1) % 2], OPERATORS: True, "OWNER_NOVA": True, **dict.fromkeys(markers, True)}
+    expected: dict[str, bool] = dict.fromkeys((*markers, OPERATORS, "OWNER_NOVA"), True)
+    expected |= novas[(nova.writes - 1) % 2]
     reported = frozenset().union(*(goals[0].parts[key] for key in wanted & goals[0].parts.keys()))
     expected |= {trait: has for trait, has in ours[(ROUNDS - 1) % 2].items() if trait in reported}
     assert final == {trait for trait, has in expected.items() if has}
 
 
 NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_STAYS": True}
-PARTS = {"NEW__": frozenset(("CUSTOM_NEW_A", "CUSTOM_NEW_B")), "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS"))}
+PARTS: dict[str, frozenset[str]] = {
+    "NEW__": frozenset(("CUSTOM_NEW_A", "CUSTOM_NEW_B")),
+    "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS")),
+}
 MARKER_OLD, MARKER_NEW = f"{REPORTED}KEPT_", f"{REPORTED}KEPT_NEW__"
 ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS", MARKER_OLD))
 ROOT_NEW = frozenset(

@@ -8,13 +8,14 @@ from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable
 from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNode
 from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import TraitChange
-from os_prefilter.vocabulary import REPORTED
+from os_prefilter.hosts.reports import REPORTED as PREFIX
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.recorder import LOST, Answer, Recorder
 
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 AVX2 = "HW_CPU_X86_AVX2"
 GOLD = "CUSTOM_GOLD"
+REPORTED = f"{PREFIX}ABCDE"
 
 
 def everything(ironic: Ironic, node: str) -> tuple[set[str], Mapping[str, object]]:

@@ -12,38 +12,47 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, keys_in, names_with
+from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
-from tests.support.report_scopes import RECOMMENDED, scope_of
+from tests.support.reporting_fleets import wanted_by
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
 KILLS = times(4)
-SCOPE = scope_of(RECOMMENDED)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
-# A trait of ours that this host does not have.
+# A trait that this host does not have, reported earlier.
 STALE = "CUSTOM_VM_MODE_XEN"
+OLD, *_ = names_with(REPORTED, [key_of((STALE,))])
 # The agent's requests for a report that changes something, and the one read of the next round.
-_REQUESTS = 5
+_REQUESTS = 6
 
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
+    with (
+        EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE} {OLD}")) as placement,
+        served(placement) as state,
+    ):
         # It would create them one by one.
-        placement.know({*SCOPE.known, SCOPE.marker})
+        wanted = wanted_by()
+        placement.know((*names_with(WANTED, wanted), *names_with(REPORTED, wanted - {NOT_CONFIGURED})))
+        placement.know(
+            trait for trait in opt_in_traits() if trait.startswith(("CUSTOM_COMPUTE_", "CUSTOM_HYP", "CUSTOM_VM"))
+        )
         yield state
 
 
 @contextmanager
 def agent(server: Served, folder: Path) -> "Iterator[Popen[bytes]]":
     conf = folder / "nova.conf"
-    conf.write_text(nova_conf(server.url) + RECOMMENDED, encoding="utf-8")
+    conf.write_text(nova_conf(server.url), encoding="utf-8")
     command = [sys.executable, "-m", "os_prefilter_tools.cli.main", "capabilities", "report", "--watch", "1"]
     command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
     environment = {**os.environ, "no_proxy": "127.0.0.1"}
@@ -84,6 +93,7 @@ def test_agent_killed_at_random_leaves_old_or_new_traits_and_then_converges(serv
     with agent(server, tmp_path):
         until(lambda: STALE not in traits_of(placement), (tmp_path / "agent.log").read_text)
         new = traits_of(placement)
-    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", SCOPE.marker} <= new
+    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA"} <= new
+    assert keys_in(REPORTED, new) == wanted_by() - {NOT_CONFIGURED}
     assert seen <= {old, new, new | {STALE}}
     assert "Traceback" not in (tmp_path / "agent.log").read_text()

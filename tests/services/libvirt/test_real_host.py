@@ -22,11 +22,11 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ImpossibleCombination
-from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.service.report_scope import EVERY_TRAIT
+from os_prefilter.hosts.reports import REPORTED, parts_of
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import load_fleet
@@ -62,9 +62,10 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
     fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
     fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
     with EmbeddedPlacement(load_fleet(fleet)) as embedded:
-        goal = Goal(select_managed(capability_traits(facts), Mode.ALONE, facts), Options(), EVERY_TRAIT.known)
-        changes = ProviderTraits(embedded.client, facts.host).sync(goal)
-        assert {change.trait for change in changes if change.provider == facts.host} == {
+        wanted = {key for part in parts_of(facts.templates, EVERY_ARCHITECTURE) for key in part.keys}
+        changes = ProviderTraits(embedded.client, facts.host).sync(goal_of(facts, wanted, Mode.ALONE, Options()))
+        added = {change.trait for change in changes if change.provider == facts.host}
+        assert {trait for trait in added if not trait.startswith(REPORTED)} == {
             *(trait for trait, has in capability_traits(facts).items() if has),
             "OWNER_NOVA",
         }

@@ -10,15 +10,16 @@ from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reports import REPORTED
 from os_prefilter.service.agent import LOG, Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.faults.watched import after_round, levels, records_of
 from tests.services.own_services import Service, needs, own_libvirtd
 from tests.support.placements import HOST, everything, lone_host
 from tests.support.programs import until
+from tests.support.reporting_fleets import wanted_by
 
 pytestmark = needs("libvirtd")
 Own = tuple[Service, str]
@@ -36,8 +37,7 @@ def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
     keeper = ProviderTraits(placement.client, HOST)
 
     def report(facts: HostFacts) -> str:
-        traits = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
-        keeper.sync(Goal(traits))
+        keeper.sync(goal_of(facts, wanted_by(), Mode.BESIDE))
         return ""
 
     return Watch(host, report, 1.0)
@@ -53,7 +53,7 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
         watch = watched(placement, LibvirtHost(uri, libvirt_settings(None)))
         watch.round()
         before = everything(placement)
-        assert "CUSTOM_PREFILTER_REPORTED_3" in str(before["providers"])
+        assert REPORTED in str(before["providers"])
         service.kill()
         for _ in range(3):
             watch.round()
@@ -74,9 +74,7 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(lone_host()) as placement:
         watch = watched(placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0))
-        until(
-            lambda: after_round(watch, lambda: "CUSTOM_PREFILTER_REPORTED_3" in placement.client.traits_in_use()), str
-        )
+        until(lambda: after_round(watch, lambda: REPORTED in str(placement.client.traits_in_use())), str)
         before = everything(placement)
         caplog.clear()
         service.stop()

@@ -25,7 +25,6 @@ from os_prefilter.service.decision_log import LOGGER
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program, main
-from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.pages import (
     DOCS,
     DROP_IN,
@@ -174,23 +173,15 @@ def test_commands_for_a_cloud_use_valid_options(page: str) -> None:
 
 
 def test_every_page_recommends_the_section_of_one_file() -> None:
-    """Hosts that report by another section count as hosts that have not reported."""
     of_file = DROP_IN.read_text(encoding="utf-8")
     lines = [line for line in of_file.splitlines() if line and not line.startswith("#")]
     section = lines[lines.index("[prefilter]") :]
     assert "\n".join(f"    {line}" for line in lines) in (ROOT / "README.md").read_text(encoding="utf-8")
     commands = files_of(DOCS / "commands.rst")["nova.conf"].splitlines()
     assert commands[commands.index("[prefilter]") :] == section
-    for page, start in (("nova", "filter_scheduler"), ("agent", "prefilter"), ("deployment-tools", "filter_scheduler")):
+    for page in ("nova", "deployment-tools"):
         text = (DOCS / f"{page}.rst").read_text(encoding="utf-8")
-        assert any(f":start-at: [{start}]" in options for _, options in INCLUDE.findall(text)), page
-
-
-def test_agent_rst_lists_the_custom_traits_for_a_provider_yaml() -> None:
-    loop = re.search(r"os-prefilter (capabilities show .*?) \|", (DOCS / "agent.rst").read_text(encoding="utf-8"))
-    assert loop
-    listed, _ = run(Command(DOCS / "agent.rst", f"os-prefilter {loop[1]}", "", None))
-    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == CUSTOM_TRAITS
+        assert any(":start-at: [filter_scheduler]" in options for _, options in INCLUDE.findall(text)), page
 
 
 def test_each_error_class_and_each_public_name_has_its_entry() -> None:

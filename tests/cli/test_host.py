@@ -127,7 +127,7 @@ def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(monkeypatch: p
     """By the URI of --connect, else of nova.conf, else the usual one; what it says is never assumed."""
     asked: list[str] = []
 
-    def facts(host: LibvirtHost) -> LibvirtFacts:
+    def facts(host: LibvirtHost, _emulated: object) -> LibvirtFacts:
         asked.append(host.uri)
         return LibvirtFacts(architecture="x86_64", virt_type="kvm", libvirt_version=(9, 0, 0))
 

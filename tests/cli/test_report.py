@@ -151,7 +151,7 @@ class Libvirt:
         except OSError as error:
             raise ProbeFailed("open('qemu:///system')", str(error), "Check that libvirt runs.") from error
 
-    def facts(self) -> FakeFacts:
+    def facts(self, _emulated: object = None) -> FakeFacts:
         modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
         return FakeFacts(host=HOST, can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
 

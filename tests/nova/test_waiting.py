@@ -46,6 +46,7 @@ def test_requirement_is_enforced_once_the_last_host_has_reported_and_without_a_r
     for host in _HOSTS:
         assert _schedule() == set()
         put_traits(observed.placement, lambda traits: traits.update((_MARKER, "OWNER_NOVA")), host)
+    put_traits(observed.placement, lambda traits: traits.add(HPET), "host-1")
     assert _schedule() == {"OWNER_NOVA", HPET}
 
 

@@ -27,6 +27,12 @@ DOWN = ProbeFailed("open('qemu:///system')", "connection refused", "Check that l
 NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused")
 
 
+@pytest.fixture(autouse=True)
+def _first_round_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin at the start of the first interval, not at a random moment of it."""
+    monkeypatch.setattr("os_prefilter.service.agent.uniform", lambda low, _high: low)
+
+
 class FakeHost:
     """A host that was probed so often, and may be down."""
 
@@ -252,6 +258,7 @@ def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
 
 SERVICE = """
 import sys, threading
+from os_prefilter.service import agent
 from os_prefilter.service.agent import Watch, run_until_signal
 from os_prefilter.hosts.reporter import HostFacts
 class Host:
@@ -264,6 +271,7 @@ def report(facts):
     if sys.argv[1] == "hangs":
         threading.Event().wait()
     return ""
+agent.uniform = lambda low, high: low
 run_until_signal(Watch(Host(), report, 1e9))
 print("ended", flush=True)
 """

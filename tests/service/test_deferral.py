@@ -61,8 +61,10 @@ _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     ([{"HW_CPU_HYPERTHREADING"}, {covering("HW_CPU_HYPERTHREADING")}], "HW_CPU_HYPERTHREADING", True, ""),
     ([], _E1000, True, "there is no compute node"),
     ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
-    ([set()], "CUSTOM_LICENSED", True, "CUSTOM_LICENSED is not required yet: no provider has it"),
-    ([set()], "CUSTOM_LICENSED", False, "CUSTOM_LICENSED need not be forbidden: no provider has it"),
+    # An operator's decision, whichever hosts have it.
+    ([set()], "CUSTOM_LICENSED", True, ""),
+    ([set()], "CUSTOM_LICENSED", False, ""),
+    ([set()], "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", False, "need not be forbidden: no provider has it"),
     ([{"CUSTOM_LICENSED"}], "CUSTOM_LICENSED", False, ""),
     ([set()], "COMPUTE_STATUS_DISABLED", False, ""),
 ]
@@ -78,20 +80,23 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
         assert reason in found, (nodes, trait, required)
         assert bool(found) == bool(reason), (nodes, trait, required)
     # While it is not known, what Placement may not know is neither required nor forbidden.
-    for trait, required, expected in ((_E1000, True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)):
+    for trait, required, expected in (
+        (_E1000, True, True),
+        ("CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", False, True),
+        ("CUSTOM_X", True, False),
+        ("COMPUTE_NODE", False, False),
+    ):
         assert bool(_deferral(trait, required, None)) is expected, trait
     odd = Reports({trait: Unreported(1, ("a\nb\x1b",)) for trait in _BY_TRAIT})
     assert (repr(odd) + _deferral(_E1000, True, odd)).isprintable()
 
 
-def test_requirement_of_a_trait_that_hosts_are_not_to_report_is_deferred() -> None:
-    """A rule requires it, and no host that could has it: by the section, they report other traits only."""
+def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
+    """An operator's rule may require what agents are not asked for; what a filter wants waits for reports."""
     filters, trait = load_filters(["image_metadata"], None), "CUSTOM_HYPERVISOR_TYPE_QEMU"
-    for patterns, reason in ((("CUSTOM_VM_MODE_*",), "it is not among that"), (("CUSTOM_HYPERVISOR_TYPE_*",), "")):
+    for patterns, is_deferred in ((("CUSTOM_VM_MODE_*",), False), (("CUSTOM_HYPERVISOR_TYPE_*",), True)):
         parts = wanted_parts(filters, Options(reported_traits=patterns))
-        found = _deferral(trait, True, reports_of(fleet_of([{covering(trait)}]), parts))
-        assert reason in found
-        assert bool(found) == bool(reason)
+        assert bool(_deferral(trait, True, reports_of(fleet_of([set()]), parts))) == is_deferred
 
 
 def _rules(_request: Any) -> Requirements:
@@ -100,10 +105,9 @@ def _rules(_request: Any) -> Requirements:
 
 
 _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
-    ([set(), set()], set()),
-    ([{"CUSTOM_LICENSED"}, set()], {("CUSTOM_LICENSED", ROOT)}),
-    ([{_HPET}, {_HPET}], {(HPET, ROOT), (HPET, UNSUFFIXED)}),
-    ([{_HPET, "CUSTOM_LICENSED"}], {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)}),
+    ([set(), set()], {("CUSTOM_LICENSED", ROOT)}),
+    ([{_HPET}, set()], {("CUSTOM_LICENSED", ROOT)}),
+    ([{_HPET}, {_HPET}], {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)}),
 ]
 
 
@@ -113,7 +117,7 @@ def _waiting(filters: Sequence[LoadedFilter], reports: Reports | None) -> Servic
 
 
 def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> None:
-    """A trait that no reporter owns waits until some provider has it; later filters do not see what waits."""
+    """A trait that no reporter owns waits for nothing; later filters do not see what waits."""
     seen: list[tuple[Requirement, ...]] = []
 
     def after(_request: Any, *, required_before: tuple[Requirement, ...]) -> Requirements:
@@ -129,9 +133,9 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> N
 
 
 def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() -> None:
-    """Their reports say nothing of devices: the trait of one waits until some provider has it."""
+    """Their reports say nothing of devices."""
     mine = LoadedFilter("mine", lambda _request: require(HPET, "a rule", "_gpu"))
-    for classes, in_use, asked in (("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)):
+    for classes, in_use, asked in (("VGPU", True, True), ("VGPU", False, True), ("VCPU", True, False)):
         reports = reports_of(fleet_of([{HPET} if in_use else set(), set()]), EVERY_PART)
         decision = _waiting([mine], reports).apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
         assert [item.scope for item in decision.requirements] == ["_gpu"] * asked, (classes, in_use)
@@ -150,17 +154,16 @@ def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
     assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
 
 
-def test_requirements_are_enforced_at_once_if_the_option_says_so_or_with_a_warning_without_the_fact(
+def test_requirements_are_enforced_at_once_if_the_option_says_so_or_without_the_fact(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked: list[object] = []
     conf = conf_with(enabled_filters=["hpet"], wait_for_reports=False)
     services = [Service.from_conf(conf, {"reports": asked.append})]
     Service.from_conf(conf_with(enabled_filters=[]))
-    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+    caplog.set_level(logging.INFO)
     services.append(Service.from_conf(conf_with(enabled_filters=["hpet"])))
-    (record,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
-    assert "provides no fact 'reports'. Provide it, or set [prefilter] wait_for_reports = false" in record.getMessage()
+    assert "enabled: hpet; enforced at once, as this service provides no fact 'reports'." in caplog.text
     for service in services:
         assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
     assert asked == []

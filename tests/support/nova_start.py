@@ -91,3 +91,8 @@ class _SdkAdapter:
         assert options == {"microversion": "1.22", "global_request_id": None}
         headers = {"OpenStack-API-Version": "placement 1.22"}
         return self._observed.request(url, "GET", headers=headers, raise_exc=False)
+
+    def put(self, url: str, **_options: Any) -> Any:
+        """Send a request that creates a trait."""
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, "PUT", headers=headers, raise_exc=False)

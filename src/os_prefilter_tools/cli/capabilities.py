@@ -96,6 +96,8 @@ class ReportArguments(HostArguments):
         unnamed = self.provider_config and self.driver != "ironic"
         if self.provider is None and not (named or unnamed):
             raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
+        if self.provider_config and self.alone:
+            raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one out.")
         if self.provider == "":
             raise DocumentError("--provider", "it is empty.")
 
@@ -161,12 +163,15 @@ class ReportCapabilities(Listing):
         asked.check()
         # Before the probe, which may take a minute: it reports a wrong configuration.
         placement = PlacementReport(asked)
-        emulated = placement.read_wanted()
+        probes = asked.driver == "libvirt" and not asked.capabilities
+        emulated = placement.read_wanted() if probes else None
         # With other drivers, nova.conf describes Placement only.
         nova_conf = asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
         facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False, emulated=emulated)
         for line in builder_of(facts):
             self.tell(line)
+        if not probes:
+            placement.read_wanted()
         changes = placement.write_file(facts) if asked.provider_config else placement.report(facts)
         return CHANGE_COLUMNS, self._count(changes, asked)
 

@@ -81,7 +81,7 @@ def test_a_filter_of_the_file_is_ready_where_hosts_reported_it_alone(tmp_path: P
     conf = _conf(tmp_path, "enabled_filters = image_metadata, hpet", "reported_traits = *")
     fleet = _fleet(tmp_path, host=[covering(HPET)])
     (line,) = json_of(capsys, "readiness", "--hosts", fleet, "--config-file", conf, "--filter", "hpet")
-    assert (line["State"], line["Traits"], line["Not reported"]) == ("enforced", HPET, 0)
+    assert (line["State"], line["Traits"], line["Not reported"]) == ("enforced", [HPET], 0)
 
 
 def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(

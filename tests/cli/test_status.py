@@ -29,7 +29,7 @@ Capture = pytest.CaptureFixture[str]
 Check = Callable[..., dict[str, tuple[int, str]]]
 
 SUCCESS, WARNING, FAILURE = 0, 1, 2
-NAMES = ["Configuration", "Entry point", "Placement API", "Traits in Placement", "Coverage", "Versions"]
+NAMES = ["Configuration", "Entry point", "Placement API", "Traits in Placement", "Reports", "Versions"]
 LINES = (
     "[filter_scheduler]\n"
     "available_filters = nova.scheduler.filters.all_filters\n"
@@ -97,7 +97,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
     assert "Not created in Placement: CUSTOM_" in details
     assert "(hpet)" in details
     assert "nova-scheduler creates those of the vocabulary" in details
-    code, details = before["Coverage"]
+    code, details = before["Reports"]
     assert code == WARNING
     assert details.startswith(f"hpet waits for 1 compute node ({HOST}) without a report.")
     assert {each.partition(" ")[0] for each in server.sent} == {"GET"}
@@ -120,8 +120,8 @@ def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(
     names: str, line: str, says: str, server: Served, check: Check
 ) -> None:
     found = check(_enabled(server, names, line))
-    assert found["Coverage"][0] == max(code for code, _ in found.values()) == WARNING
-    assert found["Coverage"][1].startswith(says)
+    assert found["Reports"][0] == max(code for code, _ in found.values()) == WARNING
+    assert found["Reports"][1].startswith(says)
 
 
 def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_compute_nodes_is_named(
@@ -135,7 +135,7 @@ def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_co
     found = check(_enabled(server, "rules,image_type", f"rules_dirs = {folder}"))
     assert found["Traits in Placement"] == (SUCCESS, NO_DETAILS)
     says = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
-    assert found["Coverage"] == (WARNING, says)
+    assert found["Reports"] == (WARNING, says)
 
 
 def test_standard_trait_that_placement_lacks_gives_a_warning_that_names_it(
@@ -162,7 +162,7 @@ def test_placement_that_is_too_old_fails_with_both_microversions(server: Served,
         microversion.VERSIONS.append("1.39")
     message = "Placement has microversions up to 1.38, and 1.39 is needed. Upgrade Placement."
     assert found["Placement API"] == (FAILURE, message)
-    assert found["Traits in Placement"] == found["Coverage"] == NOT_CHECKED
+    assert found["Traits in Placement"] == found["Reports"] == NOT_CHECKED
 
 
 _STATIC = "[placement]\nauth_type = admin_token\ntoken = t\nendpoint = "
@@ -190,7 +190,7 @@ def test_unusable_placement_fails_and_the_other_checks_still_run(section: str, m
     found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
     assert found["Placement API"][0] == FAILURE
     assert message in found["Placement API"][1]
-    assert found["Traits in Placement"] == found["Coverage"] == NOT_CHECKED
+    assert found["Traits in Placement"] == found["Reports"] == NOT_CHECKED
     assert found["Configuration"][0] == found["Entry point"][0] == SUCCESS
 
 
@@ -235,7 +235,7 @@ def test_configuration_problem_is_reported_as_the_scheduler_would(
     found = check(f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n")
     assert found["Configuration"][0] == code
     assert message in found["Configuration"][1]
-    assert (found["Coverage"] == NOT_CHECKED) == (code == FAILURE)
+    assert (found["Reports"] == NOT_CHECKED) == (code == FAILURE)
 
 
 _NOVAS, _OURS = "nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"

@@ -55,7 +55,7 @@ class ShowReadiness(Listing):
         elif parsed_args.forget_unwanted:
             raise DocumentError("--forget-unwanted", "give --os-cloud, and --config-file with the schedulers' section.")
         return COLUMNS, [
-            (*line[:2], " ".join(line.traits), line.state, len(line.unreported), _names(line.unreported))
+            (*line[:2], _names(line.traits, 1), line.state, len(line.unreported), _names(line.unreported, _MOST_NAMES))
             for line in lines
         ]
 
@@ -75,5 +75,6 @@ class ShowReadiness(Listing):
             self.tell(f"{what}: {join_first_names(unwanted, _MOST_NAMES)}.{advice}")
 
 
-def _names(hosts: Sequence[str]) -> Cell:
-    return Cell(list(hosts), join_first_names(hosts, _MOST_NAMES), " ".join(map(escape_line, hosts)))
+def _names(names: Sequence[str], most: int) -> Cell:
+    """Return names as a cell, which shows some of them in a table and all in other formats."""
+    return Cell(list(names), join_first_names(names, most), " ".join(map(escape_line, names)))

@@ -145,7 +145,7 @@ class Checks(upgradecheck.UpgradeCommands):
         fails = any(not self._waits(each, options) and traits & others for each, traits in missing)
         return Result(Code.FAILURE if fails else Code.WARNING, " ".join(said)) if said else Result(Code.SUCCESS)
 
-    def _coverage(self) -> Result:
+    def _reports(self) -> Result:
         if not self._service or not self._placement:
             return _NOT_CHECKED
         filters, options = self._service.filters, self._service.options
@@ -196,7 +196,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Entry point", (_run, {"check": _entry_point})),
         ("Placement API", (_run, {"check": _placement_api})),
         ("Traits in Placement", (_run, {"check": _traits})),
-        ("Coverage", (_run, {"check": _coverage})),
+        ("Reports", (_run, {"check": _reports})),
         ("Versions", (_run, {"check": _versions})),
     )
 

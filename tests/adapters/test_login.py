@@ -7,8 +7,8 @@ import pytest
 from keystoneauth1.identity.v3 import Password
 from keystoneauth1.session import Session
 
-from os_prefilter.adapters.login import log_in
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter_tools.adapters.cloud.connection import log_in
 from tests.support.loopback import Call, Reply, serving
 
 

@@ -125,7 +125,7 @@ def measure_images(case: str, images: int, hosts: int) -> str:
         result, took = _times(
             lambda: audit_images(read_images(file.name, print), fleet, change), lambda found: image_page(found, [])
         )
-    groups = f"{len(result.lines):,} groups of images, {len(result.host_groups):,} of hosts"
+    groups = f"{len(result.lines):,} groups of images"
     return f"{case}: {groups}\n    {took}"
 
 

@@ -1,36 +1,6 @@
-"""The login of a keystoneauth session at Keystone, and what a refused request has to do with it."""
-
-from typing import Any
-
-from keystoneauth1 import exceptions
-from keystoneauth1.identity.base import BaseIdentityPlugin
-
-from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.quoting import describe_error, quote
+"""Advice on a request that a service refused because of its login."""
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-
-
-def log_in(session: Any, cloud: str) -> None:
-    """Log a session in, unless its plugin needs no login; a later failure would look like that of another service.
-
-    :param cloud: its name, for messages
-    :raises ConfigurationError: Keystone refuses, or does not answer
-    """
-    if not isinstance(session.auth, BaseIdentityPlugin):
-        return
-    try:
-        # Each request reads when the token expires.
-        session.auth.get_access(session).will_expire_soon()
-    except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # 404: a token that has been revoked; or another path than that of Keystone.
-        is_refused = isinstance(error, exceptions.HTTPClientError)
-        reason = "Keystone refused the login" if is_refused else "the login at Keystone failed"
-        raise ConfigurationError(
-            f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. Check auth_url, "
-            "the user, the password, their domain and the project of its entry in clouds.yaml, and that Keystone runs. "
-            "An application credential or a token may have expired, or been revoked: then create a new one."
-        ) from error
 
 
 def advice_on(status: int, roles: str) -> str:

@@ -125,13 +125,6 @@ class HostIndex:
         """The number of each host, by its name."""
         return {name: number for number, name in enumerate(self.names)}
 
-    def host_groups(self) -> list[int]:
-        """Return the set of the hosts of each kind, the largest first."""
-        groups: dict[int, list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            groups.setdefault(kind, []).append(number)
-        return sorted(map(set_of, groups.values()), key=int.bit_count, reverse=True)
-
     def names_of(self, hosts: int) -> tuple[str, ...]:
         """Return the names of a set of hosts, in the order of the fleet."""
         return tuple(self.names[number] for number in numbers_in(hosts))

@@ -11,17 +11,18 @@ from uuid import UUID
 
 import openstack
 import yaml
-from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions import ClientException, HTTPClientError
+from keystoneauth1.identity.base import BaseIdentityPlugin
 from openstack.config import loader
 from openstack.exceptions import SDKException
 
-from os_prefilter.adapters.cloud_service import CloudService, proxy_of, unexpected
-from os_prefilter.adapters.login import log_in
+from os_prefilter.adapters.cloud_service import proxy_of
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
+from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 from os_prefilter_tools.fleet.model import Aggregate
 
 # The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
@@ -120,3 +121,25 @@ def _without_error_text(record: logging.LogRecord) -> bool:
     if isinstance(record.args, tuple):
         record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
     return True
+
+
+def log_in(session: Any, cloud: str) -> None:
+    """Log a session in, unless its plugin needs no login; a later failure would look like that of another service.
+
+    :param cloud: its name, for messages
+    :raises ConfigurationError: Keystone refuses, or does not answer
+    """
+    if not isinstance(session.auth, BaseIdentityPlugin):
+        return
+    try:
+        # Each request reads when the token expires.
+        session.auth.get_access(session).will_expire_soon()
+    except (ClientException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        # 404: a token that has been revoked; or another path than that of Keystone.
+        is_refused = isinstance(error, HTTPClientError)
+        reason = "Keystone refused the login" if is_refused else "the login at Keystone failed"
+        raise ConfigurationError(
+            f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. Check auth_url, "
+            "the user, the password, their domain and the project of its entry in clouds.yaml, and that Keystone runs. "
+            "An application credential or a token may have expired, or been revoked: then create a new one."
+        ) from error

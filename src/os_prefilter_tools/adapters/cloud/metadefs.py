@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote as quote_url
 
-from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
+from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.quoting import escape_line, pluralize, quote
+from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 
 _NAMESPACES = "/metadefs/namespaces"
 # What is written of a namespace itself; Glance resets what a PUT leaves out.

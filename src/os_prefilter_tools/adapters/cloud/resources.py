@@ -8,12 +8,13 @@ from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
-from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
+from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.adapters.from_json import flavor_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Flavor, Image
+from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 
 # Hidden images are in no other listing, and can be booted.
 _IMAGE_LISTINGS = ("/images?visibility=all&limit=1000", "/images?visibility=all&os_hidden=true&limit=1000")

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from openstack import utils
 
-from os_prefilter.adapters.cloud_service import CloudError, CloudService, unexpected
+from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
@@ -13,6 +13,7 @@ from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.adapters.cloud.resources import flavor_of, image_of, images
+from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 from os_prefilter_tools.fleet.server import Server
 
 LOG = get_logger(__name__)

@@ -138,14 +138,6 @@ class ImageLine:
     """Why the request is rejected, if it is."""
 
 
-class HostGroup(NamedTuple):
-    """Hosts that no requirement of any image tells apart."""
-
-    names: tuple[str, ...]
-    hosts: int
-    """Their set; each set of hosts of a :class:`ImageLine` has all of them or none."""
-
-
 @dataclass(frozen=True, slots=True)
 class Audit:
     """All images against one fleet."""
@@ -155,8 +147,6 @@ class Audit:
     images: int
     flavors: int
     """How many flavors each image was judged with; 0 for images alone."""
-    host_groups: tuple[HostGroup, ...]
-    """The largest first."""
     hosts: int
     unused: tuple[str, ...]
     """Hosts that no image can be scheduled to with the filters enabled."""
@@ -212,7 +202,6 @@ def audit_images(
         lines=tuple(sorted(kinds.values(), key=lambda line: _URGENT.index(line.verdict))),
         images=count,
         flavors=len(flavors),
-        host_groups=tuple(HostGroup(sets.names_of(hosts), hosts) for hosts in sets.host_groups()),
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),

@@ -9,8 +9,8 @@ has a key that no older agent knows, and counts as not reported until the agent 
 """
 
 from base64 import b32encode
-from collections.abc import Collection, Iterable
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -99,9 +99,30 @@ def emulated_in(keys: Collection[str]) -> frozenset[str]:
     return frozenset(value for _, value, names in (*standard, *others) if key_of(names) in keys)
 
 
+@cache
+def _groups() -> Mapping[str, frozenset[str]]:
+    """Return the keys that stand for all optional traits of a row, or of an emulated architecture, in a marker.
+
+    Placement sends the marker of each host with each candidate, and most agents report a row as a whole.
+    """
+    groups: dict[str, set[Trait]] = {}
+    for row in table():
+        for trait in opt_in_traits((row,)):
+            groups.setdefault(TRAITS_OF_EMULATION.get(trait, row.name), set()).add(trait)
+    return {
+        key_of(("all", *traits)): frozenset(key_of((trait,)) for trait in traits)
+        for traits in groups.values()
+        if len(traits) > 1
+    }
+
+
 def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
     """Return the names of traits that hold these keys, :data:`WANTED` or :data:`REPORTED`: one, or several for many."""
-    ordered = sorted(keys)
+    held = set(keys)
+    for group, members in _groups().items() if prefix == REPORTED else ():
+        if members <= held:
+            held = held - members | {group}
+    ordered = sorted(held)
     chunks = (ordered[start : start + _MOST_KEYS] for start in range(0, len(ordered), _MOST_KEYS))
     return tuple(Trait(prefix + "".join(chunk)) for chunk in chunks)
 
@@ -109,4 +130,5 @@ def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
 def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
     """Return the keys that names of traits hold; other names are ignored."""
     texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    return frozenset(text[at : at + _KEY_LENGTH] for text in texts for at in range(0, len(text), _KEY_LENGTH))
+    held = {text[at : at + _KEY_LENGTH] for text in texts for at in range(0, len(text), _KEY_LENGTH)}
+    return frozenset().union(*(_groups().get(key, (key,)) for key in held))

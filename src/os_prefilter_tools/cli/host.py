@@ -56,8 +56,8 @@ def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -
         group.add_argument(f"--{name.lower()}-version", metavar="X.Y.Z", help=text)
     builder = group.add_mutually_exclusive_group()
     text = (
-        "release of the nova-compute that builds the guests, such as 34 for 2026.2; default: the release of the "
-        "installed package nova, else unknown"
+        "release of the nova-compute that builds the guests, such as 34 for 2026.2; default: that of the "
+        "installed package nova or of the command nova-compute, else unknown"
     )
     builder.add_argument("--nova-release", metavar="N", type=_release, help=text)
     text = (

@@ -37,6 +37,9 @@ class ShowReadiness(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is deferred."""
         asked = values_of(FiltersAndHosts, parsed_args)
+        is_live = asked.asks_live_placement(self.context) and bool(asked.config_file)
+        if parsed_args.forget_unwanted and not is_live:
+            raise DocumentError("--forget-unwanted", "give --os-cloud, and --config-file with the schedulers' section.")
         fleet = asked.fleet(self.context, traits_only=True)
         service = asked.service(fleet, self.context)
         # Without a configuration the table shows what could be required.
@@ -50,10 +53,8 @@ class ShowReadiness(Listing):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
         if others:
             self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
-        if asked.asks_live_placement(self.context) and asked.config_file:
+        if is_live:
             self._look_for_unwanted(traits_to_create(service.filters, options), forget=parsed_args.forget_unwanted)
-        elif parsed_args.forget_unwanted:
-            raise DocumentError("--forget-unwanted", "give --os-cloud, and --config-file with the schedulers' section.")
         return COLUMNS, [
             (*line[:2], _names(line.traits, 1), line.state, len(line.unreported), _names(line.unreported, _MOST_NAMES))
             for line in lines

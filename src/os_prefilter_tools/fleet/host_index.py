@@ -30,6 +30,8 @@ _Offering = Mapping[str, Mapping[int, Sequence[Provider]]]
 """Resource class -> number of a host -> the providers that have the class."""
 _PLENTY = Inventory(1_000_000_000)
 _MOST_KEPT = 4_000
+# Between two sets that are kept of the hosts with at least an amount.
+_STEP = 64
 
 
 def capability_of(demand: Demand) -> tuple[Condition, ...]:
@@ -292,16 +294,25 @@ class _Amounts:
         for number, each in inventories:
             largest = min(room_in(each, ignore_usage=ignore_usage), each.max_unit)
             self._alike.setdefault((each.min_unit, each.step_size), []).append((largest, number))
-        for ranks in self._alike.values():
+        self._from: dict[tuple[int, int], list[int]] = {}
+        """The same -> for each 64th of these amounts, the set of the hosts from there on."""
+        for key, ranks in self._alike.items():
             ranks.sort()
+            found = [0]
+            for start in range((len(ranks) - 1) // _STEP * _STEP, -1, -_STEP):
+                found.append(found[-1] | set_of(number for _, number in ranks[start : start + _STEP]))
+            self._from[key] = found[::-1]
         self.find = lru_cache(_MOST_KEPT)(self._find)
 
     def _find(self, amount: int) -> int:
-        return union(
-            set_of(number for _, number in ranks[bisect_left(ranks, (amount,)) :])
-            for (least, step), ranks in self._alike.items()
-            if amount >= least and not amount % step
-        )
+        hosts = 0
+        for (least, step), ranks in self._alike.items():
+            if amount >= least and not amount % step:
+                place = bisect_left(ranks, (amount,))
+                block = -(-place // _STEP)
+                hosts |= self._from[least, step][block]
+                hosts |= set_of(number for _, number in ranks[place : block * _STEP])
+        return hosts
 
 
 class Look:

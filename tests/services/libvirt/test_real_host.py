@@ -33,6 +33,7 @@ from os_prefilter_tools.fleet.reader import load_fleet
 from os_prefilter_tools.testing.law import disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import one_in, pipeline_of, spec_of
 from tests.services.libvirt.connection import needs_libvirt, uri
+from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.hosts import EVERY_ARCHITECTURE, OFFERED
 
 pytestmark = needs_libvirt
@@ -63,6 +64,8 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
     fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
     with EmbeddedPlacement(load_fleet(fleet)) as embedded:
         wanted = {key for part in parts_of(facts.templates, EVERY_ARCHITECTURE) for key in part.keys}
+        # As the scheduler does: a query with a trait that Placement does not know fails.
+        embedded.client.ensure_traits(CUSTOM_TRAITS)
         changes = ProviderTraits(embedded.client, facts.host).sync(goal_of(facts, wanted, Mode.ALONE, Options()))
         added = {change.trait for change in changes if change.provider == facts.host}
         assert {trait for trait in added if not trait.startswith(REPORTED)} == {

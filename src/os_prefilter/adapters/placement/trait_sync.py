@@ -6,6 +6,7 @@ killed, or overtaken by another, leaves the old set or the new one.
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from random import uniform
 from typing import NamedTuple
 
@@ -44,8 +45,8 @@ A provider that was deleted and created again with its UUID counts its generatio
 """
 
 UNWANTED_AFTER = 3600.0
-"""Seconds for which what schedulers no longer want is reported: one that does want it tells so again within
-``facts_interval``, whoever removed its wish."""
+"""Seconds for which what schedulers no longer want is reported, from when that is first seen: one that does want it
+tells so again within ``facts_interval``, whoever removed its wish."""
 
 # Seconds. The waits are random, up to a bound that doubles each time.
 _FIRST_BOUND = 0.05
@@ -88,8 +89,9 @@ class ProviderTraits:
         self._sleep = sleep
         self._clock = clock
         self._recheck_due = clock() + RECHECK_INTERVAL
-        # When each key was wanted last.
-        self._wanted_at: dict[str, float] = {}
+        # Until when each key is wanted: inf while it is. Not when it was seen to be wanted last: after an hour without
+        # Placement, what is no longer wanted would go at once.
+        self._wanted_until: dict[str, float] = {}
         # What the report on the root provider covers, and what of it is there, as this agent left it.
         self._left: tuple[frozenset[str], frozenset[str]] | None = None
         # Of the providers whose traits are as they should be.
@@ -108,7 +110,9 @@ class ProviderTraits:
         """
         check_traits(goal.traits)
         now = self._clock()
-        self._wanted_at.update(dict.fromkeys(goal.wanted or (), now))
+        ends = now + UNWANTED_AFTER
+        self._wanted_until = {key: min(until, ends) for key, until in self._wanted_until.items()}
+        self._wanted_until.update(dict.fromkeys(goal.wanted or (), inf))
         if now >= self._recheck_due:
             self._verdicts.clear()
             self._recheck_due = now + RECHECK_INTERVAL
@@ -136,9 +140,9 @@ class ProviderTraits:
         raise outdated
 
     def recently_wanted(self) -> frozenset[str]:
-        """Return the keys that were wanted within :data:`UNWANTED_AFTER`, as far as this agent has seen."""
-        oldest = self._clock() - UNWANTED_AFTER
-        return frozenset(key for key, when in self._wanted_at.items() if when > oldest)
+        """Return the keys that are wanted, or were within :data:`UNWANTED_AFTER`, as far as this agent has seen."""
+        now = self._clock()
+        return frozenset(key for key, until in self._wanted_until.items() if until > now)
 
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
@@ -244,5 +248,5 @@ class ProviderTraits:
         self._left = None
         # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
         for key in keys_in(REPORTED, present):
-            self._wanted_at.setdefault(key, self._clock())
+            self._wanted_until.setdefault(key, self._clock() + UNWANTED_AFTER)
         return with_traits(present, goal, self.recently_wanted())

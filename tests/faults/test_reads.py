@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReadReports
+from os_prefilter.adapters.placement.coverage import NestedProviders, OwnerCoverage, ReadReports
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -24,10 +24,7 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
     "reports": lambda client: ReadReports(client, EVERY_PART)(),
     "nested providers": lambda client: NestedProviders(client, lambda _context: [UUID])(),
-    "what is reported": lambda client: (
-        LiveReported(client).traits,
-        LiveReported(client).every_compute_has("CUSTOM_A"),
-    ),
+    "coverage of another trait": lambda client: OwnerCoverage(client, "CUSTOM_A")(),
     "fleet": lambda client: read_fleet(client).hosts,
     "fleet without inventories": lambda client: read_fleet(client, inventories=False).hosts,
     "traits": lambda client: (client.traits(), client.custom_traits(), client.traits_in_use()),

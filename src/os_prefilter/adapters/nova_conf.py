@@ -20,6 +20,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
+from os_prefilter.hosts.drivers.libvirt_facts import NovaSettings
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
 from os_prefilter.service.conf import options_from, register_opts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
@@ -56,7 +57,7 @@ _ARCHITECTURES = frozenset(ARCHITECTURES.split())
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibvirtSettings:
+class LibvirtSettings(NovaSettings):
     """The options of a libvirt host; without arguments, Nova's defaults."""
 
     virt_type: str | None = None
@@ -65,18 +66,6 @@ class LibvirtSettings:
     """Empty: the usual one of the virt type."""
     hw_machine_type: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Guest architecture -> the default machine type of its guests."""
-    swtpm_enabled: bool = False
-    tpm_secret_security: frozenset[str] = frozenset(_TPM_SECRET_SECURITY)
-    images_type: str = "default"
-    force_raw_images: bool = True
-    cpu_mode: str = ""
-    """Empty: not set."""
-    spice_enabled: bool = False
-    """[spice] enabled: whether guests get a SPICE console."""
-    built_by_nova: bool = False
-    """True if a nova-compute runs with it and builds the guests; like the release, not in the file."""
-    nova_release: int | None = None
-    """The release of that Nova; None if it is not known."""
 
 
 def load_conf(path: str | Path | None) -> cfg.ConfigOpts:

@@ -42,7 +42,7 @@ from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.operators.readiness import reports_of
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.placement.coverage import LiveReported
+    from os_prefilter.adapters.placement.client import PlacementClient
 
 MOST_CANDIDATES = 1000
 """Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
@@ -122,17 +122,15 @@ class FiltersAndHosts:
         context.note(f"{text}.", warning=bool(fleet.changed_while_read))
         return fleet
 
-    def reported(self, context: Context) -> "Fleet | LiveReported":
-        """Return what a service must know of the hosts; of a cloud, that takes two or three requests.
+    def reported(self, context: Context) -> "Fleet | PlacementClient":
+        """Return the hosts for a service: a cloud's Placement, of which it asks two or three questions, or the fleet.
 
         :raises DocumentError, PrefilterError: as :meth:`fleet`
         """
         if not self.asks_live_placement(context):
             return self.fleet(context)
-        from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
-
         context.note(f"Hosts: {context.cloud}.")
-        return LiveReported(context.placement)
+        return context.placement
 
     @contextmanager
     def backend(self, context: Context) -> Iterator["Backend"]:
@@ -150,7 +148,7 @@ class FiltersAndHosts:
         with EmbeddedPlacement(hosts, most_candidates=MOST_CANDIDATES) as embedded:
             yield Backend(service, partial(ask_placement, placement=embedded.client), hosts)
 
-    def service(self, hosts: "Fleet | LiveReported", context: Context | None = None) -> Service:
+    def service(self, hosts: "Fleet | PlacementClient", context: Context | None = None) -> Service:
         """Return the service of the filters.
 
         The deployment facts come from ``hosts``: whether every compute node reports the owner trait, whether any
@@ -166,7 +164,7 @@ class FiltersAndHosts:
         options = options_from(conf)
         if not options.reported_traits:
             # Once: a fleet looks for them on each of its providers.
-            in_use = hosts.traits
+            in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
             emulated = frozenset(each for trait, each in TRAITS_OF_EMULATION.items() if trait in in_use)
             options = replace(
                 options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
@@ -187,7 +185,7 @@ class FiltersAndHosts:
             remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
         )
 
-    def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | LiveReported") -> Sequence[str]:
+    def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient") -> Sequence[str]:
         """Return the names of the filters of ``--filter``, else of the file, else of all filters of the library.
 
         :raises ConfigurationError: if there is none, or one has no rules to apply
@@ -254,24 +252,28 @@ def _host_aggregates(context: Context) -> Any:
 
 
 def _facts_of(
-    hosts: "Fleet | LiveReported", options: Options, wanted: Iterable[Part], context: Context | None
+    hosts: "Fleet | PlacementClient", options: Options, wanted: Iterable[Part], context: Context | None
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the deployment facts of hosts."""
-    owned = hosts.every_compute_has(options.owner_trait)
-    facts: dict[str, Callable[[Any], Any]] = {
-        "owner_coverage": lambda _context: owned,
-        "nested_providers": lambda _context: hosts.has_nested_providers,
-        # Neither a fleet file nor Placement tells which networks have which segments.
-        NETWORKS: lambda _context: {},
-    }
+    # Neither a fleet file nor Placement tells which networks have which segments.
+    facts: dict[str, Callable[[Any], Any]] = {NETWORKS: lambda _context: {}}
     if isinstance(hosts, Fleet):
         return facts | {
+            "owner_coverage": lambda _context: hosts.every_compute_has(options.owner_trait),
+            "nested_providers": lambda _context: hosts.has_nested_providers,
             "reports": lambda _context: reports_of(hosts, wanted),
             AGGREGATES: lambda _context: hosts.aggregates.values(),
         }
+    from os_prefilter.adapters.placement import coverage  # noqa: PLC0415
+
+    # At once: a cloud that does not answer is an error of the command.
+    owned = coverage.OwnerCoverage(hosts, options.owner_trait)()
     if context:
         facts[AGGREGATES] = lambda _context: _host_aggregates(context)
     return facts | {
-        "reports": lambda _context: hosts.reports(wanted),
-        "known_traits": lambda _context: hosts.known_traits(),
+        "owner_coverage": lambda _context: owned,
+        "nested_providers": coverage.NestedProviders(hosts),
+        "reports": coverage.ReadReports(hosts, wanted),
+        # Hosts have yet to create the vocabulary's CUSTOM_ ones.
+        "known_traits": lambda _context: hosts.traits() | opt_in_traits(),
     }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
-from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders
+from os_prefilter.adapters.placement.coverage import NestedProviders
 from os_prefilter.common.errors import PlacementError
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
@@ -51,7 +51,6 @@ def test_fact_is_what_the_fleet_has_and_what_placement_finds_out_for_each_query(
     with EmbeddedPlacement(fleet) as placement:
         assert NestedProviders(placement.client)() is expected
         placement.client.allocation_candidates("resources=VCPU:1")
-        assert LiveReported(placement.client).has_nested_providers is expected
     assert fleet.has_nested_providers is expected
     # Where no provider has a VCPU, Placement does not get so far.
     assert found == [expected] * bool(hosts)

@@ -43,7 +43,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("tenant_aggregate_required", "tenant_aggregate_required = all", "tenant_aggregate_required in FILE is not"),
     # Nova requires its trait while it builds the query.
     ("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),
-    ("preferred_weight_multiplier", "preferred_weight_multiplier = nan", "it is not a finite number"),
+    ("preferred_weight_multiplier", "preferred_weight_multiplier = nan", "nan is not a finite number"),
     ("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
     ("decision_history", "decision_history = 1000", "decision_history in FILE is not valid: .*'1000'"),
     ("owner_trait", "owner_trait = owner", "owner_trait in FILE is not valid: Value 'owner'"),

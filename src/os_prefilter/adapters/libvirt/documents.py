@@ -6,7 +6,7 @@ pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, n
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
 
@@ -16,7 +16,7 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, NovaSettings, Version
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 
 LOG = get_logger(__name__)
@@ -299,14 +299,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         smt=host_capabilities.smt,
         smm=smm,
         physical_address_bits=host_capabilities.physical_address_bits,
-        swtpm_enabled=settings.swtpm_enabled,
-        tpm_secret_security=settings.tpm_secret_security,
-        images_type=settings.images_type,
-        force_raw_images=settings.force_raw_images,
-        cpu_mode=settings.cpu_mode,
-        spice_enabled=settings.spice_enabled,
-        built_by_nova=settings.built_by_nova,
-        nova_release=settings.nova_release,
+        **{each.name: getattr(settings, each.name) for each in fields(NovaSettings)},
     )
 
 

@@ -1,7 +1,7 @@
 """Facts of Placement: what compute nodes have reported, and the traits that it knows."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +17,6 @@ from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
-from os_prefilter.vocabulary import opt_in_traits
 
 LOG = get_logger(__name__)
 
@@ -109,26 +108,21 @@ class OwnerCoverage:
     def __init__(self, client: PlacementClient, owner_trait: str = os_traits.OWNER_NOVA) -> None:
         self._client = client
         self._owner_trait = owner_trait
-        self._compute_nodes_exist = False
 
     def __call__(self, _context: Any = None) -> bool:
         """Return whether there are compute nodes, and each has the owner trait.
 
-        It takes one request, and one more until compute nodes were seen once.
+        It takes two short requests once all have it.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
         try:
             if _compute_nodes_without(self._client, (self._owner_trait,)):
-                self._compute_nodes_exist = True
                 return False
         except UnknownTraits:
             return False
-        if not self._compute_nodes_exist:
-            # Not the compute nodes themselves: this response is as short for any fleet.
-            in_use = f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}"
-            self._compute_nodes_exist = bool(self._client.get_list(in_use, "traits"))
-        return self._compute_nodes_exist
+        # Not the compute nodes themselves: this response is as short for any fleet.
+        return bool(self._client.get_list(f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}", "traits"))
 
 
 class KnownTraits:
@@ -175,40 +169,6 @@ class KnownTraits:
         if names != self._latest:
             self._latest = names
         return self._latest
-
-
-class LiveReported:
-    """Reports of the hosts of a live cloud: the same questions as to a :class:`os_prefilter_tools.fleet.model.Fleet`.
-
-    Each raises :class:`os_prefilter.common.errors.PlacementError` if Placement fails or does not answer.
-
-    :param client: of a Placement with microversion 1.22
-    """
-
-    def __init__(self, client: PlacementClient) -> None:
-        self._client = client
-
-    @cached_property
-    def traits(self) -> frozenset[str]:
-        """Each trait that any provider has."""
-        return self._client.traits_in_use()
-
-    @property
-    def has_nested_providers(self) -> bool:
-        """True if any provider is nested or shares its resources."""
-        return NestedProviders(self._client)()
-
-    def every_compute_has(self, trait: str) -> bool:
-        """Return whether there are compute nodes, and each has ``trait``."""
-        return OwnerCoverage(self._client, trait)()
-
-    def known_traits(self) -> TraitNames:
-        """Return each trait that Placement has, and the vocabulary's ``CUSTOM_`` ones that hosts have yet to create."""
-        return TraitNames(KnownTraits(self._client)() | opt_in_traits())
-
-    def reports(self, parts: Iterable[Part]) -> Reports:
-        """Return which compute nodes have reported these parts."""
-        return ReadReports(self._client, parts)()
 
 
 class NestedProviders:

@@ -45,7 +45,29 @@ class GuestFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibvirtFacts(HostFacts):
+class NovaSettings:
+    """The options of a host that decide what its guests can have, by default Nova's, and the Nova that builds them."""
+
+    swtpm_enabled: bool = False
+    """[libvirt] swtpm_enabled."""
+    tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))
+    """[libvirt] supported_tpm_secret_security."""
+    images_type: str = "default"
+    """[libvirt] images_type: the image backend."""
+    force_raw_images: bool = True
+    """[DEFAULT] force_raw_images."""
+    cpu_mode: str = ""
+    """[libvirt] cpu_mode; empty leaves it to Nova."""
+    spice_enabled: bool = False
+    """[spice] enabled: whether guests that Nova builds get a SPICE console."""
+    built_by_nova: bool = False
+    """True if Nova's driver writes the XML of guests, not one with our guest settings; no option of the file."""
+    nova_release: int | None = None
+    """The release of that Nova: 34 for 2026.2; None if it is not known. No option of the file, either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibvirtFacts(HostFacts, NovaSettings):
     """The facts of a libvirt host."""
 
     driver: ClassVar[str] = "libvirt"
@@ -63,22 +85,6 @@ class LibvirtFacts(HostFacts):
     """True if its cores run more than one thread."""
     smm: bool | None = None
     """True if KVM has System Management Mode (x86); None if that is not known."""
-    swtpm_enabled: bool = False
-    """[libvirt] swtpm_enabled."""
-    tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))
-    """[libvirt] supported_tpm_secret_security."""
-    images_type: str = "default"
-    """[libvirt] images_type: the image backend."""
-    force_raw_images: bool = True
-    """[DEFAULT] force_raw_images."""
-    cpu_mode: str = ""
-    """[libvirt] cpu_mode; empty leaves it to Nova."""
-    spice_enabled: bool = False
-    """[spice] enabled: whether guests that Nova builds get a SPICE console."""
-    built_by_nova: bool = False
-    """True if Nova's driver writes the XML of guests, not one with our guest settings."""
-    nova_release: int | None = None
-    """The release of that Nova: 34 for 2026.2; None if it is not known."""
 
     @property
     def is_qemu(self) -> bool:

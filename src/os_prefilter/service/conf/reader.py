@@ -82,10 +82,9 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     check_values(conf)
     group: Any = conf[GROUP]
     # oslo.config's bounds let NaN pass; a weight of NaN orders no hosts.
-    if not isfinite(group.facts_interval):
-        raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
-    if not isfinite(group.preferred_weight_multiplier):
-        raise InvalidOption("preferred_weight_multiplier", "it is not a finite number. Correct it.")
+    for name in ("facts_interval", "preferred_weight_multiplier"):
+        if not isfinite(group[name]):
+            raise InvalidOption(name, f"{group[name]} is not a finite number. Correct it.")
     options = Options(
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),

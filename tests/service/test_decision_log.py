@@ -120,10 +120,10 @@ def test_without_the_option_and_for_questions_nothing_is_recorded(history: Log) 
 
 def test_variant_of_a_service_keeps_history_metrics_and_the_machine_type(history: Log) -> None:
     service = replace(_pipeline(), machine_type_of=lambda _context, _spec: "q35", no_host=None)
-    for each in (service.without_waiting(), service.on_root_only(), service.without_nova_style()):
+    for each in (service.without_waiting(), service.without_nova_style()):
         each.apply(_spec(hw_vif_model="igb"), _CONTEXT)
         assert (each.observe, each.machine_type_of) == (service.observe, service.machine_type_of)
-    assert len(_texts(history)) == 3
+    assert len(_texts(history)) == 2
 
 
 def test_request_whose_identifiers_cannot_be_read_passes_with_a_warning(history: Log) -> None:

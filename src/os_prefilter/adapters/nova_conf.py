@@ -22,9 +22,7 @@ from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.libvirt_facts import NovaSettings
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
-from os_prefilter.service.conf import options_from, register_opts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
-from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 
@@ -85,15 +83,6 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
         where = escape_line(str(path))
         raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
     return conf
-
-
-def prefilter_options(conf: cfg.ConfigOpts) -> Options:
-    """Return the section ``[prefilter]``: the owner's trait, and how its providers are recognized.
-
-    :raises ConfigurationError: if one of its options has an invalid value
-    """
-    register_opts(conf)
-    return options_from(conf)
 
 
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:

@@ -22,7 +22,7 @@ from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.service import decision_log, deferral, known_traits, trait_scope
-from os_prefilter.service.conf import GROUP, options_from, register_opts, warn_of_misspelt_names
+from os_prefilter.service.conf import GROUP, options_from, warn_of_misspelt_names
 from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.deployment_facts import (
     PATIENCE,
@@ -124,7 +124,6 @@ class Service:
             check_callable("ensure_traits", ensure_traits, "names")
         if kept_machine_type is not None:
             check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
-        register_opts(conf)
         warn_of_misspelt_names(conf)
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
@@ -184,10 +183,6 @@ class Service:
             filters += load_filters((RULES,), NEEDS | {RULES})
         fact = Fact(RULES, lambda _context: rules, inf, unknown=rules)
         return replace(self, filters=filters, facts={**self.facts, RULES: fact})
-
-    def on_root_only(self) -> "Service":
-        """Return the service with each requirement once: no trait of the root goes on the unsuffixed group as well."""
-        return replace(self, options=replace(self.options, trait_scope=TraitScope.ROOT))
 
     def without_nova_style(self) -> "Service":
         """Return the service with the filters that only look at a request."""

@@ -23,6 +23,7 @@ from os_prefilter_tools.cli.audit_rows import (
 )
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
+from os_prefilter_tools.cli.filters_and_hosts import names_in
 from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
 from os_prefilter_tools.operators.audit.destinations import Destinations
@@ -74,7 +75,9 @@ class AuditFilters(Listing):
             change = asked.change(fleet, self.context)
             with UntilStopped() as reading:
                 servers = reading.items(asked.read_servers(self.context, left_out))
-                found = audit_servers(servers, Destinations(fleet, change.after), asked.drained, progress, left_out)
+                found = audit_servers(
+                    servers, Destinations(fleet, change.after), names_in(asked.without), progress, left_out
+                )
         not_read = escape_line(reading.reason)
         if not_read and not found.servers:
             raise PrefilterError(

@@ -101,11 +101,6 @@ class AuditArguments(FiltersAndHosts):
                 "--servers", "it needs a cloud to ask, or a file. Give --os-cloud NAME or --servers FILE."
             )
 
-    @property
-    def drained(self) -> list[str]:
-        """The names of the hosts to drain."""
-        return names_in(self.without)
-
     def change(self, fleet: Fleet, context: Context) -> FilterChange:
         """Return the services before and after the filters are enabled."""
 

@@ -46,9 +46,6 @@ class ShowCapabilities(Listing):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
-        parser.add_argument(
-            "--all", action="store_true", help="also the traits of guest architectures that the host does not emulate"
-        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         asked = values_of(HostArguments, parsed_args)
@@ -57,7 +54,7 @@ class ShowCapabilities(Listing):
         facts = asked.facts(self.context)
         # Whatever the host could: what the cloud offers to emulate is an option of the schedulers.
         facts = replace(facts, emulated_architectures=frozenset(ARCHITECTURES.split()))
-        lines = capabilities(facts, every_architecture=parsed_args.all)
+        lines = capabilities(facts)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
         self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
@@ -121,30 +118,18 @@ class ReportCapabilities(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
         group = parser.add_argument_group("the report")
-        group.add_argument(
-            "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
-        )
+        text = "the resource provider, by name or UUID; default: the host's name"
+        group.add_argument("--provider", metavar="NAME", help=text)
         group.add_argument("--dry-run", action="store_true", help="print the changes without making them")
         ways = group.add_mutually_exclusive_group()
-        ways.add_argument(
-            "--provider-config",
-            metavar="FILE",
-            help="write a file for nova-compute, which then reports the traits, not to Placement",
-        )
-        ways.add_argument(
-            "--remove",
-            action="store_true",
-            help="remove what earlier reports have set from the provider; without --alone, standard traits that the "
-            "host has stay",
-        )
-        ways.add_argument(
-            "--watch", metavar="SECONDS", type=seconds, help="run as a service that reports at this interval"
-        )
-        group.add_argument(
-            "--config-file",
-            metavar="FILE",
-            help="with --watch: a configuration file with oslo.log's options in [DEFAULT]; default: log to stderr",
-        )
+        text = "write a file for nova-compute, which then reports the traits, not to Placement"
+        ways.add_argument("--provider-config", metavar="FILE", help=text)
+        text = "remove from the provider what reports have set; without --alone, standard traits that the host has stay"
+        ways.add_argument("--remove", action="store_true", help=text)
+        text = "run as a service that reports at this interval"
+        ways.add_argument("--watch", metavar="SECONDS", type=seconds, help=text)
+        text = "with --watch: a configuration file with oslo.log's options in [DEFAULT]; default: log to stderr"
+        group.add_argument("--config-file", metavar="FILE", help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads the configuration."""

@@ -20,9 +20,8 @@ class Decisions(Listing):
     arguments = " PATH ..."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "paths", metavar="PATH", nargs="+", help="read this log of the service; - is the standard input"
-        )
+        text = "read this log of the service; - is the standard input"
+        parser.add_argument("paths", metavar="PATH", nargs="+", help=text)
         parser.add_argument("--server", metavar="UUID", type=UUID, help="show only decisions about this server")
         text = "show only this request, such as req-1b0d6a72-..., with a line for each requirement"
         parser.add_argument("--request-id", metavar="ID", help=text)

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ import yaml
 from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.cli.context import Context, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
@@ -51,7 +53,8 @@ class DiagnoseRequest(RequestListing):
         try:
             fleet = asked.fleet(self.context)
             # The candidates are the same, and no requirement is listed twice.
-            service = asked.service(fleet, self.context).on_root_only()
+            service = asked.service(fleet, self.context)
+            service = replace(service, options=replace(service.options, trait_scope=TraitScope.ROOT))
         except PlacementUnavailable as error:
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}

@@ -15,6 +15,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
 from os_prefilter_tools.cli.request_arguments import add_repeatable
@@ -133,9 +134,9 @@ class NodeArguments:
         if not self.nova_conf:
             return Options()
         # Late, as below: commands that ask no host start quickly and need no more than the library.
-        from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
-        return prefilter_options(load_conf(self.nova_conf))
+        return options_from(load_conf(self.nova_conf))
 
 
 def node_of(context: Context, node: str) -> "IronicNode":
@@ -252,19 +253,17 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
         return ()
     ours = "a driver with the settings of os-prefilter"
     if not facts.built_by_nova:
-        found = ["A driver with the settings of os-prefilter builds the guests."]
+        found = "A driver with the settings of os-prefilter builds the guests."
     elif facts.nova_release:
-        found = [
+        found = (
             f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for {ours}."
-        ]
+        )
     else:
-        found = [
+        found = (
             "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
             f"Give --nova-release N, or --alone for {ours}."
-        ]
-    if too_old := describe_too_old(facts):
-        found.append(too_old)
-    return tuple(found)
+        )
+    return tuple(filter(None, (found, describe_too_old(facts))))
 
 
 def _release(text: str) -> int:

@@ -27,12 +27,11 @@ class ShowReadiness(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
         parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is deferred")
-        parser.add_argument(
-            "--forget-unwanted",
-            action="store_true",
-            help="remove from Placement what only other sections [prefilter] want: agents stop to report it within two "
-            "hours; a scheduler that does want it says so again",
+        text = (
+            "remove from Placement what only other sections [prefilter] want: agents stop to report it within two "
+            "hours; a scheduler that does want it says so again"
         )
+        parser.add_argument("--forget-unwanted", action="store_true", help=text)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is deferred."""

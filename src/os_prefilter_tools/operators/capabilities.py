@@ -19,10 +19,9 @@ class Capability(NamedTuple):
     because: str
 
 
-def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[Capability]:
-    """Return one line for each trait of a host.
+def capabilities(facts: HostFacts) -> list[Capability]:
+    """Return one line for each trait of a host, without those of guest architectures that it does not emulate.
 
-    :param every_architecture: also traits of guest architectures that the host does not emulate, which are all no
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reasons = refusals(facts)
@@ -34,5 +33,5 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
         else Capability(trait, "not owned", f"set by operators; the reporter {facts.driver} does not report it")
         # With the traits of configuration templates.
         for trait in dict.fromkeys((*known_traits(), *reasons))
-        if every_architecture or _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
+        if _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
     ]

@@ -7,10 +7,11 @@ import nova.conf
 import pytest
 from keystoneauth1.identity import generic
 
-from os_prefilter.adapters.nova_conf import load_conf, prefilter_options
+from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable
+from os_prefilter.service.conf import options_from
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.placements import lone_host, nova_conf, served
 
@@ -128,4 +129,4 @@ def test_cafile_deleted_later_raises_placement_unavailable(conf: Path, tmp_path:
 def test_invalid_prefilter_option_is_named_in_the_error(conf: Path, line: str) -> None:
     conf.write_text(f"[prefilter]\n{line}\n")
     with pytest.raises(ConfigurationError, match=rf"\[prefilter\].*{line.partition(' ')[0]}"):
-        prefilter_options(load_conf(conf))
+        options_from(load_conf(conf))

@@ -75,10 +75,11 @@ def _ask(name: str, known: Iterable[str]) -> str:
 
 
 def options_from(conf: cfg.ConfigOpts) -> Options:
-    """Return the registered options as plain values.
+    """Register the options, and return them as plain values.
 
     :raises ConfigurationError: for a wrong value.
     """
+    register_opts(conf)
     check_values(conf)
     group: Any = conf[GROUP]
     # oslo.config's bounds let NaN pass; a weight of NaN orders no hosts.

@@ -102,10 +102,10 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         argv = ["readiness", "--os-cloud", "ours", "--config-file", conf]
         assert main(argv) == 0
-        said = f"In Placement, and not wanted by this section: {unused}, {other}. --forget-unwanted removes them."
+        said = f"In Placement, and not wanted by this section: {other}, {unused}. --forget-unwanted removes them."
         assert said in capsys.readouterr().err
         assert main([*argv, "--forget-unwanted"]) == 0
-        assert f"Removed from Placement: {unused}, {other}." in capsys.readouterr().err
+        assert f"Removed from Placement: {other}, {unused}." in capsys.readouterr().err
         assert {name for name in placement.client.custom_traits() if name.startswith(RESERVED)} == {mine, used}
         assert HPET in placement.client.traits()
     assert main(["readiness", "--filter", "hpet", "--forget-unwanted"]) == 1

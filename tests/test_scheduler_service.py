@@ -14,7 +14,6 @@ import requests
 
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.service.conf import OPTIONS
-from os_prefilter.service.report_scope import configured_scope
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.hosts import ARM, KVM
 from tests.support.pages import DOCS, blocks, files_of
@@ -130,7 +129,7 @@ def test_wrong_configuration_ends_the_service_with_exit_code_1_and_one_line(tmp_
         # What the pipeline says at its start may be there as well.
         (line,) = (line for line in program.log.splitlines() if " INFO " not in line)
         assert line.startswith("scheduler: ")
-        assert "names 'image_metdata'" in line
+        assert "the request filter 'image_metdata' cannot be used: " in line
 
 
 def _report(placement: EmbeddedPlacement, host: str, traits: set[str]) -> None:
@@ -138,14 +137,13 @@ def _report(placement: EmbeddedPlacement, host: str, traits: set[str]) -> None:
     put_traits(placement, lambda there: there.update(traits), host)
 
 
-def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler(tmp_path: Path, example: Any) -> None:
-    """Hosts report what their section names, with a marker of it; a scheduler that expects more waits for ever."""
+def test_scheduler_enforces_once_all_hosts_have_reported_what_it_wants(tmp_path: Path, example: Any) -> None:
+    """What its own section wants, as the agents read it in Placement."""
     path = tmp_path / "scheduler.conf"
-    path.write_text(f"{configuration()}wait_for_answers = *\nfacts_interval = 0\n", encoding="utf-8")
+    text = configuration().replace("wait_for_reports = false", "wait_for_reports = true")
+    path.write_text(f"{text}facts_interval = 0\n", encoding="utf-8")
     conf = load_conf(path)
-    scope = configured_scope(conf)
-    capable = replace(KVM, emulated_architectures=scope.emulated)
-    hosts = [capable, replace(capable, architecture="aarch64", guests={"aarch64": ARM}), capable]
+    hosts = [KVM, replace(KVM, architecture="aarch64", guests={"aarch64": ARM}), KVM]
     fleet = fleet_of([by_nova_alone(each) for each in hosts])
     body = json.dumps({"image": {"properties": {"hw_time_hpet": "yes"}}, "flavor": SMALL}).encode()
     with EmbeddedPlacement(fleet) as placement:
@@ -158,5 +156,5 @@ def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler
 
         for number, each in enumerate(hosts):
             assert found() == ["host-0", "host-1", "host-2"]
-            _report(placement, f"host-{number}", by_the_agent(each, scope))
+            _report(placement, f"host-{number}", by_the_agent(each, placement.client.wanted()))
         assert found() == ["host-0", "host-2"]

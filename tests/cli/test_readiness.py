@@ -11,8 +11,9 @@ from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.commands import json_of
+from tests.support.every_trait import marker_of
 from tests.support.placements import lone_host, served
-from tests.support.reporting_fleets import covering, wanted_by
+from tests.support.reporting_fleets import wanted_by
 
 Capture = pytest.CaptureFixture[str]
 
@@ -30,7 +31,7 @@ def _fleet(path: Path, **hosts: list[str]) -> str:
 @pytest.fixture
 def fleet(tmp_path: Path) -> str:
     silent = {f"old{number}": ["COMPUTE_IMAGE_TYPE_RAW"] for number in range(5)}
-    return _fleet(tmp_path, new=[covering(HPET, "COMPUTE_IMAGE_TYPE_RAW")], **silent)
+    return _fleet(tmp_path, new=[marker_of(HPET, "COMPUTE_IMAGE_TYPE_RAW")], **silent)
 
 
 def _conf(tmp_path: Path, *lines: str) -> str:
@@ -79,7 +80,7 @@ def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(tmp_path: Path
 
 def test_a_filter_of_the_file_is_ready_where_hosts_reported_it_alone(tmp_path: Path, capsys: Capture) -> None:
     conf = _conf(tmp_path, "enabled_filters = image_metadata, hpet", "reported_traits = *")
-    fleet = _fleet(tmp_path, host=[covering(HPET)])
+    fleet = _fleet(tmp_path, host=[marker_of(HPET)])
     (line,) = json_of(capsys, "readiness", "--hosts", fleet, "--config-file", conf, "--filter", "hpet")
     assert (line["State"], line["Traits"], line["Not reported"]) == ("enforced", [HPET], 0)
 
@@ -91,7 +92,7 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
     conf = _conf(tmp_path, "enabled_filters = hpet")
     options = {"enabled_filters": ["hpet"], "reported_traits": []}
     mine, other = names_with(WANTED, wanted_by(**options))[0], f"{WANTED}ABCDE"
-    unused, used = covering("CUSTOM_VM_MODE_HVM"), covering(HPET)
+    unused, used = marker_of("CUSTOM_VM_MODE_HVM"), marker_of(HPET)
     with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {used}")) as placement, served(placement) as server:
         placement.know({mine, other, unused, HPET})
         cloud = {"auth_type": "admin_token", "auth": {"endpoint": server.url, "token": "admin"}}
@@ -101,10 +102,10 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         argv = ["readiness", "--os-cloud", "ours", "--config-file", conf]
         assert main(argv) == 0
-        said = f"In Placement, and not wanted by this section: {unused}, {other}. --forget-unwanted removes them."
+        said = f"In Placement, and not wanted by this section: {other}, {unused}. --forget-unwanted removes them."
         assert said in capsys.readouterr().err
         assert main([*argv, "--forget-unwanted"]) == 0
-        assert f"Removed from Placement: {unused}, {other}." in capsys.readouterr().err
+        assert f"Removed from Placement: {other}, {unused}." in capsys.readouterr().err
         assert {name for name in placement.client.custom_traits() if name.startswith(RESERVED)} == {mine, used}
         assert HPET in placement.client.traits()
     assert main(["readiness", "--filter", "hpet", "--forget-unwanted"]) == 1

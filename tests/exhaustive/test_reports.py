@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementRefused
@@ -23,7 +22,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
-from tests.faults.watched import GOALS, WHOLE, Host, records_of
+from tests.faults.watched import GOALS, MARKER, OURS, WHOLE, Host, records_of
 from tests.support.placements import HOST, provider, put_traits, traits_of
 
 ROUNDS = times(10)
@@ -31,7 +30,7 @@ SEED = 1
 FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
 
-MINE = {*GOALS[0], "OWNER_NOVA"}
+MINE = {*OURS, MARKER, "OWNER_NOVA"}
 GPU = "gpu"
 
 
@@ -97,7 +96,7 @@ class Reporter:
 
     @property
     def goal(self) -> Goal:
-        return Goal(GOALS[self.number % len(GOALS)], Options(), frozenset(GOALS[0]))
+        return GOALS[self.number % len(GOALS)]
 
     def round(self) -> None:
         self.number += 1
@@ -136,9 +135,10 @@ def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
         check_faults(proxy)
     for traits, wanted in others.seen:
         assert traits - MINE == wanted
-        assert traits & set(GOALS[0]) in WHOLE
+        assert traits & OURS in WHOLE
     assert reporter.succeeded[-1]
-    assert final[0] == {trait for trait, has in reporter.goal.traits.items() if has} | others.wanted() | {"OWNER_NOVA"}
+    ours = {trait for trait, has in reporter.goal.traits.items() if has} | {MARKER, "OWNER_NOVA"}
+    assert final[0] == ours | others.wanted()
     assert final[1] == {"HW_GPU_API_VULKAN", "OWNER_NOVA"}
 
 

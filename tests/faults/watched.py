@@ -5,15 +5,23 @@ from collections.abc import Callable
 
 import pytest
 
+from os_prefilter import Options
+from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reports import REPORTED
 from os_prefilter.service.agent import LOG, Watch
 
-GOALS = (
+_STATES = (
     {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},
     {"CUSTOM_A": False, "CUSTOM_B": True, "CUSTOM_C": True},
     {"CUSTOM_A": False, "CUSTOM_B": False, "CUSTOM_C": False},
 )
-WHOLE = {frozenset(trait for trait, has in goal.items() if has) for goal in GOALS}
+_KEY = "ABCDE"
+OURS = frozenset(_STATES[0])
+GOALS = tuple(Goal(state, {_KEY: OURS}, frozenset((_KEY,)), Options()) for state in _STATES)
+MARKER = f"{REPORTED}{_KEY}"
+WHOLE = {frozenset(trait for trait, has in state.items() if has) for state in _STATES}
+"""What a host has of ours once it has reported."""
 
 
 class Host:

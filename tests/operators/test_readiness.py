@@ -6,15 +6,17 @@ from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import HPET, opt_in_traits, rows_required_by
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import DEFERRED, ENFORCED, readiness
+from tests.support.every_trait import EVERY_PART, marker_of
+from tests.support.hosts import EVERY_ARCHITECTURE
 from tests.support.placements import provider
-from tests.support.reporting_fleets import EVERY_PART, covering, fleet_of
+from tests.support.reporting_fleets import fleet_of
 
-_EVERY = Options(reported_traits=("*",))
-_HPET, _IMAGES = covering(HPET), covering("COMPUTE_IMAGE_TYPE_RAW")
+_EVERY = Options(reported_traits=("*",), emulated_architectures=EVERY_ARCHITECTURE)
+_HPET, _IMAGES = marker_of(HPET), marker_of("COMPUTE_IMAGE_TYPE_RAW")
 
 _LINES: list[tuple[list[set[str]], str, list[tuple[str, str, tuple[str, ...]]]]] = [
     ([set()], "hpet", [("time_hpet", DEFERRED, ("host-0",))]),
-    ([{_HPET}, {covering(HPET, "CUSTOM_VM_MODE_HVM")}], "hpet", [("time_hpet", ENFORCED, ())]),
+    ([{_HPET}, {marker_of(HPET, "CUSTOM_VM_MODE_HVM")}], "hpet", [("time_hpet", ENFORCED, ())]),
     ([{HPET}, {_IMAGES}], "hpet", [("time_hpet", DEFERRED, ("host-1",))]),
     ([{HPET}], "hpet", [("time_hpet", ENFORCED, ())]),
     ([], "hpet", [("time_hpet", DEFERRED, ())]),

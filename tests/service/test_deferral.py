@@ -22,8 +22,9 @@ from os_prefilter.service.wanted import wanted_parts
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
+from tests.support.every_trait import EVERY_PART, marker_of
 from tests.support.hosts import libvirt_hosts, other_hosts
-from tests.support.reporting_fleets import EVERY_PART, covering, fleet_of
+from tests.support.reporting_fleets import fleet_of
 
 _BY_TRAIT = parts_by_trait(Options().templates, frozenset())
 
@@ -45,7 +46,7 @@ def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
 
 _E1000 = "COMPUTE_NET_VIF_MODEL_E1000"
 _SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
-_ALL, _HPET, _MACHINES = covering(_E1000), covering(HPET), covering("CUSTOM_COMPUTE_MACHINE_PC")
+_ALL, _HPET, _MACHINES = marker_of(_E1000), marker_of(HPET), marker_of("CUSTOM_COMPUTE_MACHINE_PC")
 _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # (the traits of the compute nodes, the trait, required, a part of the reason)
     ([_SOME], _E1000, True, ""),
@@ -57,8 +58,8 @@ _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # An operator has set it.
     ([{HPET}], HPET, True, ""),
     ([{HPET}, {_MACHINES}], HPET, True, "1 compute node (host-1)"),
-    ([{HPET, _HPET}, {covering(HPET, "CUSTOM_COMPUTE_MACHINE_PC")}], HPET, True, ""),
-    ([{"HW_CPU_HYPERTHREADING"}, {covering("HW_CPU_HYPERTHREADING")}], "HW_CPU_HYPERTHREADING", True, ""),
+    ([{HPET, _HPET}, {marker_of(HPET, "CUSTOM_COMPUTE_MACHINE_PC")}], HPET, True, ""),
+    ([{"HW_CPU_HYPERTHREADING"}, {marker_of("HW_CPU_HYPERTHREADING")}], "HW_CPU_HYPERTHREADING", True, ""),
     ([], _E1000, True, "there is no compute node"),
     ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
     # An operator's decision, whichever hosts have it.

@@ -20,7 +20,8 @@ from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
-from tests.support.reporting_fleets import covering, fleet_of
+from tests.support.every_trait import marker_of
+from tests.support.reporting_fleets import fleet_of
 
 _PREFIX = "os_prefilter_"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -96,7 +97,7 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     counted: Callable[[str, str], float],
 ) -> None:
     """The gauge follows the fact; it has a line for each row."""
-    marker = covering("CUSTOM_COMPUTE_TIME_HPET")
+    marker = marker_of("CUSTOM_COMPUTE_TIME_HPET")
     nodes: list[set[str]] = []
     conf = conf_with(enabled_filters=["hpet"], metrics=True, facts_interval=0)
     parts = wanted_parts(*configured_filters(conf))

@@ -70,7 +70,7 @@ def prints(output: str, printed: str) -> bool:
     """Return whether a command prints what a page shows (``...``: anything)."""
     if "Hosts: " not in output:
         # The line that says which hosts a command looked at is on one page, not in each example.
-        printed = re.sub(r"^Hosts: (\d|those).*\n", "", printed, flags=re.MULTILINE)
+        printed = re.sub(r"^Hosts: (\d|those|the cloud ).*\n", "", printed, flags=re.MULTILINE)
     return doctest.OutputChecker().check_output(stripped(output), stripped(printed), doctest.ELLIPSIS)
 
 

@@ -7,16 +7,13 @@ from dataclasses import replace
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import REPORTED, Part, names_with, parts_of
+from os_prefilter.hosts.reports import parts_of
 from os_prefilter.service.wanted import configured_filters, wanted_parts
-from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
 from tests.support.hosts import EVERY_ARCHITECTURE
 
-EVERY_PART: tuple[Part, ...] = parts_of(Options().templates, frozenset())
-"""The parts of the vocabulary, without the offer to emulate an architecture."""
 Section = dict[str, list[str]]
 RECOMMENDED: Section = {
     "enabled_filters": ["image_metadata", "hpet"],
@@ -45,12 +42,6 @@ def wanted_by(**options: object) -> frozenset[str]:
     """Return the keys of what schedulers with these options want; by default the recommended ones."""
     parts = wanted_parts(*configured_filters(conf_with(**{**RECOMMENDED, **options})))
     return frozenset(key for part in parts for key in part.keys)
-
-
-def covering(*traits: str) -> str:
-    """Return the report marker that covers the parts of these traits; without any, each part."""
-    keys = {key for part in EVERY_PART if not traits or part.traits & set(traits) for key in part.keys}
-    return names_with(REPORTED, keys)[0]
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
+from os_prefilter.hosts.reports import WANTED
 from os_prefilter.service.wanted import traits_to_create
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.cli.context import values_of
@@ -62,11 +63,12 @@ class ShowReadiness(Listing):
     def _look_for_unwanted(self, wanted: Collection[str], *, forget: bool) -> None:
         """Tell, or remove, by which names in Placement agents learn what only other sections want.
 
-        The traits themselves stay: a scheduler with another section may name one in a query now.
+        Wishes before report markers that no provider has any more, which each change of what is wanted leaves. The
+        traits themselves stay: a scheduler with another section may name one in a query now.
         """
         placement = self.context.placement
         ours = {name for name in placement.custom_traits() if name.startswith(RESERVED)}
-        unwanted = sorted(ours - placement.traits_in_use() - set(wanted))
+        unwanted = sorted(ours - placement.traits_in_use() - set(wanted), key=lambda name: (WANTED not in name, name))
         for trait in unwanted if forget else ():
             placement.delete_trait(trait)
         if unwanted:

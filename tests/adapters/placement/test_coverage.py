@@ -13,12 +13,13 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, times
+from tests.support.every_trait import EVERY_PART, marker_of
 from tests.support.placements import Answer, Observed, provider, put_traits
-from tests.support.reporting_fleets import EVERY_PART, RECOMMENDED, covering, fleet_of, wanted_by
+from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
 
 _HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
 _PARTS = tuple(part for part in EVERY_PART if part.traits & {_HPET, _MACHINES})
-_ALL, _ONE, _OTHER = covering(_HPET, _MACHINES), covering(_HPET), covering(_MACHINES)
+_ALL, _ONE, _OTHER = marker_of(_HPET, _MACHINES), marker_of(_HPET), marker_of(_MACHINES)
 _EVERY_KEY = sorted(key for part in EVERY_PART for key in part.keys)
 _TRAITS = sorted({trait for part in EVERY_PART for trait in part.traits})
 _IN_USE = "GET /traits?associated=true"
@@ -101,7 +102,10 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_
     """However many hosts there are, and each is short enough for any web server."""
     parts = wanted_parts(*configured_filters(conf_with(**RECOMMENDED)))
     every = set(names_with(REPORTED, wanted_by()))
-    for markers, parts_read in (([every], parts), ([{covering(*_TRAITS[at:])} for at in range(0, 80, 2)], _PARTS)):
+    for markers, parts_read in (
+        ([every], parts),
+        ([{marker_of(*_TRAITS[at : at + 9])} for at in range(0, 80, 2)], _PARTS),
+    ):
         with EmbeddedPlacement(fleet_of([*markers, set(_TRAITS), set()] * 3)) as placement:
             observed = Observed(placement)
             ReadReports(observed.client, parts_read)()

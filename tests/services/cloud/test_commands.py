@@ -79,7 +79,8 @@ def test_trait_scope_follows_the_live_placement(cloud: Cloud, capsys: Capture) -
 def test_trait_unknown_to_the_cloud_is_not_created_and_no_host_remains(cloud: Cloud, capsys: Capture) -> None:
     """Where it is required, no host has it."""
     argv = ["candidates", "--property", "hw_vm_mode=xen", "--os-cloud", "admin", "--config-file", "conf"]
-    Path("conf").write_text("[prefilter]\nenabled_filters = image_metadata\nreported_traits = *\n")
+    options = "enabled_filters = image_metadata\nreported_traits = *\nwait_for_reports = false\n"
+    Path("conf").write_text(f"[prefilter]\n{options}")
     assert main(argv) == 2
     err = capsys.readouterr().err
     assert "No host has CUSTOM_VM_MODE_XEN, which Placement does not know; it was not asked." in err

@@ -36,7 +36,7 @@ COMMANDS = {
 OF_NODES = {
     "baremetal reconfigure": ["--node", "n", "--old-flavor", "f", "--new-flavor", "t"],
     "baremetal steps": ["--node", "n", "--property", "a=b"],
-    "capabilities report": ["--driver", "ironic", "--node", "n", "--all"],
+    "capabilities report": ["--driver", "ironic", "--node", "n"],
     "capabilities show": ["--driver", "ironic", "--node", "n"],
 }
 """Command -> its arguments, of those that need an Ironic, which this cloud has not."""

@@ -14,6 +14,7 @@ import yaml
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.ironic.errors import StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.hosts.reports import WANTED, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import Fleet
@@ -21,10 +22,10 @@ from tests.conftest import pipeline_of
 from tests.services.ironic.bios import FAILS
 from tests.services.ironic.ironics import MODEL, Ironic, setting
 from tests.support.placements import Served, served
+from tests.support.reporting_fleets import wanted_by
 
 _KEY = "deploy-config:hyperthreading"
 _METAL = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")} | {"resources:CUSTOM_BAREMETAL": "1"}
-SECTION = "[prefilter]\nenabled_filters = image_metadata,deploy_config\n"
 _NODE_OF_IRONIC = ("--driver", "ironic", "--node")
 Cloud = Callable[..., tuple[int, Any, str]]
 
@@ -46,7 +47,7 @@ def cloud(
 ) -> Cloud:
     """Return a function that gives a command; it returns the exit code, the JSON, and what else was told.
 
-    Reports are by the schedulers' section [prefilter].
+    Schedulers have told Placement what they want to be reported.
     """
     clouds = {
         "metal": {
@@ -58,12 +59,11 @@ def cloud(
     }
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": clouds}), encoding="utf-8")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-    schedulers = tmp_path / "schedulers.conf"
-    schedulers.write_text(SECTION, encoding="utf-8")
+    wanted = wanted_by(enabled_filters=["image_metadata", "deploy_config"], reported_traits=[])
+    placement.placement.know(names_with(WANTED, wanted))
 
     def give(*argv: str) -> tuple[int, Any, str]:
-        section = ["--nova-conf", str(schedulers)] if argv[:2] == ("capabilities", "report") else []
-        code = main([*argv, *section, "--os-cloud", "metal", "-f", "json"])
+        code = main([*argv, "--os-cloud", "metal", "-f", "json"])
         printed = capsys.readouterr()
         return code, json.loads(printed.out or "[]"), printed.err
 

@@ -10,7 +10,6 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
-from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
@@ -19,7 +18,7 @@ from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.agent import LOG, Watch
 from tests.conftest import times
-from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
+from tests.faults.watched import GOALS, MARKER, OURS, WHOLE, Host, after_round, levels
 from tests.services.own_services import Service, needs, own_mariadb
 from tests.support.every_trait import EVERY_PART
 from tests.support.placements import HOST, UUID
@@ -60,10 +59,10 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
     body = {"traits": ["COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR"], "resource_provider_generation": 0}
     client.request("PUT", f"/resource_providers/{UUID}/traits", body)
     keeper, numbers = ProviderTraits(client, HOST, sleep=lambda _seconds: None), iter(range(1_000_000))
-    goals: list[Goal] = []
+    goals = list[Goal]()
 
     def report(_facts: HostFacts) -> str:
-        goals.append(Goal(GOALS[next(numbers) % len(GOALS)], Options()))
+        goals.append(GOALS[next(numbers) % len(GOALS)])
         keeper.sync(goals[-1])
         return ""
 
@@ -79,8 +78,8 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
         mariadb.start()
         until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
         now = traits_of_host(client)
-        assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
-        assert now & set(GOALS[0]) in WHOLE
-        assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
+        assert now & OURS == {trait for trait, has in goals[-1].traits.items() if has}
+        assert now & OURS in WHOLE
+        assert now - OURS == {MARKER, "COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
         assert ReadReports(client, EVERY_PART)().compute_nodes
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

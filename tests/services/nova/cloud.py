@@ -178,7 +178,7 @@ class Cloud:
     def _discover(self, hosts: Mapping[str, Mapping[str, str]]) -> None:
         """Report hosts, and map them to their cell: nova-manage takes seconds for it."""
         for host, can in hosts.items():
-            self._report(host, can)
+            self.report(host, can)
             self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
 
     @contextmanager
@@ -266,7 +266,7 @@ class Cloud:
         self.programs.append(program)
         return program
 
-    def _report(self, host: str, can: Mapping[str, str]) -> None:
+    def report(self, host: str, can: Mapping[str, str]) -> None:
         """Report what the host can do, beside its nova-compute."""
         client = self.placement
         # The trait comes with the first full report, after the provider itself.

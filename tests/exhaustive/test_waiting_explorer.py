@@ -31,8 +31,9 @@ from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.conftest import conf_with, times
+from tests.support.every_trait import EVERY_PART
 from tests.support.hosts import KVM
-from tests.support.reporting_fleets import EVERY_PART, by_nova_alone, fleet_of
+from tests.support.reporting_fleets import by_nova_alone, fleet_of
 
 HPET, HVM, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"
 TRAITS = frozenset((HPET, HVM, XEN, "COMPUTE_NET_VIF_MODEL_E1000"))

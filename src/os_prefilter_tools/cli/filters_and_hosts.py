@@ -162,9 +162,9 @@ class FiltersAndHosts:
         warn_of_misspelt_names(conf)
         enabled = self._enabled(conf, hosts)
         options = options_from(conf)
+        # Once: a fleet looks for them on each of its providers.
+        in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
         if not options.reported_traits:
-            # Once: a fleet looks for them on each of its providers.
-            in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
             emulated = frozenset(each for trait, each in TRAITS_OF_EMULATION.items() if trait in in_use)
             options = replace(
                 options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
@@ -173,8 +173,8 @@ class FiltersAndHosts:
         facts = _facts_of(hosts, options, wanted, context)
         filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
         known = facts_from(conf, options, facts, filters)
-        is_made_up = isinstance(hosts, Fleet) and not (context and self.asks_live_placement(context))
-        if not self.config_file or (is_made_up and not any(trait.startswith(REPORTED) for trait in hosts.traits)):
+        is_live = not isinstance(hosts, Fleet) or (context and self.asks_live_placement(context))
+        if not self.config_file or not (is_live or any(trait.startswith(REPORTED) for trait in in_use)):
             # What the filters require once nothing is deferred: the fleet of a file may be without any report.
             options = replace(options, wait_for_reports=False)
         # Without metrics and history: a command's requests are not those of the service.

@@ -8,10 +8,10 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.hosts.reports import WANTED
-from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.service.wanted import configured_filters, traits_to_create
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.cli.context import values_of
-from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments, read_configuration
 from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.readiness import DEFERRED, readiness
 
@@ -54,7 +54,9 @@ class ShowReadiness(Listing):
         if others:
             self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
         if is_live:
-            self._look_for_unwanted(traits_to_create(service.filters, options), forget=parsed_args.forget_unwanted)
+            # As the section is: the service of a command also knows traits that hosts have and it does not name.
+            of_section = configured_filters(read_configuration(asked.config_file))
+            self._look_for_unwanted(traits_to_create(*of_section), forget=parsed_args.forget_unwanted)
         return COLUMNS, [
             (*line[:2], _names(line.traits, 1), line.state, len(line.unreported), _names(line.unreported, _MOST_NAMES))
             for line in lines

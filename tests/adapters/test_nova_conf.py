@@ -6,7 +6,7 @@ import pytest
 from nova import conf as nova_conf
 from oslo_config import cfg
 
-from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings, release_of_compute
 from os_prefilter.common.errors import ConfigurationError
 
 
@@ -149,3 +149,17 @@ def test_parse_error_never_shows_the_broken_line(tmp_path: Path, line: str) -> N
 def test_self_referencing_option_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: a \$ in its value refers to itself"):
         settings_of(tmp_path, f"[libvirt]\n{text}\n")
+
+
+@pytest.mark.parametrize(("prints", "release"), [("34.0.0", 34), ("31.3.1.dev5", 31), ("", None), ("no version", None)])
+def test_release_of_compute_is_that_of_the_command_where_no_package_is_installed(
+    prints: str, release: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may have an environment of its own."""
+    monkeypatch.setattr("os_prefilter.adapters.nova_conf.installed_nova", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert release_of_compute() is None
+    command = tmp_path / "nova-compute"
+    command.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    command.chmod(0o755)
+    assert release_of_compute() == release

@@ -61,6 +61,15 @@ def test_probe_queries_domain_capabilities_once_per_machine_type_family(monkeypa
     ]
 
 
+@pytest.mark.parametrize(("emulated", "asked"), [((), {"x86_64"}), (("aarch64",), {"x86_64", "aarch64"})])
+def test_agent_asks_only_for_the_architectures_that_schedulers_want(
+    emulated: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libvirt = FakeLibvirt()
+    host_of(monkeypatch, libvirt).facts(emulated)
+    assert {architecture for _, architecture, _, _ in libvirt.asked} == asked
+
+
 def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = FakeLibvirt()
     usual: Any = libvirt.answers["getDomainCapabilities"]

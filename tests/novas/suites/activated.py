@@ -52,7 +52,8 @@ class Activated:
         import os_prefilter.nova as door  # noqa: PLC0415
 
         cfg.set_defaults(scheduler.filter_scheduler_opts, available_filters=AVAILABLE_FILTERS)
-        cfg.set_defaults(conf.OPTIONS, enabled_filters=ENABLED_FILTERS)
+        # No agent reports here: like Nova itself, ours waits for nothing.
+        cfg.set_defaults(conf.OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False)
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
         door.RequestFilters.__call__ = self._counted(REQUESTS, door.RequestFilters.__call__)  # type: ignore[method-assign]

@@ -20,7 +20,7 @@ from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
 from os_prefilter.hosts.reports import REPORTED, key_of, keys_in, names_with
-from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, HPET, opt_in_traits
 from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
 
 OWNER = Options()
@@ -211,3 +211,14 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     assert keys_in(REPORTED, found) == {key_of(others), *([] if expected is None else [key_of((trait,))])}
     # What Nova's driver reports of the node.
     assert capability_traits(facts).keys() - goal.traits.keys() - {trait} <= others | facts.templates.found_traits
+
+
+def test_report_survives_a_round_in_which_the_facts_say_nothing_of_it() -> None:
+    """Ironic reads a node's BIOS settings again: the traits stay ours, and go once the node is known to lack them."""
+    known = Goal({HPET: True}, {"AAAAA": frozenset((HPET,))}, frozenset(("AAAAA",)))
+    unsure = replace(known, traits={}, parts={}, unsure={"AAAAA": frozenset((HPET,))})
+    reported = with_traits(frozenset(), known)
+    assert with_traits(reported, unsure) == reported
+    assert with_traits(frozenset(), unsure) == frozenset()
+    assert with_traits(reported, replace(known, traits={HPET: False})) == reported - {HPET}
+    assert with_traits(reported, replace(unsure, wanted=None)) == frozenset()

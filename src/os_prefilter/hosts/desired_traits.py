@@ -5,7 +5,7 @@ set some by hand, for flavors that require them.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -59,6 +59,8 @@ class Goal:
     """The keys of the parts that schedulers want; None to withdraw the report."""
     owner: Options | None = None
     """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
+    unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Key of a part of which the facts say nothing now -> its traits: what an earlier report says of these stays."""
 
     def has_all(self, traits: Iterable[str]) -> bool:
         """Return whether the host has all of these."""
@@ -87,8 +89,8 @@ def goal_of(
 ) -> Goal:
     """Return the desired traits of a host.
 
-    A trait of which the facts say nothing now stays as it is, and its part is not reported: Ironic may not have read a
-    node's BIOS settings yet.
+    A trait of which the facts say nothing now stays as it is, and so does what was reported of its part: Ironic may not
+    have read a node's BIOS settings yet.
 
     :param wanted: the keys of the parts that schedulers want
     :param emulated: the architectures that the cloud offers to emulate; by default those of ``wanted``
@@ -100,6 +102,7 @@ def goal_of(
     left = unknown | (reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset())
     traits = {trait: has for trait, has in capability_traits(facts).items() if trait not in left}
     parts: dict[str, frozenset[str]] = {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
+    unsure = {}
     for part in parts_of(facts.templates, facts.emulated_architectures):
         if part.traits.isdisjoint(unknown):
             keys = part.keys - {NOT_CONFIGURED} if reporter.configured or len(part.keys) == 1 else frozenset()
@@ -109,7 +112,9 @@ def goal_of(
                 wanted |= {key_of(part.traits)}
             keys |= {key_of(part.traits)} if keys else keys
             parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
-    return Goal(traits, parts, wanted, owner)
+        else:
+            unsure[key_of(part.traits)] = frozenset[str](part.traits)
+    return Goal(traits, parts, wanted, owner, unsure)
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
@@ -141,6 +146,11 @@ def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str]
             after |= {trait for trait in traits if goal.traits[trait]}
         elif key in covered:
             after -= {trait for trait in there if _is_custom(trait) or not goal.traits[trait]}
+    for key in goal.unsure.keys() & covered:
+        if goal.wanted is None:
+            after -= goal.unsure[key]
+        else:
+            keys.add(key)
     return frozenset(after).union(names_with(REPORTED, keys))
 
 

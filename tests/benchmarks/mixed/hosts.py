@@ -101,7 +101,7 @@ class Kind:
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        return self.nova_traits | by_the_agent(self.facts, WANTED)
+        return self.nova_traits | by_the_agent(self.facts, {key for part in WANTED for key in part.keys})
 
 
 def _kvm(name: str, share: int, versions: str, guests: GuestFacts) -> Kind:

@@ -162,8 +162,11 @@ class TestOutages:
         story.report.error = None
         assert [level for level, _ in story.lines(2)] == ["INFO", "INFO"]
 
-    def test_report_that_never_ends_is_given_up_and_the_next_round_reports(
-        self, story: Story, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("at", "action"), [("identity", "probe the host"), ("report", "report the traits of the host")]
+    )
+    def test_call_that_never_ends_is_given_up_and_the_next_round_reports(
+        self, at: str, action: str, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In a thread of its own, which nothing waits for any more."""
         hangs, given_up = threading.Event(), threading.Event()
@@ -171,17 +174,19 @@ class TestOutages:
 
         def report(facts: HostFacts) -> str:
             begun.append(facts.host)
-            if not given_up.is_set():
-                hangs.wait()
+            _ = at == "report" and not given_up.is_set() and hangs.wait()
             return ""
 
+        usual = story.host.identity
+        hung = lambda: usual() if at == "report" or given_up.is_set() else hangs.wait()  # noqa: E731
+        monkeypatch.setattr(story.host, "identity", hung)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 1.0)
         story.watch = Watch(story.host, report, 1.0, give_up=given_up.set)
         ((level, message),) = story.lines()
         assert level == "WARNING"
-        assert "the report has not ended in 1 seconds" in message
-        assert story.lines(2) == [("INFO", "Able to report the traits of the host again.")]
-        assert begun == ["libvirt 9"] * 3
+        assert " has not ended in 1 seconds" in message
+        assert story.lines(2) == [("INFO", f"Able to {action} again.")]
+        assert begun == ["libvirt 9"] * (3 if at == "report" else 2)
         hangs.set()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from functools import partial
 from random import uniform
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -56,6 +56,7 @@ class ReportingHost(Protocol):
         """Probe the host."""
 
 
+T = TypeVar("T")
 Report = Callable[[HostFacts], str]
 """Report the facts; returns a text with the changes, empty if there were none."""
 
@@ -99,7 +100,6 @@ class Watch:
 
         :raises ConfigurationError: in the first round, if the probe or the report is configured wrongly
         """
-        self._current_facts()
         # After a restart of all agents, their reports are spread over the interval.
         self._woken.wait(uniform(0, self._interval))  # noqa: S311 - no secret
         while not self._stopping.is_set():
@@ -142,7 +142,7 @@ class Watch:
         if facts is None:
             return
         try:
-            changed = self._run_report(facts)
+            changed = self._in_time(partial(self._report, facts), "report")
         except (PlacementError, IronicError, ConfigurationError) as error:
             if not self._has_reported and isinstance(error, ConfigurationError):
                 raise
@@ -153,18 +153,19 @@ class Watch:
         if changed:
             LOG.info("%s", escape_line(changed))
 
-    def _run_report(self, facts: HostFacts) -> str:
-        """Report in a thread of its own: a client library that waits for ever does not block the next rounds."""
-        report = start_thread(partial(self._report, facts), "report")
-        if not wait([report], REPORT_TIMEOUT).done:
+    def _in_time(self, call: Callable[[], T], what: str) -> T:
+        """Call it in a thread of its own: a client library that waits for ever does not block the next rounds."""
+        running = start_thread(call, what)
+        if not wait([running], REPORT_TIMEOUT).done:
             self._give_up()
-            raise PlacementUnavailable("in time", f"the report has not ended in {REPORT_TIMEOUT:g} seconds")
-        return report.result()
+            raise PlacementUnavailable("in time", f"the {what} has not ended in {REPORT_TIMEOUT:g} seconds")
+        return running.result()
 
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while the probe fails."""
         try:
-            identity = self._host.identity()
+            # It reads what is wanted as well, from a Placement that may not answer.
+            identity = self._in_time(self._host.identity, "look at host and Placement")
             if self._facts is None or identity != self._identity or self._clock() >= self._probe_due:
                 self._facts = self._host.facts()
                 self._identity = identity

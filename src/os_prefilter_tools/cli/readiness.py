@@ -23,14 +23,14 @@ _MOST_NAMES = 3
 
 
 class ShowReadiness(Listing):
-    """Show which requirements are enforced, and which compute nodes have not reported those that are deferred."""
+    """Show which requirements are enforced or deferred, and which compute nodes have not reported."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
         parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is deferred")
         text = (
-            "remove from Placement what only other sections [prefilter] want: agents stop to report it within two "
-            "hours; a scheduler that does want it says so again"
+            "remove from Placement what only other sections [prefilter] want: agents stop reporting it within two "
+            "hours; a scheduler that wants it says so again"
         )
         parser.add_argument("--forget-unwanted", action="store_true", help=text)
 

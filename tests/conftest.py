@@ -102,6 +102,13 @@ def _only_warnings_are_logged() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _intervals_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fact is queried again after its interval: not at a random moment of the first one, and however long it took."""
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.uniform", lambda _low, high: high)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts._PAUSE", 0)
+
+
+@pytest.fixture(autouse=True)
 def _clean_default_pipeline() -> Iterator[None]:
     """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
     yield

@@ -15,12 +15,17 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
+
+from keystoneauth1 import loading
+from oslo_cache import core as oslo_cache
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common.errors import (
     ConfigurationError,
     ContradictingRequirements,
@@ -40,6 +45,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
 from os_prefilter.service.facts_from_conf import RULES
+from os_prefilter.service.shared import MakeStore, Siblings
 
 try:
     import nova.conf
@@ -207,8 +213,10 @@ class RequestFilters:
         host_traits = self.service.host_traits
         if decision.preferences and host_traits:
             traits = frozenset(item.trait for item in decision.preferences)
-            known = host_traits.current(traits, context, until)
-            self.preferred_share[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
+            known = host_traits.preferred(traits, context, until)
+            self.preferred_share[request_spec] = lambda host: decision.preferred_share(
+                lambda trait: known[trait].has(host) if trait in known else None
+            )
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
         return True
@@ -403,13 +411,37 @@ def _service(asking: PlacementClient) -> Service:
             facts,
             ensure_traits=client.ensure_traits,
             kept_machine_type=_kept_machine_type,
-            host_traits=HostTraitsReader(client, asking),
+            host_traits=HostTraitsReader(asking, _some_compute_nodes),
+            stores=(Siblings, *_caches()),
             remark=notes_on_named_traits,
         )
     except ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.
         LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
         raise
+
+
+def _caches() -> Iterator[MakeStore]:
+    """Yield the cache of the section ``[cache]``, if it is enabled, for what the schedulers of all hosts share."""
+    conf = nova.conf.CONF
+    if not conf.cache.enabled:
+        return
+    region = oslo_cache.create_region()
+    oslo_cache.configure_cache_region(conf, region)
+    placement = conf.placement
+    auth = loading.get_auth_plugin_conf_options(placement.auth_type) if placement.auth_type else ()
+    conf.register_opts(auth, group="placement")
+    # Of a database: where it is, and without its password.
+    database = urlsplit(conf.api_database.connection or "")
+    yield SharedCache(
+        region,
+        database.hostname,
+        database.port,
+        database.path,
+        placement.region_name,
+        placement.endpoint_override,
+        *(placement[each.dest] for each in auth if each.dest in ("auth_url", "endpoint")),
+    ).store
 
 
 class ReportClientAdapter:

@@ -85,7 +85,6 @@ def record(observed: Observed) -> None:
         "server": _identifier(field_of(observed.request_spec, "instance_uuid")),
         "result": result,
         "reason": None if error is None else _cut(reason, _REASON_LENGTH),
-        "hosts": observed.hosts,
     }
     described = observed.outcome.described if observed.outcome else _NOTHING_DECIDED
     _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")

@@ -4,9 +4,11 @@ A missing trait has two meanings: the host cannot do it, or the host has not rep
 them apart for each trait that the enabled filters may require (:mod:`os_prefilter.hosts.reports`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from heapq import nsmallest
+from itertools import count
+from typing import TypeVar
 
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
@@ -20,11 +22,14 @@ from os_prefilter.vocabulary.options import Options
 FACT = "reports"
 """The name of the fact; its value is a :class:`Reports`."""
 
+Nodes = TypeVar("Nodes")
+
 EXAMPLES = 3
 """The number of unreported compute nodes whose names are kept."""
 
 
-class Unreported(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unreported:
     """The compute nodes that have not reported."""
 
     number: int
@@ -33,9 +38,13 @@ class Unreported(NamedTuple):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Unreported":
-        """Return the compute nodes of these names."""
-        names = sorted(names)
-        return cls(len(names), tuple(names[:EXAMPLES]))
+        """Return the compute nodes of these names, which are not kept: there may be 50,000."""
+        counted = count()
+        examples = nsmallest(EXAMPLES, (name for name, _ in zip(names, counted, strict=False)))
+        return cls(next(counted), tuple(examples))
+
+    def __bool__(self) -> bool:
+        return self.number > 0
 
     def __str__(self) -> str:
         among = "among them " if self.number > len(self.examples) else ""
@@ -64,18 +73,18 @@ class Reports:
 
 
 def read_reports(
-    parts: Iterable[Part], in_use: frozenset[str], compute_nodes_without: Callable[[frozenset[str]], Collection[str]]
-) -> dict[Part, Collection[str]]:
+    parts: Iterable[Part], in_use: frozenset[str], compute_nodes_without: Callable[[frozenset[str]], Nodes]
+) -> dict[Part, Nodes]:
     """Return the compute nodes that have not reported each part.
 
     :param in_use: the traits that any provider has
-    :param compute_nodes_without: returns the names of the compute nodes that have none of some traits; it is called
-        once where every compute node has reported everything
+    :param compute_nodes_without: returns the compute nodes that have none of some traits, as what is false where all
+        have one; it is called once where every compute node has reported everything
     """
     markers = {name: keys_in(REPORTED, (name,)) for name in in_use if name.startswith(REPORTED)}
-    found: dict[frozenset[str], Collection[str]] = {}
+    found: dict[frozenset[str], Nodes] = {}
 
-    def without(traits: frozenset[str]) -> Collection[str]:
+    def without(traits: frozenset[str]) -> Nodes:
         if traits not in found:
             found[traits] = compute_nodes_without(traits)
         return found[traits]

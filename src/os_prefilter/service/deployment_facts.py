@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from operator import attrgetter
+from random import uniform
 from typing import Any, NamedTuple, TypeVar
 
 from os_prefilter.common.errors import UnusableArgument
@@ -30,10 +31,29 @@ PATIENCE = 5.0
 GIVEN_UP = 600.0
 """The seconds after which another query is started beside one that has no answer."""
 
+# A query takes at most a twentieth of the time of the thread that waits for it, and of what Placement serves to it.
+_PAUSE = 20
+_LONGEST_PAUSE = 1800.0
+
 ReadFact = Callable[[Any], Any]
 """``(context) -> value``; the context is that of the request, None if there is none."""
 
 T = TypeVar("T")
+
+
+class Measured(NamedTuple):
+    """A value as a process has read it, perhaps another one than this."""
+
+    value: Any
+    seconds: float
+    """How long it took to read."""
+    age: float
+    """The seconds since the reading of it began."""
+
+    def pause(self, interval: float) -> float:
+        """Return the seconds from this reading to the next one."""
+        return min(max(interval, _PAUSE * self.seconds), max(interval, _LONGEST_PAUSE))
+
 
 # What a call of these returns is true, whatever they would compute.
 _ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
@@ -110,7 +130,7 @@ class Reading(NamedTuple):
 
 
 class Fact:
-    """A value that is queried again after ``interval`` seconds.
+    """A value that is queried again after ``interval`` seconds, or twenty times as long as the query took.
 
     While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
     answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
@@ -142,6 +162,8 @@ class Fact:
         self._query: PendingQuery | None = None
         self.due = float("-inf")
         """When it is queried again, on the clock of :func:`time.monotonic`."""
+        # Until when requests need not wait for the answer to the next query.
+        self._usable_until = float("inf")
         # When the query was started that `latest` is the answer of.
         self._answered = float("-inf")
         self.is_expired = False
@@ -156,7 +178,7 @@ class Fact:
         """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
 
         The request that finds it older starts a query in a thread, and waits for it. Other requests use the old value
-        meanwhile, or wait as well if there never was one.
+        meanwhile, or wait as well if there never was one, or if it is twice as old: the process may have been paused.
         """
         query = self.begin(context, now)
         if query:
@@ -172,7 +194,7 @@ class Fact:
             query = self._query
             # After a fork, the query of the parent is answered in the parent only.
             if query and query.process == os.getpid() and now() - query.begun < max(GIVEN_UP, self._interval):
-                return None if self._tried else query
+                return None if self._tried and now() < self._usable_until else query
             # Another request may have got the answer meanwhile.
             if not self._is_due(now):
                 return None
@@ -203,24 +225,37 @@ class Fact:
         """Have the next request query the value again."""
         self.is_expired = True
 
+    def amend(self, value: Any) -> None:
+        """Use a value that was learned beside the queries; it is queried again when it would have been."""
+        with self._lock:
+            self._set(value)
+
     def _is_due(self, now: Callable[[], float]) -> bool:
         return self.is_expired or now() >= self.due
 
     def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
         problem = "the query was broken off"
+        due = None
         try:
             value = self._read(context)
+            taken = now() - query.begun
+            measured = value if isinstance(value, Measured) else Measured(value, taken, taken)
             with self._lock:
+                # At first a random moment: processes that start together do not query together forever.
+                interval = self._interval if self._answered > float("-inf") else uniform(0, self._interval)  # noqa: S311
+                read_at, pause = now() - measured.age, measured.pause(interval)
+                due = read_at + pause
                 # A query that was given up may be answered after a later one.
                 if query.begun >= self._answered:
                     self._answered = query.begun
-                    self._set(value)
+                    self._usable_until = read_at + 2 * max(pause, self._interval)
+                    self._set(measured.value)
             problem = ""
         except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
             with self._lock:
-                self._end(query, problem, now)
+                self._end(query, problem, now, due)
             query.done.set()
 
     def _set(self, value: Any) -> None:
@@ -233,11 +268,11 @@ class Fact:
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
             self.reading = Reading(value)
 
-    def _end(self, query: PendingQuery, problem: str, now: Callable[[], float]) -> None:
+    def _end(self, query: PendingQuery, problem: str, now: Callable[[], float], due: float | None = None) -> None:
         if self._query is not query:
             return
         self._query = None
-        self.due = now() + self._interval
+        self.due = now() + self._interval if due is None else due
         self._tried = True
         if problem:
             self._log_failure(problem)

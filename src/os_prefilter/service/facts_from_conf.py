@@ -19,7 +19,8 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.model import NO_RULES
 from os_prefilter.service import deferral, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP
-from os_prefilter.service.deployment_facts import Fact, ReadFact
+from os_prefilter.service.deployment_facts import Fact, Measured, ReadFact
+from os_prefilter.service.shared import MakeStore, SharedFact, SharedRead
 from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
@@ -99,6 +100,14 @@ def facts_from(
     return facts
 
 
+def shared(provided: Mapping[str, ReadFact], interval: float, stores: tuple[MakeStore, ...]) -> dict[str, ReadFact]:
+    """Return the readers of facts, of which those that can share what they read do."""
+    return {
+        name: SharedFact(name, read, interval, stores) if stores and isinstance(read, SharedRead) else read
+        for name, read in provided.items()
+    }
+
+
 def prepared(provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]) -> dict[str, ReadFact]:
     """Return the readers of facts whose values are checked and indexed when they are read, not for each request.
 
@@ -116,6 +125,9 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
     def read_prepared(context: Any) -> Any:
         nonlocal latest
         value = read(context)
+        if isinstance(value, Measured):
+            # Its reader has checked it.
+            return value
         if inspect.isawaitable(value) or inspect.isasyncgen(value):
             if inspect.iscoroutine(value):
                 # Else Python warns that it was never awaited.

@@ -1,118 +1,237 @@
-"""Sets of hosts by trait: a scheduler's knowledge of the fleet, for the traits that its requests require.
+"""What a scheduler knows of the traits of hosts: those of a few hosts, and which hosts have a trait that is preferred.
 
-A host is the root provider of a compute node. A set of hosts is an ``int`` in which host n is bit n: 50,000 hosts take
-6 KiB for each trait, and to intersect two sets takes about a microsecond.
+A host is the root provider of a compute node. No fleet is read as a whole: most requests can be served by one of a few
+hosts, and of the others Placement is asked.
 """
 
-import time
+from array import array
+from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from types import MappingProxyType
 from typing import Any, Protocol
 
+import os_traits
+
+from os_prefilter.common.host_sets import set_of
+from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.shared import MakeStore, SharedFact
 
-FACT = "host_traits"
-"""The name of the fact in the log."""
+MOST_HOSTS = 64
+"""The hosts in a sample, at most."""
 
-# Reading is to take at most a twentieth of the time of the thread that reads, and of what Placement serves to it.
-_PAUSE = 20
+# Of 50,000 hosts, two have the same number at one time in 15 billion.
+_NUMBER = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Required and forbidden traits of the root, of some requirements together."""
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Traits") -> "Traits":
+        return Traits(self.required | other.required, self.forbidden | other.forbidden)
+
+    def met_by(self, traits: frozenset[str]) -> bool:
+        """Return whether a host with these traits meets it."""
+        return self.required <= traits and self.forbidden.isdisjoint(traits)
 
 
 @dataclass(frozen=True, eq=False)
-class HostTraits:
-    """The hosts that have each trait, as they were read. Never changed."""
+class HostSample:
+    """The traits of a few hosts, as they were read. Never changed."""
 
-    numbers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """UUID of a root provider -> number of the host."""
-    compute_nodes: int = 0
-    """The set of all hosts."""
-    sets: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Trait -> the set of the hosts that have it; without the traits that were not read."""
+    traits: Mapping[str, frozenset[str]]
+    """UUID of the root provider of a host -> its traits."""
 
-    def has(self, host: str, trait: str) -> bool | None:
-        """Return whether a host has a trait; None if that is not known.
+    def serves(self, demand: Traits) -> bool:
+        """Return whether any of the hosts meets a demand."""
+        return any(demand.met_by(traits) for traits in self.traits.values())
 
-        :param host: the UUID of its root provider, which is that of the compute node
-        """
-        number, hosts = self.numbers.get(host), self.sets.get(trait)
-        return None if number is None or hosts is None else bool(hosts >> number & 1)
+    def hosts(self, demand: Traits) -> int:
+        """Return the set of the hosts that meet a demand, by their place in the sample."""
+        return set_of(place for place, traits in enumerate(self.traits.values()) if demand.met_by(traits))
+
+    def with_hosts(self, found: Mapping[str, frozenset[str]]) -> "HostSample":
+        """Return the sample with these hosts; those that were added first go."""
+        every = [*{**{uuid: traits for uuid, traits in self.traits.items() if uuid not in found}, **found}.items()]
+        return HostSample(dict(every[-MOST_HOSTS:]))
 
     def __repr__(self) -> str:
-        return f"<traits of {self.compute_nodes.bit_count()} hosts>"
+        return f"<traits of {len(self.traits)} hosts>"
 
     def __eq__(self, other: object) -> bool:
         """Return whether both know hosts, or neither: the log has a line when that changes, not for each host."""
-        return isinstance(other, HostTraits) and bool(self.compute_nodes) == bool(other.compute_nodes)
+        return isinstance(other, HostSample) and bool(self.traits) == bool(other.traits)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class HostsOfTrait:
+    """The hosts that have a trait.
+
+    :param listed: numbers of the hosts that have it, or lack it; sorted
+    """
+
+    def __init__(self, listed: "array[int]", *, lacking: bool) -> None:
+        self.listed = listed
+        self.lacking = lacking
+
+    def has(self, host: str) -> bool:
+        """Return whether a host has the trait, by the UUID of its root provider, which is that of the compute node."""
+        number = number_of(host)
+        place = bisect_left(self.listed, number)
+        return (place < len(self.listed) and self.listed[place] == number) is not self.lacking
+
+    def __repr__(self) -> str:
+        return f"<{'all hosts but' if self.lacking else 'hosts:'} {len(self.listed)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostsOfTrait) and (self.listed, self.lacking) == (other.listed, other.lacking)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def number_of(host: str) -> int:
+    """Return the number of a host: half of its UUID."""
+    return int(host.replace("-", ""), 16) & _NUMBER
 
 
 class Reader(Protocol):
     """Reads from Placement."""
 
-    def read(self, traits: Iterable[str], known: HostTraits, *, refresh: bool) -> HostTraits:
-        """Return what is known, with the hosts that have ``traits`` now.
+    def some_hosts(self, context: Any) -> Iterable[str]:
+        """Return the UUIDs of the root providers of a few hosts, of any kind; none is right as well."""
 
-        :param refresh: whether to read anew which hosts there are
+    def traits(self, host: str) -> frozenset[str] | None:
+        """Return the traits of a host; None if it is gone."""
+
+    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterable[str] | None:
+        """Return the UUIDs of the root providers that have all required traits and no forbidden one, now.
+
+        :return: None if Placement does not know one of the traits
         """
 
-    def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:
-        """Return whether any host has all required traits and no forbidden one, now."""
+
+class _SampleReader:
+    """Reads the traits of the hosts of a sample again."""
+
+    scope = ""
+
+    def __init__(self, reader: Reader, latest: Callable[[], HostSample]) -> None:
+        self._reader = reader
+        self._latest = latest
+
+    def __call__(self, context: Any) -> HostSample:
+        hosts = self._latest().traits or dict.fromkeys(self._reader.some_hosts(context))
+        found = {host: self._reader.traits(host) for host in hosts}
+        return HostSample({host: traits for host, traits in found.items() if traits is not None})
+
+    @staticmethod
+    def to_json(value: HostSample) -> Any:
+        return {host: sorted(traits) for host, traits in value.traits.items()}
+
+    @staticmethod
+    def from_json(document: Any) -> HostSample:
+        if not all(is_hyphenated_uuid(host) and isinstance(traits, list) for host, traits in document.items()):
+            raise TypeError("it is no sample of hosts")
+        return HostSample({host: frozenset(traits) for host, traits in document.items()})
 
 
-class HostTraitsFact:
-    """The deployment fact ``host_traits``: read for the traits that requests required since it was read last.
+class _TraitReader:
+    """Reads which hosts have a trait: it asks for those that have it or for those that lack it, whichever are fewer."""
 
-    A request never waits for a refresh. Only the first one that requires a trait waits, for 5 seconds at most.
+    scope = ""
 
-    :param interval: seconds between two readings, at least; the pause is also 20 times as long as the reading took
+    def __init__(self, reader: Reader, trait: str, latest: Callable[[], HostSample]) -> None:
+        self._reader = reader
+        self._trait = trait
+        self._latest = latest
+
+    def __call__(self, context: Any) -> HostsOfTrait:  # noqa: ARG002 - of each reader of a fact
+        sample = self._latest().traits.values()
+        lacking = 2 * sum(self._trait in traits for traits in sample) > len(sample)
+        having, without = ((), (self._trait,)) if lacking else ((self._trait,), ())
+        hosts = self._reader.hosts((os_traits.COMPUTE_NODE, *having), without)
+        # A trait that Placement does not know is on no host.
+        known = lacking and hosts is not None
+        return HostsOfTrait(array("Q", sorted(map(number_of, hosts or ()))), lacking=known)
+
+    @staticmethod
+    def to_json(value: HostsOfTrait) -> Any:
+        return [value.lacking, b64encode(value.listed.tobytes()).decode()]
+
+    @staticmethod
+    def from_json(document: Any) -> HostsOfTrait:
+        lacking, listed = document
+        return HostsOfTrait(array("Q", b64decode(listed, validate=True)), lacking=bool(lacking))
+
+
+class HostTraits:
+    """The traits of a few hosts, and the hosts that have traits that are preferred; each a fact that is shared.
+
+    :param interval: seconds between two readings, at least
+    :param stores: where its processes share what they read, the nearest first
     """
 
-    def __init__(self, reader: Reader, interval: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
-        self._now = now
-        self._wanted: set[str] = set()
-        self._refresh_at = float("-inf")
-        self._fact = Fact(FACT, self._read, interval, unknown=HostTraits())
+    def __init__(self, reader: Reader, interval: float, stores: tuple[MakeStore, ...] = ()) -> None:
+        self.reader = reader
+        self._interval = interval
+        self._stores = stores
+        self._shared = SharedFact("host_sample", _SampleReader(reader, lambda: self.sample), interval, stores)
+        self._fact = Fact("host_sample", self._shared, interval, unknown=HostSample({}))
+        self._preferred: dict[str, Fact] = {}
 
     @property
-    def latest(self) -> HostTraits:
-        """The sets as they were read last, however old."""
-        known: HostTraits = self._fact.latest
-        return known
+    def sample(self) -> HostSample:
+        """The sample, as it was read last."""
+        sample: HostSample = self._fact.latest
+        return sample
 
-    def current(self, traits: frozenset[str], context: Any = None, until: float = inf) -> HostTraits:
-        """Return what is known, after a first reading of traits that were never read.
+    def refresh(self, context: Any = None, until: float = inf) -> HostSample:
+        """Return the sample; if it is due, it is read again. A request waits only for the first reading.
 
         :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         """
-        # Most requests want what an earlier one wanted.
-        is_new = not traits <= self._wanted and not traits <= self._wanted | self.latest.sets.keys()
-        self._wanted.update(traits)
-        if is_new:
-            self._fact.expire()
-        query = self._fact.begin(context, self._now)
-        if query and is_new:
+        query = self._fact.begin(context)
+        if query and not self.sample.traits:
             self._fact.wait(query, until)
-        return self.latest
+        return self.sample
 
-    def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:
-        """Return whether any host has all required traits and no forbidden one; Placement is asked each time."""
-        return self._reader.any_host(required, forbidden)
+    def as_others_know_it(self) -> HostSample:
+        """Return the sample with the hosts that joined it in the nearest other processes."""
+        known: HostSample | None = self._shared.nearest()
+        if known and known.traits != self.sample.traits:
+            self._fact.amend(known)
+        return self.sample
 
-    def _read(self, _context: Any) -> HostTraits:
-        known, wanted, begun = self.latest, frozenset(self._wanted), self._now()
-        refresh = begun >= self._refresh_at
-        traits = wanted if refresh else wanted - known.sets.keys()
-        if not traits:
-            return known
-        found = self._reader.read(traits, known, refresh=refresh)
-        if not isinstance(found, HostTraits):
-            raise TypeError(f"its reader returned a {type(found).__name__}, not a HostTraits")
-        # Only now: what could not be read stays wanted.
-        self._wanted -= traits
-        if refresh:
-            self._refresh_at = self._now() + _PAUSE * (self._now() - begun)
-        return found
+    def add(self, hosts: Iterable[str]) -> bool:
+        """Read the traits of hosts for the sample, and tell other processes; return whether there was any."""
+        found = {host: traits for host in hosts if (traits := self.reader.traits(host)) is not None}
+        if found:
+            self._fact.amend(self.sample.with_hosts(found))
+            self._shared.share(self.sample)
+        return bool(found)
+
+    def preferred(self, traits: Iterable[str], context: Any, until: float) -> dict[str, HostsOfTrait]:
+        """Return which hosts have each of the traits, as far as it is known; only a first reading is waited for."""
+        self.refresh(context, until)
+        known: dict[str, HostsOfTrait] = {}
+        for trait in traits:
+            fact = self._preferred.get(trait)
+            if fact is None:
+                name = f"hosts with {trait}"
+                read = SharedFact(
+                    name, _TraitReader(self.reader, trait, lambda: self.sample), self._interval, self._stores
+                )
+                fact = self._preferred.setdefault(trait, Fact(name, read, self._interval, unknown=None))
+            query = fact.begin(context)
+            if query and fact.latest is None:
+                fact.wait(query, until)
+            if fact.latest is not None:
+                known[trait] = fact.latest
+        return known

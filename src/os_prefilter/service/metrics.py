@@ -13,7 +13,7 @@ from typing import Any
 from os_prefilter.common.errors import ConfigurationError, NoHostServes, PrefilterError, RequestRejected, install_extra
 from os_prefilter.hosts.reports import parts_by_trait
 from os_prefilter.service.deferral import FACT, Reports
-from os_prefilter.service.deployment_facts import ReadFact
+from os_prefilter.service.deployment_facts import Measured, ReadFact
 from os_prefilter.service.observed import Observed
 from os_prefilter.vocabulary.options import Options
 
@@ -75,15 +75,16 @@ class Measuring:
 
         parts = parts_by_trait(options.templates, options.emulated_architectures)
 
-        def read_reports(context: Any) -> Reports:
-            reports: Reports = read(context)
+        def read_reports(context: Any) -> Any:
+            found = read(context)
+            reports: Reports = found.value if isinstance(found, Measured) else found
             most: dict[str, int] = {}
             for trait, nodes in reports.unreported.items():
                 row = parts[trait].row
                 most[row] = max(most.get(row, 0), nodes.number)
             for row, number in most.items():
                 self._families.unreported.labels(row).set(number)
-            return reports
+            return found
 
         return {**facts, FACT: read_reports}
 

@@ -1,63 +1,46 @@
 """Reject a request before Placement is asked, if no host has the traits that it requires, and say why.
 
 Nova says "No valid host was found." and nothing else when Placement has no candidates. Here the author of the image is
-told the smallest set of properties that no host serves together. Never a false rejection: what is known of the fleet
-only suggests one, Placement confirms it for this request, and whatever is not known rejects nothing.
+told the smallest set of properties that no host serves together. Never a false rejection: a sample of hosts suggests
+what is impossible, Placement confirms it for this request, and whatever is not known rejects nothing.
 """
 
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from math import inf
+from random import sample
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import os_traits
 
 from os_prefilter.common.errors import NoHostServes
-from os_prefilter.common.host_sets import intersection, smallest_disjoint
+from os_prefilter.common.host_sets import smallest_disjoint
 from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, ask_in_time
-from os_prefilter.service.host_traits import HostTraits, HostTraitsFact
+from os_prefilter.service.deployment_facts import GIVEN_UP, Measured, ask_in_time
+from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LOG = get_logger(__name__)
 
-# Refuted rejections until the fact is read again.
-_MOST_REFUTED = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Required and forbidden traits of the root, of some requirements together."""
-
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
-
-    def __or__(self, other: "Traits") -> "Traits":
-        return Traits(self.required | other.required, self.forbidden | other.forbidden)
-
-    def hosts(self, known: HostTraits) -> int:
-        """Return the set of the hosts that meet it.
-
-        :raises KeyError: if the hosts that have one of the traits are not known
-        """
-        found = known.compute_nodes
-        for trait in self.required:
-            found &= known.sets[trait]
-        for trait in self.forbidden:
-            found &= ~known.sets[trait]
-        return found
+# Requests to Placement for one rejection, at most; each shows that hosts serve what the sample's did not.
+_MOST_ASKED = 12
+# Of the hosts that Placement finds, those that join the sample.
+_JOINING = 2
+# Demands that the sample serves, until it is another one.
+_MOST_SERVED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class RootDemand:
     """Demand of a request on the root provider of a host, by the properties that it comes from."""
 
-    all: frozenset[str]
-    """Each trait of it, required or forbidden."""
     total: Traits
     every_request: Traits
     """Demand that comes from no property: an enabled compute service, for instance."""
@@ -76,63 +59,60 @@ def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
     for part in parts.values():
         total |= part
     every_request = parts.pop((), Traits())
-    return RootDemand(total.required | total.forbidden, total, every_request, MappingProxyType(parts))
+    return RootDemand(total, every_request, MappingProxyType(parts))
+
+
+_NODES = Traits(frozenset((os_traits.COMPUTE_NODE,)))
+
+
+class _Blame(NamedTuple):
+    """The properties that no host serves together."""
+
+    properties: tuple[tuple[str, ...], ...]
+    which: str
+    """"available" if a host does that each request is kept from; else empty."""
+    hosts: int | None = None
+    """How many hosts there are; None where that is not told."""
+    alone: tuple[int, ...] = ()
+    """How many of them serve each of the properties."""
 
 
 class NoHostCheck:
     """Rejects requests that no host can serve.
 
+    :param interval: the seconds for which numbers of hosts are told before they are read again
     :param counts: whether the rejection tells how many hosts there are (``no_host_reason = counts``)
     """
 
-    def __init__(self, fact: HostTraitsFact, *, counts: bool = False) -> None:
-        self._fact = fact
+    def __init__(self, host_traits: HostTraits, interval: float = 60.0, *, counts: bool = False) -> None:
+        self._host_traits = host_traits
+        self._interval = interval
         self._counts = counts
-        # For one object of the fact: what Placement refuted.
-        self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
+        # For one sample: what its hosts serve.
+        self._served: tuple[HostSample, set[Traits]] = (HostSample({}), set())
+        # How many hosts meet a demand, and when that is counted again.
+        self._numbers: dict[Traits, tuple[int, float]] = {}
         # A question that Placement did not answer in time, and when it is given up.
-        self._late: tuple[Future[bool], float] | None = None
+        self._late: tuple[Future[_Blame | None], float] | None = None
         self._failing = False
 
-    def check(self, demand: RootDemand, context: Any, until: float = inf) -> int | None:
-        """Let the request pass if any host may serve it; return how many have the traits, or None if that is not known.
+    def check(self, demand: RootDemand, context: Any, until: float = inf) -> None:
+        """Let the request pass if any host may serve it.
 
         :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         :raises NoHostServes: if none does, and Placement confirms it
         """
         if not demand.by_properties:
-            return None
-        known = self._fact.current(demand.all, context, until)
-        try:
-            if serving := demand.total.hosts(known):
-                return serving.bit_count()
-            # None has what each request requires: no property is to blame.
-            usable = demand.every_request.hosts(known)
-            if not usable:
-                return None
-            parts = demand.by_properties.items()
-            blamed = smallest_disjoint({properties: part.hosts(known) & usable for properties, part in parts})
-        except KeyError:
-            return None
-        traits = demand.every_request
-        for properties in blamed:
-            traits |= demand.by_properties[properties]
-        if not self._is_refuted(traits, known, until):
-            raise self._rejection(blamed, demand, usable, known)
-        return None
-
-    def _is_refuted(self, traits: Traits, known: HostTraits, until: float) -> bool:
-        """Ask Placement whether any host has the traits by now; True also if it does not answer in time."""
-        if self._refuted[0] is not known:
-            self._refuted = (known, set())
-        refuted = self._refuted[1]
-        if traits in refuted:
-            return True
+            return
+        host_traits = self._host_traits
+        if self._is_served(demand.total, host_traits.refresh(context, until)):
+            return
+        if self._is_served(demand.total, host_traits.as_others_know_it()):
+            return
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
-            return True
-        asked, problem = ask_in_time(partial(self._fact.any_host, traits.required, traits.forbidden), "any host", until)
-        found = None if problem else asked.result()
+            return
+        asked, problem = ask_in_time(partial(self._blame, demand), "no host", until)
         if not asked.done():
             self._late = asked, time.monotonic() + GIVEN_UP
         if problem and not self._failing:
@@ -140,20 +120,75 @@ class NoHostCheck:
         elif self._failing and not problem:
             LOG.info("Placement confirms again whether any host serves a request.")
         self._failing = bool(problem)
-        if found and len(refuted) < _MOST_REFUTED:
-            refuted.add(traits)
-        # Exactly False: whatever else a reader returns is no answer.
-        return found is not False
+        blame = None if problem else asked.result()
+        if blame:
+            raise NoHostServes(map(" and ".join, blame.properties), blame.hosts, blame.alone, blame.which)
 
-    def _rejection(
-        self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits
-    ) -> NoHostServes:
-        names = map(" and ".join, blamed)
-        serving = [demand.by_properties[properties].hosts(known) for properties in blamed]
-        # A host that is disabled, for instance.
-        which = "available" if intersection(serving) else ""
+    def _is_served(self, demand: Traits, known: HostSample) -> bool:
+        if self._served[0] is not known:
+            self._served = (known, set())
+        served = self._served[1]
+        if demand in served:
+            return True
+        is_served = known.serves(demand)
+        if is_served and len(served) < _MOST_SERVED:
+            served.add(demand)
+        return is_served
+
+    def _blame(self, demand: RootDemand) -> _Blame | None:
+        """Return what no host serves, by Placement's word; None if hosts serve it, or that is not known.
+
+        Whatever the sample's hosts do not serve together, Placement is asked for. If hosts do, some join the sample.
+        """
+        every, parts = demand.every_request, demand.by_properties
+        for _ in range(_MOST_ASKED):
+            known = self._host_traits.sample
+            usable = known.hosts(every)
+            blamed = smallest_disjoint({names: known.hosts(part) & usable for names, part in parts.items()})
+            if not blamed:
+                return None
+            alone = Traits()
+            for properties in blamed:
+                alone |= parts[properties]
+            found = self._hosts(alone | every)
+            if found is None:
+                return None
+            if not found:
+                # Where no host is available at all, no property is to blame.
+                if not usable and not self._join(self._hosts(_NODES | every)):
+                    return None
+                # A host that is disabled, for instance.
+                excluded = every != Traits() and (known.hosts(alone) or self._hosts(alone))
+                return self._counted(_Blame(blamed, "available" if excluded else ""), demand)
+            if not self._join(found):
+                return None
+        return None
+
+    def _join(self, found: list[str] | None) -> bool:
+        """Let some hosts join the sample; return whether there was any."""
+        # At random: the first ones would often be those that were installed together.
+        return found is not None and self._host_traits.add(sample(found, min(_JOINING, len(found))))
+
+    def _hosts(self, traits: Traits) -> list[str] | None:
+        found = self._host_traits.reader.hosts(traits.required, traits.forbidden)
+        return None if found is None else list(found)
+
+    def _counted(self, blame: _Blame, demand: RootDemand) -> _Blame:
         if not self._counts:
-            return NoHostServes(names, which=which)
-        hosts = usable if which else known.compute_nodes
-        alone = [(each & usable).bit_count() for each in serving] if len(blamed) > 1 else ()
-        return NoHostServes(names, hosts.bit_count(), alone, which)
+            return blame
+        every = _NODES | demand.every_request
+        alone = blame.properties if len(blame.properties) > 1 else ()
+        return blame._replace(
+            hosts=self._number(every if blame.which else _NODES),
+            alone=tuple(self._number(every | demand.by_properties[each]) for each in alone),
+        )
+
+    def _number(self, traits: Traits) -> int:
+        number, due = self._numbers.get(traits, (0, -inf))
+        begun = time.monotonic()
+        if begun >= due:
+            number = sum(1 for _ in self._host_traits.reader.hosts(traits.required, traits.forbidden) or ())
+            taken = time.monotonic() - begun
+            self._numbers = dict(islice(self._numbers.items(), _MOST_SERVED))
+            self._numbers[traits] = number, time.monotonic() + Measured(None, taken, taken).pause(self._interval)
+        return number

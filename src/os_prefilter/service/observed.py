@@ -31,8 +31,6 @@ class Observed(NamedTuple):
     """True if the decision was taken for an earlier request."""
     error: BaseException | None
     """Why the request was not scheduled; None if it was."""
-    hosts: int | None
-    """How many hosts meet the requirements; None if that is not known."""
 
     @property
     def runs(self) -> Sequence[Run]:

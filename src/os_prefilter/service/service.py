@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
-from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.pipeline.decision import Decision
@@ -33,13 +32,14 @@ from os_prefilter.service.deployment_facts import (
     known_or_none,
     readings_of,
 )
-from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared
-from os_prefilter.service.host_traits import HostTraitsFact, Reader
+from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared, shared
+from os_prefilter.service.host_traits import HostTraits, Reader
 from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.no_host import NoHostCheck, root_demand
 from os_prefilter.service.observed import Observe, Observed, Outcome
+from os_prefilter.service.shared import MakeStore
 from os_prefilter.vocabulary.options import Options, TraitScope
 
 LOG = get_logger(__name__)
@@ -69,8 +69,8 @@ class Service:
     facts: Mapping[str, Fact] = field(default_factory=dict)
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server which moves keeps."""
-    host_traits: HostTraitsFact | None = None
-    """The hosts that have each trait; None if the embedding service does not provide it."""
+    host_traits: HostTraits | None = None
+    """What is known of the traits of hosts; None if the embedding service does not provide it."""
     no_host: NoHostCheck | None = None
     """Rejects what no host can serve; None if requests are not rejected for that."""
     observe: tuple[Observe, ...] = ()
@@ -102,6 +102,7 @@ class Service:
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
         host_traits: Reader | None = None,
+        stores: Iterable[MakeStore] = (),
         remark: Callable[[Request], Iterable[Note]] | None = None,
     ) -> "Service":
         """Load the filters that ``conf`` enables.
@@ -116,6 +117,9 @@ class Service:
         :param host_traits: reads which hosts have which traits, for ``no_host_reason``
             (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`); without it, no request is rejected
             for want of a host.
+        :param stores: where processes share what they read from Placement, the nearest first:
+            :class:`os_prefilter.service.shared.Siblings` for those that are forked from this one, and the ``store`` of
+            an :class:`os_prefilter.adapters.shared_cache.SharedCache` for those of other hosts.
         :param remark: as :attr:`remark`
         :raises ConfigurationError: if the service must not start with this configuration.
         """
@@ -128,17 +132,20 @@ class Service:
         options, group = options_from(conf), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
-        provided = measuring.with_gauge(facts or {}, options) if measuring else facts or {}
+        stores = tuple(stores)
+        provided: Mapping[str, ReadFact] = shared(facts or {}, group.facts_interval, stores)
+        if measuring:
+            provided = measuring.with_gauge(provided, options)
         filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
         known = facts_from(conf, options, provided, filters, ensure_traits)
-        hosts = HostTraitsFact(host_traits, group.facts_interval) if host_traits else None
+        hosts = HostTraits(host_traits, group.facts_interval, stores) if host_traits else None
         service = cls(
             filters,
             options,
             known,
             kept_machine_type,
             hosts,
-            NoHostCheck(hosts, counts=group.no_host_reason == "counts")
+            NoHostCheck(hosts, group.facts_interval, counts=group.no_host_reason == "counts")
             if hosts and group.no_host_reason != "off"
             else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
@@ -201,22 +208,21 @@ class Service:
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
-        outcome = hosts = None
+        outcome = None
         is_cached = False
         # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
         until = time.monotonic() + PATIENCE if self.no_host else inf
         try:
             outcome, is_cached = self._outcome(request_spec, context)
             if self.no_host and outcome.root_demand:
-                hosts = self.no_host.check(outcome.root_demand, context, until)
+                self.no_host.check(outcome.root_demand, context, until)
             write(outcome.decision.additions, request_spec)
         except BaseException as error:
-            hosts = 0 if isinstance(error, NoHostServes) else hosts
-            self._tell(Observed(request_spec, context, outcome, is_cached, error, hosts))
+            self._tell(Observed(request_spec, context, outcome, is_cached, error))
             raise
         _log(outcome)
         if self.observe:
-            self._tell(Observed(request_spec, context, outcome, is_cached, None, hosts))
+            self._tell(Observed(request_spec, context, outcome, is_cached, None))
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:

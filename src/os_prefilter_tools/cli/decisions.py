@@ -77,7 +77,7 @@ def _line(each: LoggedDecision) -> tuple[object, ...]:
     else:
         number = len(each.requirements) + len(each.aggregates)
         result = pluralize(number, "requirement") if number else "no requirement"
-    return each.time, each.request or "", each.server or "", result, "" if each.hosts is None else each.hosts
+    return each.time, each.request or "", each.server or "", result
 
 
 def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:

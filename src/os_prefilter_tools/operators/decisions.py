@@ -44,8 +44,6 @@ class LoggedDecision(NamedTuple):
     """``passed``, ``rejected`` because of what the request requires, or ``failed`` because of an error."""
     reason: str | None
     """Why the request was rejected, or failed."""
-    hosts: int | None
-    """How many hosts met the requirements; None if that was not known."""
     requirements: list[dict[str, Any]]
     """The requirements, each with ``trait``, ``required``, ``scope``, ``filter`` and ``source``."""
     preferences: list[dict[str, Any]]

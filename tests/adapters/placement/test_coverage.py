@@ -8,6 +8,7 @@ import pytest
 from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
+from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
@@ -59,7 +60,7 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
             ]
             states.append(bool(silent))
             for trait in part.traits:
-                assert asked.unreported[trait] == (len(silent), tuple(sorted(silent)[:3])), part
+                assert asked.unreported[trait] == Unreported.of(silent), part
     assert {False, True} == set(states)
 
 

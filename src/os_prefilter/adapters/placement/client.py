@@ -4,6 +4,7 @@ It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod
 Source of what is sent and expected: the Placement API reference.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,9 @@ TIMEOUT = 60.0
 _FEW = 5
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
+# The beginning of an object with one list, perhaps an empty one; and what is between two items, or after the last one.
+_LIST = re.compile(r'\s*\{\s*"(\w+)"\s*:\s*\[\s*\]?')
+_NEXT = re.compile(r"\s*(?:,\s*|\])")
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
 _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
@@ -216,9 +220,16 @@ class PlacementClient:
 
     def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
         """Return the resource providers that match a query, all without one, in any order."""
-        rows = self.get_list(f"/resource_providers?{query}".rstrip("?"), "resource_providers")
+        return tuple(self.each_provider(query))
+
+    def each_provider(self, query: str = "") -> Iterator[ResourceProvider]:
+        """Yield the resource providers that match a query, one after the other: the response may have 40 MB."""
+        response = self._response("GET", f"/resource_providers?{query}".rstrip("?"))
         with check_response("GET /resource_providers"):
-            return tuple(map(_provider, rows))
+            for row in _rows(response.content, "resource_providers"):
+                if not _is_provider(row):
+                    raise TypeError("it is no list of providers")
+                yield _provider(row)
 
     def provider_named(self, name: str) -> ResourceProvider:
         """Return the resource provider with a name.
@@ -268,6 +279,19 @@ class PlacementClient:
         :raises PlacementRefused: any other status from 300 to 499
         :raises PlacementUnavailable: no response in time, status 500 and above, or one that is no JSON object
         """
+        response = self._response(method, url, body)
+        if not response.content:
+            return None
+        try:
+            document = response.json()
+        except (ValueError, RecursionError):
+            document = response.text
+        if not isinstance(document, dict):
+            problem = f"the response is not a JSON object but {quote(document)}"
+            raise PlacementUnavailable(f"{method} {url.partition('?')[0]}", problem)
+        return document
+
+    def _response(self, method: str, url: str, body: object = None) -> Any:
         what = f"{method} {url.partition('?')[0]}"
         try:
             response = self._adapter.request(
@@ -293,15 +317,7 @@ class PlacementClient:
                 raise UnknownTraits(re.findall(r"\w+", match[1]))
             roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
             raise PlacementRefused(what, status, detail, advice_on(status, roles))
-        if not response.content:
-            return None
-        try:
-            document = response.json()
-        except (ValueError, RecursionError):
-            document = response.text
-        if not isinstance(document, dict):
-            raise PlacementUnavailable(what, f"the response is not a JSON object but {quote(document)}")
-        return document
+        return response
 
     def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
         try:
@@ -363,6 +379,24 @@ def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(found, list) or not all(map(is_one, found)):
         raise TypeError(f"{name} is no list of what it should be")
     return found
+
+
+def _rows(content: bytes, name: str) -> Iterator[Any]:
+    """Yield the items of the one list in a JSON object; not all at once, which would take five times the memory."""
+    text, parse = content.decode(), json.JSONDecoder().raw_decode
+    begin = _LIST.match(text)
+    if not begin or begin[1] != name:
+        raise ValueError(f"it does not begin with a list of {name}")
+    end = begin.end()
+    while text[end - 1] != "]":
+        row, end = parse(text, end)
+        yield row
+        separator = _NEXT.match(text, end)
+        if not separator:
+            raise ValueError(f"a row of {name} is not followed by another one")
+        end = separator.end()
+    if text[end:].strip() != "}":
+        raise ValueError(f"the list of {name} is not all of it")
 
 
 def _is_provider(row: object) -> bool:

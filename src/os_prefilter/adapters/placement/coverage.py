@@ -1,6 +1,6 @@
 """Facts of Placement: what compute nodes have reported, and the traits that it knows."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -11,11 +11,12 @@ from oslo_config import cfg
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.hosts.reports import REPORTED, WANTED, Part
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
+from os_prefilter.service.shared import scope_of
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
 
 LOG = get_logger(__name__)
@@ -48,16 +49,17 @@ def placement_facts(
     }
 
 
-def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Collection[str]:
-    """Return the names of the compute nodes that have none of ``traits``, in one request where the URL allows it."""
+def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Unreported:
+    """Return the compute nodes that have none of ``traits``, in one request where the URL allows it."""
     ordered = sorted(traits)
     found: set[str] | None = None
-    while ordered or found is None:
+    while True:
         forbidden, ordered = ordered[:_MOST_FORBIDDEN], ordered[_MOST_FORBIDDEN:]
         query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in forbidden)))})
-        names = {each.name for each in client.providers(query)}
-        found = names if found is None else found & names
-    return found
+        names = (each.name for each in client.each_provider(query) if found is None or each.name in found)
+        if not ordered:
+            return Unreported.of(names)
+        found = set(names)
 
 
 class ReadReports:
@@ -72,6 +74,7 @@ class ReadReports:
     def __init__(self, client: PlacementClient, parts: Iterable[Part]) -> None:
         self._client = client
         self._parts = tuple(parts)
+        self.scope = scope_of(*(sorted(part.traits) for part in self._parts), *(part.keys for part in self._parts))
 
     def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.
@@ -86,16 +89,61 @@ class ReadReports:
                 break
             # A host that has reported meanwhile with a new marker is no host that has not reported.
             in_use = again
-        nodes = {part: Unreported.of(names) for part, names in found.items()}
-        unreported: dict[str, Unreported] = {trait: nodes[part] for part in self._parts for trait in part.traits}
-        return Reports(unreported, os_traits.COMPUTE_NODE in in_use, in_use)
+        return self._of(found.values(), in_use)
+
+    def _of(self, unreported: Iterable[Unreported], in_use: frozenset[str]) -> Reports:
+        """Return the reports, from the compute nodes that have not reported each part."""
+        by_part = zip(self._parts, unreported, strict=True)
+        by_trait: dict[str, Unreported] = {trait: nodes for part, nodes in by_part for trait in part.traits}
+        return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
+
+    def to_json(self, value: Reports) -> Any:
+        """Return what compute nodes have reported, for other processes."""
+        parts = (value.unreported[min(part.traits)] for part in self._parts)
+        return [[[nodes.number, *nodes.examples] for nodes in parts], sorted(value.in_use)]
+
+    def from_json(self, document: Any) -> Reports:
+        """Return what another process has read."""
+        parts, in_use = document
+        return self._of([_unreported(*part) for part in parts], frozenset(_names(in_use)))
+
+
+def _unreported(number: int, *examples: str) -> Unreported:
+    if type(number) is not int or bool(number) != bool(examples):
+        raise TypeError("it is no number of compute nodes with examples")
+    return Unreported(number, tuple(map(str, examples)))
+
+
+def _names(document: Any) -> list[str]:
+    """Return names of traits that another process has read."""
+    if not (isinstance(document, list) and all(map(is_trait_name, document))):
+        raise TypeError("it is no list of traits")
+    return document
+
+
+class _SharedBoolean:
+    """What the readers of a boolean share of it."""
+
+    scope = ""
+
+    @staticmethod
+    def to_json(value: bool) -> bool:  # noqa: FBT001 - what it reads
+        """Return the value, for other processes."""
+        return value
+
+    @staticmethod
+    def from_json(document: Any) -> bool:
+        """Return what another process has read."""
+        if type(document) is not bool:
+            raise TypeError("it is no boolean")
+        return document
 
 
 def _markers(traits: Iterable[str]) -> set[str]:
     return {trait for trait in traits if trait.startswith(REPORTED)}
 
 
-class OwnerCoverage:
+class OwnerCoverage(_SharedBoolean):
     """The fact ``owner_coverage`` of :func:`placement_facts`.
 
     It is false while a compute node lacks the trait, while there is no compute node (the first one may be old), and
@@ -108,6 +156,7 @@ class OwnerCoverage:
     def __init__(self, client: PlacementClient, owner_trait: str = os_traits.OWNER_NOVA) -> None:
         self._client = client
         self._owner_trait = owner_trait
+        self.scope = owner_trait
 
     def __call__(self, _context: Any = None) -> bool:
         """Return whether there are compute nodes, and each has the owner trait.
@@ -140,6 +189,7 @@ class KnownTraits:
         self._needed = frozenset(trait for trait in needed if trait.startswith(CUSTOM_PREFIX))
         self._latest = TraitNames()
         self._is_told = False
+        self.scope = scope_of(*sorted(self._needed))
 
     def __call__(self, _context: Any = None) -> TraitNames:
         """Return the names of all traits, the same object as long as they are the same.
@@ -170,8 +220,19 @@ class KnownTraits:
             self._latest = names
         return self._latest
 
+    def to_json(self, value: TraitNames) -> list[str]:
+        """Return the names, for other processes."""
+        return sorted(value)
 
-class NestedProviders:
+    def from_json(self, document: Any) -> TraitNames:
+        """Return the names that another process has read."""
+        names = TraitNames(_names(document))
+        if os_traits.COMPUTE_NODE not in names:
+            raise ValueError("it has not all traits")
+        return names
+
+
+class NestedProviders(_SharedBoolean):
     """The fact ``nested_providers`` of :func:`placement_facts`.
 
     Whether any provider is below another one, or shares its resources: Placement finds out the same for each query, and

@@ -1,0 +1,113 @@
+"""What the processes of several hosts share, in the cache that the cloud has: a region of oslo.cache, or of dogpile."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+from uuid import uuid4
+
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.service.shared import TAKE_OVER, Store, scope_of
+
+LOG = get_logger(__name__)
+
+# Seconds. A cache that takes longer for one value, or fails, is left alone for a while.
+_SLOW = 0.5
+_LEFT_ALONE = 60.0
+# Two processes that want to read at the same time have both written their names after that, and see which one stays.
+_SETTLED = 0.2
+
+
+class SharedCache:
+    """Makes stores in a cache.
+
+    :param region: what has ``get(key)`` and ``set(key, value)``: a region of oslo.cache
+    :param cloud: what tells this cloud from any other that uses the same cache: addresses, names of regions
+    """
+
+    def __init__(self, region: Any, *cloud: object) -> None:
+        self._region = region
+        self._cloud = cloud
+        self._left_alone_until = float("-inf")
+        self._is_told = False
+
+    def store(self, name: str, scope: str) -> Store:
+        """Return the store of a fact."""
+        return _CacheStore(self, f"os_prefilter:{scope_of(version('os-prefilter'), *self._cloud, name, scope)}")
+
+    def get(self, key: str) -> bytes | None:
+        """Return what a key has, if it is bytes; None also if the cache does not answer."""
+        value = self._call(self._region.get, key)
+        return value if isinstance(value, bytes) else None
+
+    def set(self, key: str, value: bytes) -> bool:
+        """Set what a key has; return whether the cache has answered."""
+        self._call(self._region.set, key, value)
+        return not self._is_told
+
+    def _call(self, method: Any, *arguments: object) -> Any:
+        begun = time.monotonic()
+        if begun < self._left_alone_until:
+            return None
+        found = problem = None
+        try:
+            found = method(*arguments)
+        except Exception as error:  # noqa: BLE001 - of any backend; the process then reads itself
+            problem = describe_error(error)
+        if not problem and time.monotonic() - begun > _SLOW:
+            problem = f"it took more than {_SLOW:g} seconds"
+        if problem:
+            self._left_alone_until = time.monotonic() + _LEFT_ALONE
+            if not self._is_told:
+                LOG.warning(
+                    "The cache in which schedulers share what they read fails, so each reads itself: %s", problem
+                )
+        elif self._is_told:
+            LOG.info("The cache in which schedulers share what they read works again.")
+        self._is_told = bool(problem)
+        return found
+
+
+class _CacheStore:
+    """One value in a cache, and the name of the process that reads it."""
+
+    def __init__(self, cache: SharedCache, key: str) -> None:
+        self._cache = cache
+        self._key = key
+        self._reader = f"{key}:reader"
+        # The reader that was seen, and since when.
+        self._seen: tuple[bytes | None, float] = (None, 0.0)
+
+    def get(self) -> bytes | None:
+        """Return what was put last, or None."""
+        return self._cache.get(self._key)
+
+    def put(self, entry: bytes) -> None:
+        """Replace what is there, if the cache takes it."""
+        self._cache.set(self._key, entry)
+
+    @contextmanager
+    def lease(self) -> Iterator[bool]:
+        """Enter as the one reader, or not. A name that stays longer than any reading is that of a process that died.
+
+        Any cache can do that: it takes no lock, and a reading too many does no harm.
+        """
+        reader = self._cache.get(self._reader)
+        if reader != self._seen[0]:
+            self._seen = reader, time.monotonic()
+        if reader and time.monotonic() - self._seen[1] < TAKE_OVER:
+            yield False
+            return
+        own = uuid4().bytes
+        if self._cache.set(self._reader, own):
+            time.sleep(_SETTLED)
+            if self._cache.get(self._reader) not in (own, None):
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            if self._cache.get(self._reader) == own:
+                self._cache.set(self._reader, b"")

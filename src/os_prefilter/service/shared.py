@@ -1,0 +1,222 @@
+"""What one process has read of the deployment, the others use: the workers of a scheduler, and those of other hosts.
+
+One process reads at a time, as long as the store can tell. Whatever the store lacks, or has wrong, a process reads
+itself: a store saves requests to Placement, and decides nothing.
+"""
+
+import fcntl
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
+from math import isfinite
+from random import uniform
+from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
+from weakref import finalize
+
+from os_prefilter.service.deployment_facts import GIVEN_UP, Measured
+
+TAKE_OVER = 60.0
+"""The seconds after which another process reads beside one that has no result."""
+
+CLOCK_SKEW = 600.0
+"""The seconds that the clock of another host may be ahead; what seems to be read later than that is not used."""
+
+# Of a reading's JSON. With 50,000 hosts it is 600 kB.
+_MOST_BYTES = 64_000_000
+# Seconds, at random, until a process looks again for what another one reads.
+_LOOK_AGAIN = (0.05, 0.2)
+
+
+@runtime_checkable
+class SharedRead(Protocol):
+    """Reads a fact in a way that processes may share: its value as JSON, and back."""
+
+    scope: str
+    """What the value depends on, beside the deployment: only readers with the same one share it."""
+
+    def __call__(self, context: Any) -> Any:
+        """Return the value as it is now."""
+
+    def to_json(self, value: Any) -> Any:
+        """Return a value as JSON has it."""
+
+    def from_json(self, document: Any) -> Any:
+        """Return the value.
+
+        :raises Exception: any, if it is no such value
+        """
+
+
+class Store(Protocol):
+    """Where processes find what others have read for one fact. Its methods raise nothing."""
+
+    def get(self) -> bytes | None:
+        """Return what was put last, or None; perhaps something else, or damaged."""
+
+    def put(self, entry: bytes) -> None:
+        """Replace what is there, if that is possible."""
+
+    def lease(self) -> AbstractContextManager[bool]:
+        """Enter as the one reader (True), or not; an owner that dies loses it."""
+
+
+MakeStore = Callable[[str, str], Store]
+"""``(name of a fact, scope of its reader) -> the store of it``."""
+
+
+class Siblings:
+    """A store of the processes that descend from this one: an anonymous file in memory that all inherit."""
+
+    def __init__(self, *_what: str) -> None:
+        self._file = os.memfd_create("os-prefilter")
+        finalize(self, os.close, self._file)
+
+    def get(self) -> bytes | None:
+        """Return what was put last, or None; half of it if it is just being put, which zlib's sum tells."""
+        return os.pread(self._file, os.fstat(self._file).st_size, 0)
+
+    def put(self, entry: bytes) -> None:
+        """Replace what is there. Locks nothing: a process that is stopped here would keep all others waiting."""
+        os.pwrite(self._file, entry, 0)
+        os.ftruncate(self._file, len(entry))
+
+    @contextmanager
+    def lease(self) -> Iterator[bool]:
+        """Enter as the one reader, or not; the kernel ends the lock with the process."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+
+class SharedReading:
+    """A reader of a fact that uses what another process has read within the pause, or reads for all.
+
+    :param read: reads it, perhaps from another store
+    :param check: raises an error for what is no value of the fact
+    :param interval: seconds from one reading to the next, at least
+    """
+
+    def __init__(
+        self, store: Store, read: Callable[[Any], Measured], check: Callable[[Any], object], interval: float
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._check = check
+        self._interval = interval
+        # The entry that was seen last: what it is called, when it was first seen, and how old it was then.
+        self._seen = ("", 0.0, 0.0)
+
+    def __call__(self, context: Any) -> Measured:
+        """Return the value, as JSON."""
+        patience = time.monotonic() + TAKE_OVER * uniform(1, 1.5)  # noqa: S311 - not all at once
+        while True:
+            if found := self._fresh():
+                return found
+            with self._store.lease() as is_reader:
+                if is_reader or time.monotonic() > patience:
+                    # Another process may have read it until now.
+                    return self._fresh() or self._read_for_all(context)
+            time.sleep(uniform(*_LOOK_AGAIN))  # noqa: S311
+
+    def share(self, measured: Measured) -> None:
+        """Put what this process has read."""
+        entry = {"id": uuid4().hex, "at": time.time() - measured.age, **measured._asdict()}
+        self._store.put(zlib.compress(json.dumps(entry).encode(), 1))
+
+    def _read_for_all(self, context: Any) -> Measured:
+        self.latest()
+        before = self._seen[0]
+        measured = self._read(context)
+        self.latest()
+        # Not over what another process has read meanwhile, nor from one that was paused.
+        if self._seen[0] == before and measured.seconds < GIVEN_UP:
+            self.share(measured)
+        return measured
+
+    def _fresh(self) -> Measured | None:
+        found = self.latest()
+        return found if found and found.age < found.pause(self._interval) else None
+
+    def latest(self) -> Measured | None:
+        """Return what is in the store; None if that is nothing, or not what one of us has put there."""
+        try:
+            data = self._store.get()
+            if not data:
+                return None
+            entry = json.loads(zlib.decompressobj().decompress(data, _MOST_BYTES))
+            name, age, seconds = str(entry["id"]), time.time() - float(entry["at"]), float(entry["seconds"])
+            if not (isfinite(age) and isfinite(seconds) and age > -CLOCK_SKEW and seconds >= 0):
+                return None
+            self._check(entry["value"])
+        except Exception:  # noqa: BLE001 - it comes from elsewhere
+            return None
+        now = time.monotonic()
+        if name != self._seen[0]:
+            self._seen = (name, now, max(0.0, age))
+        _, since, at_first = self._seen
+        # The clock of the host that has read it may be behind or ahead; a machine that sleeps stops one of ours.
+        return Measured(entry["value"], seconds, max(age, at_first + now - since))
+
+
+class SharedFact:
+    """Reads a fact through stores, the nearest first.
+
+    :param interval: seconds from one reading to the next, at least
+    """
+
+    def __init__(self, name: str, read: SharedRead, interval: float, stores: tuple[MakeStore, ...]) -> None:
+        self._reader = read
+        self._levels: list[SharedReading] = []
+        nearest: Callable[[Any], Measured] = self._read
+        for make in reversed(stores):
+            nearest = SharedReading(make(name, read.scope), nearest, read.from_json, interval)
+            self._levels.append(nearest)
+        self._nearest = nearest
+        # As JSON, and as it is: what was read again is the same object.
+        self._latest: tuple[Any, Any] = (None, None)
+        # How long the last reading took, and when it began.
+        self._seconds, self._read_at = 0.0, float("-inf")
+
+    def __call__(self, context: Any = None) -> Measured:
+        """Return the value, and how old it is."""
+        measured = self._nearest(context)
+        self._seconds, self._read_at = measured.seconds, time.monotonic() - measured.age
+        document, value = self._latest
+        if value is None or measured.value != document:
+            value = self._reader.from_json(measured.value)
+            self._latest = measured.value, value
+        return measured._replace(value=value)
+
+    def nearest(self) -> Any:
+        """Return what the nearest store has, however old; None without one, or if that is nothing."""
+        measured = self._levels[-1].latest() if self._levels else None
+        return measured and self._reader.from_json(measured.value)
+
+    def share(self, value: Any) -> None:
+        """Tell the others what this process has learned since the last reading; it grows no younger by that."""
+        age = min(time.monotonic() - self._read_at, GIVEN_UP)
+        for level in self._levels:
+            level.share(Measured(self._reader.to_json(value), self._seconds, age))
+
+    def _read(self, context: Any) -> Measured:
+        begun = time.monotonic(), time.time()
+        document = self._reader.to_json(self._reader(context))
+        # A process that is stopped, and a machine that sleeps: one of the clocks goes on.
+        taken = max(time.monotonic() - begun[0], time.time() - begun[1])
+        return Measured(document, taken, taken)
+
+
+def scope_of(*parts: object) -> str:
+    """Return a short text that is another one for other parts."""
+    return sha256(repr(parts).encode()).hexdigest()[:32]

@@ -103,7 +103,7 @@ def _only_warnings_are_logged() -> None:
 
 @pytest.fixture(autouse=True)
 def _intervals_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fact is queried again after its interval: not at a random moment of the first one, and however long it took."""
+    """Query a fact again after its interval: not at a random moment of the first one, nor later for its cost."""
     monkeypatch.setattr("os_prefilter.service.deployment_facts.uniform", lambda _low, high: high)
     monkeypatch.setattr("os_prefilter.service.deployment_facts._PAUSE", 0)
 

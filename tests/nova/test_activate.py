@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from keystoneauth1 import loading
 from nova.conf import CONF
 from nova.scheduler import request_filter
 from oslo_log import log
@@ -13,6 +14,7 @@ from oslo_log.formatters import ContextFormatter
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Request, Requirements
+from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import (
     ConfigurationError,
     FilterLoadError,
@@ -212,3 +214,24 @@ def test_a_misconfiguration_stops_the_scheduler_with_one_error_line(
     assert "\n" not in record.getMessage()
     assert caplog.text.count(str(raised.value)) == 1
     assert entries() == before
+
+
+def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(start: Start) -> None:
+    def key(*lines: str) -> Any:
+        start("image_metadata", *lines)
+        (make,) = entry_point._caches()
+        return vars(make("known_traits", "s"))["_key"]
+
+    enabled = "[cache]\nenabled = true\nbackend = oslo_cache.dict"
+    others = (
+        "[placement]\nregion_name = north",
+        "[api_database]\nconnection = mysql+pymysql://nova:secret@db-2/nova_api",
+        "[placement]\nauth_type = password\nauth_url = https://other/identity",
+    )
+    start("image_metadata")
+    assert not list(entry_point._caches())
+    same = key(enabled, others[1].replace("secret", "changed"))
+    keys = [key(enabled, *more) for more in ((), *((each,) for each in others))]
+    CONF.unregister_opts(loading.get_auth_plugin_conf_options("password"), group="placement")
+    assert same == keys[2]
+    assert len(set(keys)) == 4

@@ -13,6 +13,8 @@ from os_prefilter.service.shared import TAKE_OVER, Store, scope_of
 
 LOG = get_logger(__name__)
 
+# memcached takes no more, unless it is told otherwise.
+_MOST_BYTES = 1_000_000
 # Seconds. A cache that takes longer for one value, or fails, is left alone for a while.
 _SLOW = 0.5
 _LEFT_ALONE = 60.0
@@ -86,7 +88,8 @@ class _CacheStore:
 
     def put(self, entry: bytes) -> None:
         """Replace what is there, if the cache takes it."""
-        self._cache.set(self._key, entry)
+        if len(entry) < _MOST_BYTES:
+            self._cache.set(self._key, entry)
 
     @contextmanager
     def lease(self) -> Iterator[bool]:

@@ -152,7 +152,7 @@ class _TraitReader:
         self._trait = trait
         self._latest = latest
 
-    def __call__(self, context: Any) -> HostsOfTrait:  # noqa: ARG002 - of each reader of a fact
+    def __call__(self, _context: Any) -> HostsOfTrait:
         sample = self._latest().traits.values()
         lacking = 2 * sum(self._trait in traits for traits in sample) > len(sample)
         having, without = ((), (self._trait,)) if lacking else ((self._trait,), ())

@@ -39,7 +39,7 @@ class SharedRead(Protocol):
     scope: str
     """What the value depends on, beside the deployment: only readers with the same one share it."""
 
-    def __call__(self, context: Any) -> Any:
+    def __call__(self, context: Any, /) -> Any:
         """Return the value as it is now."""
 
     def to_json(self, value: Any) -> Any:
@@ -116,18 +116,37 @@ class SharedReading:
         self._interval = interval
         # The entry that was seen last: what it is called, when it was first seen, and how old it was then.
         self._seen = ("", 0.0, 0.0)
+        # Since when another process has been reading.
+        self._denied_since: float | None = None
 
     def __call__(self, context: Any) -> Measured:
-        """Return the value, as JSON."""
-        patience = time.monotonic() + TAKE_OVER * uniform(1, 1.5)  # noqa: S311 - not all at once
+        """Return the value, as JSON: while another process reads it again, the one of before, if there is one."""
         while True:
-            if found := self._fresh():
+            found = self.latest()
+            if found and self._is_younger(found, 1):
                 return found
             with self._store.lease() as is_reader:
-                if is_reader or time.monotonic() > patience:
+                if is_reader or self._is_overdue():
+                    found = self.latest()
                     # Another process may have read it until now.
-                    return self._fresh() or self._read_for_all(context)
-            time.sleep(uniform(*_LOOK_AGAIN))  # noqa: S311
+                    if not (found and self._is_younger(found, 1)):
+                        found = self._read_for_all(context)
+                    self._denied_since = None
+                    return found
+            if found and self._is_younger(found, 2):
+                return found
+            time.sleep(uniform(*_LOOK_AGAIN))  # noqa: S311 - no secret
+
+    def _is_younger(self, found: Measured, pauses: int) -> bool:
+        return found.age < pauses * found.pause(self._interval)
+
+    def _is_overdue(self) -> bool:
+        """Return whether another process has been reading for too long: it may be stopped."""
+        now = time.monotonic()
+        if self._denied_since is None:
+            self._denied_since = now
+        # Not all at once.
+        return now > self._denied_since + TAKE_OVER * uniform(1, 1.5)  # noqa: S311
 
     def share(self, measured: Measured) -> None:
         """Put what this process has read."""
@@ -143,10 +162,6 @@ class SharedReading:
         if self._seen[0] == before and measured.seconds < GIVEN_UP:
             self.share(measured)
         return measured
-
-    def _fresh(self) -> Measured | None:
-        found = self.latest()
-        return found if found and found.age < found.pause(self._interval) else None
 
     def latest(self) -> Measured | None:
         """Return what is in the store; None if that is nothing, or not what one of us has put there."""

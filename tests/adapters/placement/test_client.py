@@ -1,5 +1,6 @@
 """The client alone, against answers made up here: what each kind of failure becomes. The real one: test_embedded."""
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from tests.support.loopback import Call, Reply, serving
 
 Answer = tuple[int, object] | Exception
 
@@ -175,3 +177,60 @@ def test_names_of_a_few_providers_are_read_without_listing_all(number: int, list
         assert client.names_of(uuids) == {each: f"name of {each}" for each in uuids}
         assert [url for _, url in transport.sent].count("/placement/resource_providers") == lists
     assert len(transport.sent) == (lists or number)
+
+
+def _row(number: int) -> dict[str, object]:
+    uuid = f"00000000-0000-0000-0000-{number:012}"
+    return {
+        "uuid": uuid,
+        "name": f'host-"]{number},',
+        "generation": number,
+        "parent_provider_uuid": None,
+        "links": [{}],
+    }
+
+
+def test_providers_are_read_one_by_one_whatever_the_spaces() -> None:
+    for number in (0, 1, 3):
+        document = {"resource_providers": [_row(each) for each in range(number)]}
+        for spaces in (None, 2):
+            body = f"\n{json.dumps(document, indent=spaces)} \n".encode()
+            found = client_of((200, body))[0].providers()
+            assert [(each.name, each.generation) for each in found] == [
+                (f'host-"]{each},', each) for each in range(number)
+            ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"resource_providers": [',
+        b'{"resource_providers": [%s',
+        b'{"resource_providers": [%s]',
+        b'{"resource_providers": [%s,]}',
+        b'{"resource_providers": [%s %s]}',
+        b'{"resource_providers": [%s], "more": 1}',
+        b'{"resource_providers": {}}',
+        b'{"traits": [%s]}',
+        b'{"resource_providers": [1]}',
+        b'{"resource_providers": [%s]} {}',
+        b"\xff",
+    ],
+)
+def test_list_of_providers_that_is_not_whole_is_no_list(body: bytes) -> None:
+    row = json.dumps(_row(1)).encode()
+    with pytest.raises(PlacementUnavailable, match="not that of a Placement"):
+        client_of((200, body.replace(b"%s", row)))[0].providers()
+
+
+def test_compressed_responses_are_asked_for_and_read() -> None:
+    """Of 50,000 hosts, Placement's list has 40 MB, and 1.4 compressed."""
+
+    def answer(call: Call) -> Reply:
+        assert "gzip" in call.headers["Accept-Encoding"]
+        body = gzip.compress(json.dumps({"resource_providers": [_row(7)]}).encode())
+        return Reply(200, body, {"Content-Type": "application/json", "Content-Encoding": "gzip"})
+
+    with serving(answer) as url:
+        adapter = Adapter(Session(auth=Token(url, "t")), service_type="placement")
+        assert [each.generation for each in PlacementClient(adapter).providers()] == [7]

@@ -1,0 +1,88 @@
+"""Forked processes that share a reading: ``python -m tests.service.shared_workers NUMBER FATE [PORT]``.
+
+The first reader ends as FATE says: "none" (it goes on), "KILL" or "STOP" (the signal that it gets while it reads). Each
+other one prints what it got and how long it took, as JSON. With PORT, half of them are of another host, and a memcached
+is there.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oslo_cache import core as oslo_cache
+from oslo_config import cfg
+
+from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.service import shared
+from os_prefilter.service.shared import MakeStore, SharedFact, Siblings
+
+INTERVAL = 30.0
+
+
+class Reader:
+    """Writes a line for each reading, and is slow."""
+
+    scope = "of a test"
+
+    def __init__(self, log: Path, fate: str) -> None:
+        self._log = log
+        self._fate = fate
+
+    def __call__(self, _context: Any) -> list[str]:
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"{os.getpid()}\n")
+        if self._fate != "none" and len(self._log.read_text(encoding="utf-8").splitlines()) == 1:
+            os.kill(os.getpid(), getattr(signal, f"SIG{self._fate}"))
+        time.sleep(0.5)
+        return ["read", str(os.getpid())]
+
+    def to_json(self, value: list[str]) -> list[str]:
+        return value
+
+    def from_json(self, document: list[str]) -> list[str]:
+        if document[0] != "read":
+            raise ValueError(document)
+        return document
+
+
+def cache(port: str, *cloud: str) -> SharedCache:
+    """Return the cache of a cloud in a memcached on loopback."""
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[])
+    oslo_cache.configure(conf)
+    given = {"enabled": True, "backend": "dogpile.cache.pymemcache", "memcache_servers": [f"127.0.0.1:{port}"]}
+    for name, value in given.items():
+        conf.set_override(name, value, "cache")
+    region = oslo_cache.create_region()
+    oslo_cache.configure_cache_region(conf, region)
+    return SharedCache(region, *cloud)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fork, and wait for those that end."""
+    number, fate, log, *port = arguments
+    shared.TAKE_OVER = 2.0
+    stores: tuple[MakeStore, ...] = (cache(port[0], "cloud").store,) if port else ()
+    hosts = [SharedFact("f", Reader(Path(log), fate), INTERVAL, (Siblings, *stores)) for _ in range(1 + len(port))]
+    children = []
+    for each in range(int(number)):
+        child = os.fork()
+        if not child:
+            begun = time.monotonic()
+            measured = hosts[each % len(hosts)](None)
+            os.write(1, f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode())
+            os._exit(0)
+        children.append(child)
+    stopped = [child for child in children if os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])]
+    for child in stopped:
+        os.kill(child, signal.SIGCONT)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

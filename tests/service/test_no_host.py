@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from prometheus_client import REGISTRY
 
-from os_prefilter import allocation_candidates_query
+from os_prefilter import NOTHING, Request, Requirements, allocation_candidates_query, require
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
@@ -222,6 +222,21 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: Em
 
     assert reason() == "No host offers hw_vif_model=ne2k_pci."
     assert reason(as_filter("relax", relax)) == ""
+
+
+def test_a_hundred_new_traits_of_rules_cost_one_request(placement: EmbeddedPlacement) -> None:
+    names = [f"CUSTOM_RULE_{number}" for number in range(100)]
+    placement.client.ensure_traits(names)
+    observed = Observed(placement)
+    reader = HostTraitsReader(observed.client, lambda _context: [str(provider_uuid("igb-1"))])
+
+    def of_rules(request: Request) -> Requirements:
+        return sum((require(name, "image property of=rules", properties=["of=rules"]) for name in names), NOTHING)
+
+    service = Service((as_filter("of_rules", of_rules),), no_host=NoHostCheck(HostTraits(reader, 60)))
+    assert _reason(service, {}) == "No host offers of=rules."
+    # One for the traits of the known host, one for them all: the URL has 1,500 bytes.
+    assert len(observed.sent) == 2
 
 
 def test_no_property_is_blamed_where_no_host_is_available_at_all() -> None:

@@ -235,7 +235,7 @@ def test_a_hundred_new_traits_of_rules_cost_one_request(placement: EmbeddedPlace
 
     service = Service((as_filter("of_rules", of_rules),), no_host=NoHostCheck(HostTraits(reader, 60)))
     assert _reason(service, {}) == "No host offers of=rules."
-    # One for the traits of the known host, one for them all: the URL has 1,500 bytes.
+    # One for the traits of the known host, one for the first fifty, which no host has.
     assert len(observed.sent) == 2
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from oslo_config import cfg
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import shared
 from os_prefilter.service.shared import MakeStore, SharedFact, Siblings
+from tests.support.processes import ran
 
 INTERVAL = 30.0
 
@@ -48,6 +49,36 @@ class Reader:
         if document[0] != "read":
             raise ValueError(document)
         return document
+
+
+class CountingReader:
+    """A reader of a number, which counts its readings."""
+
+    def __init__(self, scope: str = "", take: Callable[[], None] = lambda: None) -> None:
+        self.scope = scope
+        self.read = 0
+        self._take = take
+
+    def __call__(self, _context: Any) -> int:
+        self.read += 1
+        self._take()
+        return self.read
+
+    def to_json(self, value: int) -> int:
+        return value
+
+    def from_json(self, document: Any) -> int:
+        if type(document) is not int:
+            raise TypeError
+        return document
+
+
+def workers(number: int, fate: str, log: Path, *port: str) -> list[tuple[list[str], float, float]]:
+    """Return what each of some forked workers got: the value, how long it took, and how old it is."""
+    arguments = [sys.executable, "-m", "tests.service.shared_workers", str(number), fate, str(log), *port]
+    done = ran(arguments, {**os.environ, "PYTHONWARNINGS": "ignore"})
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def cache(port: str, *cloud: str) -> SharedCache:

@@ -1,14 +1,9 @@
 """What one process reads, others use: no wrong value, one reader at a time, and another one where it dies or stops."""
 
-import gc
 import json
-import os
-import socket
-import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +13,9 @@ from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import deployment_facts
 from os_prefilter.service.deployment_facts import Fact, Measured
 from os_prefilter.service.shared import SharedFact, Siblings
-from tests.service.shared_workers import cache
-from tests.support.processes import free_port, ran, started
+from tests.service.shared_workers import CountingReader, workers
 
 _WRONG_AGE = "read an hour ago"
-
-
-class _Reader:
-    """Counts its readings."""
-
-    def __init__(self, scope: str = "", take: Callable[[], None] = lambda: None) -> None:
-        self.scope = scope
-        self.read = 0
-        self._take = take
-
-    def __call__(self, _context: Any) -> int:
-        self.read += 1
-        self._take()
-        return self.read
-
-    def to_json(self, value: int) -> int:
-        return value
-
-    def from_json(self, document: Any) -> int:
-        if type(document) is not int:
-            raise TypeError
-        return document
 
 
 class _Region:
@@ -67,20 +39,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SETTLED", 0.0)
 
 
-def _workers(number: int, fate: str, log: Path, *port: str) -> list[tuple[list[str], float, float]]:
-    """Return what each of some forked workers got: the value, how long it took, and how old it is."""
-    arguments = [sys.executable, "-m", "tests.service.shared_workers", str(number), fate, str(log), *port]
-    done = ran(arguments, {**os.environ, "PYTHONWARNINGS": "ignore"})
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 @pytest.mark.parametrize(("fate", "readings"), [("none", 1), ("KILL", 2), ("STOP", 2)])
 def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     fate: str, readings: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "readings"
-    found = _workers(6, fate, log)
+    found = workers(6, fate, log)
     readers = log.read_text(encoding="utf-8").splitlines()
     # Where a reader is stopped, those that wait take over one after the other, at random moments.
     assert readings <= len(readers) <= (readings if fate != "STOP" else 6)
@@ -90,36 +54,6 @@ def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     assert len(last) == (6 if fate == "none" else 5) * (fate != "none")
     assert {value[0] for value, _, _ in found} == {"read"}
     assert max(seconds for _, seconds, _ in found) < (3 if fate != "STOP" else 8)
-
-
-@contextmanager
-def _memcached(port: int) -> Iterator[None]:
-    with started(["memcached", "-l", "127.0.0.1", "-p", str(port), "-u", "nobody"]):
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-def test_hosts_share_through_a_real_memcached_and_clouds_do_not(tmp_path: Path) -> None:
-    port = free_port()
-    with _memcached(port):
-        assert len(_workers(6, "none", tmp_path / "readings", str(port))) == 6
-        assert len((tmp_path / "readings").read_text(encoding="utf-8").splitlines()) == 1
-        readers = [_Reader(), _Reader(), _Reader("another section")]
-        clouds = [cache(str(port), each) for each in ("one", "other", "one")]
-        facts = [SharedFact("f", read, 60, (each.store,)) for read, each in zip(readers, clouds, strict=True)]
-        assert [fact(None).value for fact in facts] == [1, 1, 1]
-        again = _Reader()
-        assert SharedFact("f", again, 60, (cache(str(port), "one").store,))(None).value == 1
-        assert [each.read for each in (*readers, again)] == [1, 1, 1, 0]
-        # pymemcache leaves its connections to the garbage collector.
-        del facts, clouds
-        gc.collect()
 
 
 def _entry(value: Any = 7, at: float = 0.0, seconds: Any = 0.1, **others: Any) -> bytes:
@@ -150,7 +84,7 @@ _ENTRIES: dict[str, tuple[Callable[[], bytes | str], bool]] = {
 @pytest.mark.parametrize("what", _ENTRIES)
 def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
     make, is_used = _ENTRIES[what]
-    region, read = _Region(), _Reader()
+    region, read = _Region(), CountingReader()
     fact = SharedFact("f", read, 60, (SharedCache(region).store,))
     fact(None)
     (key,) = (each for each in region.values if not each.endswith(":reader"))
@@ -159,7 +93,7 @@ def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
 
 
 def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    region, read = _Region(), _Reader()
+    region, read = _Region(), CountingReader()
     fact = SharedFact("f", read, 60, (SharedCache(region).store,))
     fact(None)
     (key,) = (each for each in region.values if not each.endswith(":reader"))
@@ -177,7 +111,7 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
         raise ConnectionRefusedError("memcached is down")
 
     caplog.set_level("INFO")
-    region, read = _Region(), _Reader()
+    region, read = _Region(), CountingReader()
     region.fail = fail
     fact = SharedFact("f", read, 0, (SharedCache(region).store,))
     assert [fact(None).value for _ in range(3)] == [1, 2, 3]
@@ -206,22 +140,22 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
 def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None:
     """As by a reader that was paused for a minute, while another one took over."""
     region = _Region()
-    other = SharedFact("f", _Reader(take=lambda: None), 60, (SharedCache(region).store,))
+    other = SharedFact("f", CountingReader(take=lambda: None), 60, (SharedCache(region).store,))
 
     def meanwhile() -> None:
         (reader,) = region.values
         region.values[reader] = b""
         other(None)
 
-    slow = _Reader(take=meanwhile)
+    slow = CountingReader(take=meanwhile)
     slow.read = 41
     assert SharedFact("f", slow, 60, (SharedCache(region).store,))(None).value == 42
-    assert SharedFact("f", _Reader(), 60, (SharedCache(region).store,))(None).value == 1
+    assert SharedFact("f", CountingReader(), 60, (SharedCache(region).store,))(None).value == 1
 
 
 def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     region = _Region()
-    facts = [SharedFact("f", _Reader(), 60, (Siblings, SharedCache(region).store)) for _ in range(2)]
+    facts = [SharedFact("f", CountingReader(), 60, (Siblings, SharedCache(region).store)) for _ in range(2)]
     facts[0](None)
     facts[0]._read_at -= 50
     facts[0].share(9)

@@ -34,6 +34,7 @@ GIVEN_UP = 600.0
 # A query takes at most a twentieth of the time of the thread that waits for it, and of what Placement serves to it.
 _PAUSE = 20
 _LONGEST_PAUSE = 1800.0
+_SOON = 1.0
 
 ReadFact = Callable[[Any], Any]
 """``(context) -> value``; the context is that of the request, None if there is none."""
@@ -244,7 +245,8 @@ class Fact:
                 # At first a random moment: processes that start together do not query together forever.
                 interval = self._interval if self._answered > float("-inf") else uniform(0, self._interval)  # noqa: S311
                 read_at, pause = now() - measured.age, measured.pause(interval)
-                due = read_at + pause
+                # Of a value that another process is reading again, no request needs the newest.
+                due = max(read_at + pause, now() + min(interval, _SOON))
                 # A query that was given up may be answered after a later one.
                 if query.begun >= self._answered:
                     self._answered = query.begun

@@ -117,7 +117,8 @@ Values: paths of directories, separated by commas.
         max=1800.0,
         help="""
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
-queried again, or twenty times as long as the query took, if that is longer. A request waits 5 seconds at most for facts and for Placement, all together.
+queried again; or twenty times as long as the query took, if that is longer. A request waits 5 seconds at most for facts
+and for Placement, all together.
 """,
     ),
     cfg.BoolOpt(

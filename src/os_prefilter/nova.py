@@ -8,6 +8,7 @@ anything in Nova's code; the others only read Nova's objects.
 :class:`PreferredTraits` is a weigher, which ``[filter_scheduler] weight_classes`` may name beside Nova's.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,7 +72,8 @@ _LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
-_CELLS, _PLACEMENT = "cells", "Placement"
+_CELLS, _PLACEMENT, _PROCESS = "cells", "Placement", "process"
+_owner_of_connections = [os.getpid()]
 
 _NovaFilter = Callable[[Any, Any], object]
 
@@ -200,6 +202,7 @@ class RequestFilters:
         :raises nova.exception.RequestFilterFailed: if the request cannot be scheduled as it is; Nova shows the user why
         """
         until = time.monotonic() + PATIENCE
+        _forget_inherited_connections()
         try:
             decision = self.service.apply(request_spec, context)
         except RequestRejected as error:
@@ -455,11 +458,29 @@ class ReportClientAdapter:
 
     def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
         """Get a URL, or create a trait; return any response, with errors, after at most Nova's own timeout."""
+        _forget_inherited_connections()
         client = report.report_client_singleton()
         with self._lock:
             if method == "PUT":
                 return client.put(url, None, version=microversion)
             return client.get(url, version=microversion)
+
+
+def _forget_inherited_connections() -> None:
+    """Close the connections to Placement that this process has inherited, before its first request, ours or Nova's.
+
+    nova-scheduler asks Placement for its versions before it forks its workers. If the connection is still open then,
+    all of them write to it, and one reads the response to another one's request (seen with Nova 34).
+    """
+    if _owner_of_connections[0] == os.getpid():
+        return
+    with _lock_of(_PROCESS):
+        if _owner_of_connections[0] != os.getpid():
+            session = getattr(getattr(report.report_client_singleton(), "_client", None), "session", None)
+            http = getattr(session, "session", None)
+            if http is not None:
+                http.close()
+            _owner_of_connections[0] = os.getpid()
 
 
 def _kept_machine_type(context: Any, request_spec: Any) -> str | None:

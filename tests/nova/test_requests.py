@@ -1,6 +1,7 @@
 """Requests that pass our entry of Nova's list: what Placement is asked, what users are told, what cells are asked."""
 
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from importlib.metadata import EntryPoint, entry_points
@@ -27,7 +28,8 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, user_context
-from tests.support.placements import Observed, lone_host
+from tests.support.placements import Observed, lone_host, nova_conf, served
+from tests.support.processes import ran
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -260,3 +262,12 @@ def test_rejection_for_want_of_a_host_does_not_queue_behind_facts_that_placement
         for lock in (nullcontext(), entry_point._lock_of(entry_point._PLACEMENT)):
             with lock, pytest.raises(exception.RequestFilterFailed, match="No host offers hw_vif_model=e1000e"):
                 our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e"}))
+
+
+def test_each_forked_worker_reads_the_answers_to_its_own_requests(observed: Observed, tmp_path: Path) -> None:
+    """Nova leaves a connection to Placement open when it forks."""
+    conf = tmp_path / "nova.conf"
+    with served(observed.placement) as state:
+        conf.write_text(nova_conf(state.url), encoding="utf-8")
+        done = ran([sys.executable, "-m", "tests.nova.forked_clients", str(conf)], seconds=60)
+    assert done.returncode == 0, done.stderr

@@ -116,7 +116,7 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
     fact = SharedFact("f", read, 0, (SharedCache(region).store,))
     assert [fact(None).value for _ in range(3)] == [1, 2, 3]
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._LEFT_ALONE", 0.0)
-    region.fail = lambda: time.sleep(0.01)
+    region.fail = lambda: time.sleep(0.1)
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 0.001)
     slow = SharedFact("f", read, 0, (SharedCache(region).store,))
     assert slow(None).value == 4
@@ -124,15 +124,16 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 60)
     cached = SharedCache(region)
     region.fail = fail
-    cached.get("x")
+    assert not cached.set("x", b"")
+    # What cannot be read, such as half a pickle, may be replaced.
     region.fail = lambda: None
-    cached.get("x")
+    assert cached.set("x", b"")
     told = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.adapters.shared_cache"]
     fails = "The cache in which schedulers share what they read fails, so each reads itself: "
     assert [each.removeprefix(fails) for each in told] == [
-        "ConnectionRefusedError: memcached is down",
+        "ConnectionRefusedError",
         "it took more than 0.001 seconds",
-        "ConnectionRefusedError: memcached is down",
+        "ConnectionRefusedError",
         "The cache in which schedulers share what they read works again.",
     ]
 

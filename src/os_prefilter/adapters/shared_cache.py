@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import TimeoutError as NotDoneError
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error
+from os_prefilter.common.threads import start_thread
 from os_prefilter.service.shared import TAKE_OVER, Store, scope_of
 
 LOG = get_logger(__name__)
@@ -50,26 +52,27 @@ class SharedCache:
         return not self._is_told
 
     def _call(self, method: Any, *arguments: object) -> Any:
-        begun = time.monotonic()
-        if begun < self._left_alone_until:
+        if time.monotonic() < self._left_alone_until:
             return None
-        found = problem = None
         try:
-            found = method(*arguments)
-        except Exception as error:  # noqa: BLE001 - of any backend; the process then reads itself
-            problem = describe_error(error)
-        if not problem and time.monotonic() - begun > _SLOW:
-            problem = f"it took more than {_SLOW:g} seconds"
+            # Not every backend gives up a cache that hangs.
+            asked = start_thread(partial(method, *arguments), "cache")
+            error = asked.exception(_SLOW)
+            # What cannot be read may be replaced: only a value that cannot be set shows that the cache fails.
+            problem = type(error).__name__ if error and len(arguments) > 1 else ""
+        except (NotDoneError, RuntimeError) as slow:
+            error, problem = slow, f"it took more than {_SLOW:g} seconds"
         if problem:
             self._left_alone_until = time.monotonic() + _LEFT_ALONE
             if not self._is_told:
                 LOG.warning(
                     "The cache in which schedulers share what they read fails, so each reads itself: %s", problem
                 )
-        elif self._is_told:
+            self._is_told = True
+        elif self._is_told and len(arguments) > 1:
             LOG.info("The cache in which schedulers share what they read works again.")
-        self._is_told = bool(problem)
-        return found
+            self._is_told = False
+        return None if error else asked.result()
 
 
 class _CacheStore:

@@ -1,0 +1,37 @@
+"""Two workers forked after Nova's scheduler has asked Placement: ``python -m tests.nova.forked_clients NOVA_CONF``.
+
+Each asks for something else, and prints what it got that is not the answer.
+"""
+
+import os
+import sys
+import time
+from contextlib import nullcontext
+
+from nova import config
+from nova.scheduler.client import report
+
+from os_prefilter.nova import ReportClientAdapter
+
+_ASKED = (("/traits?name=in:COMPUTE_NODE", "traits"), ("/resource_providers?name=none", "resource_providers"))
+
+
+def main(path: str) -> None:
+    """Fork them, and end with 1 if one got a wrong answer."""
+    config.parse_args(["nova-scheduler", "--config-file", path])
+    # As its manager does, which asks for Placement's versions.
+    report.report_client_singleton()
+    start, children = time.time() + 0.5, []
+    for url, key in _ASKED:
+        child = os.fork()
+        if not child:
+            time.sleep(max(0.0, start - time.time()))
+            adapter = ReportClientAdapter(nullcontext())
+            answers = [list(adapter.request(url, "GET", microversion="1.22").json()) for _ in range(30)]
+            os._exit(answers != [[key]] * 30)
+        children.append(child)
+    sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

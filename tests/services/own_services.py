@@ -1,20 +1,33 @@
-"""A libvirtd and a MariaDB of a test's own, which it may kill; each on a socket in a folder of its own."""
+"""A libvirtd, a MariaDB and a memcached of a test's own, which it may kill.
 
+The first two listen on a socket in a folder of their own, the last one on loopback.
+"""
+
+import json
 import os
+import pickle
 import pwd
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from tests.support.leftovers import FOLDER
+from tests.support.processes import free_port
 from tests.support.programs import until
 
 PASSWORD = "of-tests"  # noqa: S105 - on loopback, for as long as the test
@@ -77,6 +90,38 @@ class Service:
 
     def _log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+class Outages:
+    """What is away: from when to when, and what brings it back."""
+
+    def __init__(self) -> None:
+        self.of: dict[str | int, list[list[float]]] = {}
+        """Name or process -> the times from and to which it was away."""
+        self._due: dict[str, tuple[float, Callable[[], object]]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._due
+
+    def begin(self, name: str, seconds: float, undo: Callable[[], object], subject: str | int = "") -> None:
+        """Note that something is away, and for how long.
+
+        :param subject: what is away, if that is not its name
+        """
+        away = [time.monotonic(), inf]
+        self.of.setdefault(subject or name, []).append(away)
+        self._due[name] = away[0] + seconds, lambda: (undo(), away.__setitem__(1, time.monotonic()))
+
+    def end(self, *, everything: bool = False) -> None:
+        """Bring back what is due, in this thread: with it ends what it starts."""
+        for name, (due, back) in [*self._due.items()]:
+            if everything or time.monotonic() >= due:
+                del self._due[name]
+                back()
+
+    def seconds(self, subject: str | int, since: float, to: float) -> float:
+        """Return for how long something was away in a time."""
+        return sum(max(0.0, min(to, end) - max(since, begin)) for begin, end in self.of.get(subject, ()))
 
 
 @contextmanager
@@ -144,6 +189,88 @@ def own_mariadb() -> Iterator[tuple[Service, str]]:
             yield service, f"mysql+pymysql://placement:{PASSWORD}@localhost/placement?unix_socket={path}"
         finally:
             service.kill()
+
+
+class _Raw:
+    """Values of memcached with their flags, as they are."""
+
+    @staticmethod
+    def serialize(_key: bytes, value: tuple[bytes, int]) -> tuple[bytes, int]:
+        return value
+
+    @staticmethod
+    def deserialize(_key: bytes, value: bytes, flags: int) -> tuple[bytes, int]:
+        return value, flags
+
+
+class Memcached(Service):
+    """A memcached of oslo.cache, which keeps its port when it is started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        command = ["memcached", f"--port={self.port}", "--listen=127.0.0.1", "--memory-limit=16"]
+        super().__init__(folder, [*_as_user("nobody"), *command], lambda: listens_on(self.port), {})
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Yield a client, which ends with an error where memcached does not answer."""
+        from pymemcache.client.base import Client  # noqa: PLC0415 - other users of this module need no pymemcache
+
+        with closing(Client(("127.0.0.1", self.port), serde=_Raw(), connect_timeout=1, timeout=1)) as client:
+            yield client
+
+    def fill(self, rng: Random) -> int:
+        """Put something wrong in the place of each value; return how many there were."""
+        with self.client() as client:
+            listed = client.raw_command("lru_crawler metadump all", b"END\r\n").decode()
+            keys = [unquote(key) for key in re.findall(r"key=(\S+)", listed)]
+            found = {key: value for key in keys if (value := client.get(key))}
+            for key, value in found.items():
+                client.set(key, _wrong(value, rng))
+        return len(found)
+
+
+def _wrong(found: tuple[bytes, int], rng: Random) -> tuple[bytes, int]:
+    """Return what a value of dogpile.cache could be by mistake: with a payload of bytes, perhaps of compressed JSON."""
+    value, flags = found
+    entry: dict[str, Any] = {}
+    payload, packed = value, None
+    # What is there may be wrong already.
+    with suppress(Exception):
+        packed = pickle.loads(value)  # noqa: S301 - of the test's own memcached
+        payload = bytes(packed.payload)
+        entry = dict(json.loads(zlib.decompress(payload)))
+    text = rng.choice(['{"a": [1]}', "null", "[]", '"x"', "{"])
+    documents = [
+        {**entry, "at": float(entry.get("at", 0)) - 3600},
+        {**entry, "value": rng.choice([None, "x", [], {"a": 1}])},
+        {"version": 99, "data": entry},
+    ]
+    end = rng.randrange(len(payload) + 1)
+    payloads: list[Any] = [zlib.compress(json.dumps(each).encode()) for each in documents]
+    payloads += [payload[:end], payload[:end] + rng.randbytes(9), zlib.compress(text.encode()), text, {"a": 1}, None]
+    chosen = rng.choice(payloads)
+    if packed is None or not hasattr(packed, "_replace") or rng.random() < 1 / 4:
+        return rng.choice([(value[: rng.randrange(len(value) + 1)], flags), (text.encode(), 0), (value, flags ^ 3)])
+    return pickle.dumps(packed._replace(payload=chosen)), flags
+
+
+@contextmanager
+def own_memcached() -> Iterator[Memcached]:
+    """Yield a memcached on loopback."""
+    with folder_of("nobody") as folder:
+        service = Memcached(folder)
+        try:
+            service.start()
+            yield service
+        finally:
+            service.kill()
+
+
+def listens_on(port: int) -> bool:
+    """Tell if something listens on a port of loopback."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _listens(path: str) -> bool:

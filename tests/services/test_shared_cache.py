@@ -1,38 +1,21 @@
 """Processes of two hosts share what they read in a real memcached."""
 
 import gc
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from os_prefilter.service.shared import SharedFact
 from tests.service.shared_workers import CountingReader, cache, workers
-from tests.services.own_services import needs
-from tests.support.processes import free_port, started
+from tests.services.own_services import needs, own_memcached
 
 pytestmark = needs("memcached")
 
 
-@contextmanager
-def _memcached() -> Iterator[str]:
-    port = free_port()
-    with started(["memcached", "-l", "127.0.0.1", "-p", str(port), "-u", "nobody"]):
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield str(port)
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_hosts_share_and_clouds_and_sections_do_not(tmp_path: Path) -> None:
-    with _memcached() as port:
+    with own_memcached() as memcached:
+        port = str(memcached.port)
         assert len(workers(6, "none", tmp_path / "readings", port)) == 6
         assert len((tmp_path / "readings").read_text(encoding="utf-8").splitlines()) == 1
         readers = [CountingReader(), CountingReader(), CountingReader("another section"), CountingReader()]

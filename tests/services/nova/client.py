@@ -14,6 +14,7 @@ from uuid import uuid4
 from nova import config, context, objects
 from nova.exception import NovaException
 from nova.scheduler.rpcapi import SchedulerAPI
+from oslo_messaging import MessagingTimeout
 
 
 def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
@@ -53,6 +54,8 @@ def answer(scheduler: SchedulerAPI, asked: dict[str, Any]) -> dict[str, Any]:
         said["hosts"] = [selection.service_host for selection in selections[0]]
     except NovaException as error:
         said["error"] = error.format_message()
+    except MessagingTimeout:
+        said["error"] = "no answer"
     return said
 
 

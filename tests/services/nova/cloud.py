@@ -7,10 +7,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from signal import SIGHUP
 from typing import Any
 from urllib.parse import parse_qs
@@ -26,7 +29,9 @@ from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from tests.services.cloud.others import others
 from tests.services.mariadb.databases import Databases
+from tests.services.own_services import Service, folder_of, listens_on
 from tests.support.every_trait import CUSTOM_TRAITS, EVERY_KEY
+from tests.support.processes import free_port
 from tests.support.programs import Program, running, until
 
 HOSTS: Mapping[str, Mapping[str, str]] = {
@@ -118,6 +123,57 @@ class Answer:
     error: str
 
 
+class Client:
+    """The running program ``client.py``: one request at a time."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def ask(
+        self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None, **more: Any
+    ) -> Answer:
+        """Have a server of this image and flavor scheduled, over RPC.
+
+        :param more: what else the request says: see ``client.py``
+        """
+        assert self._process.stdin
+        assert self._process.stdout
+        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {}), **more}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()
+        answer = json.loads(line)
+        return Answer(answer["request"], tuple(answer["hosts"]), answer["error"])
+
+
+class Clients:
+    """Several clients, which ask at the same time."""
+
+    def __init__(self, clients: Iterable[Client]) -> None:
+        self._free: SimpleQueue[Client] = SimpleQueue()
+        for each in clients:
+            self._free.put(each)
+        self._threads = ThreadPoolExecutor(self._free.qsize())
+
+    def ask(
+        self, properties: Iterable[Mapping[str, str]], meanwhile: Callable[[], object]
+    ) -> list[tuple[Answer, float, float]]:
+        """Return the answer to each request for an image, and from when to when it was under way."""
+        pending = [self._threads.submit(self._ask, each) for each in properties]
+        while wait(pending, 0.02).not_done:
+            meanwhile()
+        return [each.result() for each in pending]
+
+    def _ask(self, properties: Mapping[str, str]) -> tuple[Answer, float, float]:
+        client, begun = self._free.get(), time.monotonic()
+        try:
+            return client.ask(properties), begun, time.monotonic()
+        finally:
+            self._free.put(client)
+
+
 class Cloud:
     """Where the parts of the cloud are."""
 
@@ -135,7 +191,7 @@ class Cloud:
         }
         self._hosts = [*HOSTS]
         self.programs: list[Program] = []
-        self._client: subprocess.Popen[str] | None = None
+        self._client: Client | None = None
 
     def conf(self, host: str, *more: str, **values: str) -> Path:
         """Write the nova.conf of a service; return its path.
@@ -156,7 +212,7 @@ class Cloud:
             self._values["neutron"] = ending.enter_context(others()).url
             placement = self._start_placement(ending)
             self._set_up_databases(ending, placement)
-            self._start_client(ending)
+            self._client = ending.enter_context(self.client())
             conductor = self._start(ending, "nova-conductor", "conductor", DATABASES_CONF)
             self.placement.ensure_traits(CUSTOM_TRAITS)
             conductor.wait_for_log("Join ServiceGroup membership")
@@ -189,30 +245,19 @@ class Cloud:
             yield program
 
     @contextmanager
-    def starting_scheduler(self, more: str, environment: Mapping[str, str] | None = None) -> Iterator[Program]:
+    def starting_scheduler(
+        self, more: str, environment: Mapping[str, str] | None = None, host: str = "scheduler"
+    ) -> Iterator[Program]:
         """Run nova-scheduler, which may end by itself."""
-        conf = self.conf("scheduler", DATABASES_CONF, more)
-        argv = ["nova-scheduler", "--config-file", str(conf)]
-        with running(argv, self.folder, "scheduler", environment) as program:
+        self._hosts.append(host)
+        argv = ["nova-scheduler", "--config-file", str(self.conf(host, DATABASES_CONF, more))]
+        with running(argv, self.folder, host, environment) as program:
             yield program
 
-    def ask(
-        self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None, **more: Any
-    ) -> Answer:
-        """Have a server of this image and flavor scheduled, over RPC.
-
-        :param more: what else the request says: see ``client.py``
-        """
+    def ask(self, *asked: Mapping[str, str] | None, **more: Any) -> Answer:
+        """Ask as :meth:`Client.ask` does."""
         assert self._client
-        assert self._client.stdin
-        assert self._client.stdout
-        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {}), **more}
-        self._client.stdin.write(json.dumps(asked) + "\n")
-        self._client.stdin.flush()
-        line = self._client.stdout.readline()
-        assert line, (self.folder / "client.log").read_text()
-        answer = json.loads(line)
-        return Answer(answer["request"], tuple(answer["hosts"]), answer["error"])
+        return self._client.ask(*asked, **more)
 
     def query_of(self, answer: Answer) -> dict[str, list[str]]:
         """Return the query that Placement was asked for this answer, by its own log."""
@@ -288,15 +333,38 @@ class Cloud:
                     channel.queue_delete(queue)
             channel.exchange_delete(self._values["exchange"])
 
-    def _start_client(self, ending: ExitStack) -> None:
-        script = Path(__file__).with_name("client.py")
-        log = ending.enter_context((self.folder / "client.log").open("wb"))
-        self._client = ending.enter_context(
-            subprocess.Popen(
-                [sys.executable, str(script), "--config-file", str(self.conf("client"))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        )
+    @contextmanager
+    def other_placement(self) -> Iterator[tuple[Service, str]]:
+        """Yield one more Placement on the same database, which may be killed, and its URL."""
+        port = free_port()
+        program = str(Path(sys.executable).with_name("waitress-serve"))
+        command = [program, f"--listen=127.0.0.1:{port}", "--call", "placement.wsgi:init_application"]
+        with folder_of("nobody") as folder:
+            environment = {"OS_PLACEMENT_CONFIG_DIR": str(self.folder)}
+            service = Service(folder, command, lambda: listens_on(port), environment)
+            try:
+                service.start()
+                yield service, f"http://127.0.0.1:{port}"
+            finally:
+                service.kill()
+
+    @contextmanager
+    def clients(self, number: int, more: str) -> Iterator[Clients]:
+        """Run several clients, until each has had an answer; nova-scheduler must be there."""
+        with ExitStack() as ending:
+            clients = [ending.enter_context(self.client(f"client{each}", more)) for each in range(number)]
+            for each in clients:
+                assert each.ask().hosts
+            yield Clients(clients)
+
+    @contextmanager
+    def client(self, name: str = "client", more: str = "") -> Iterator[Client]:
+        """Run a client with these lines at the end of its nova.conf."""
+        script, log = Path(__file__).with_name("client.py"), self.folder / f"{name}.log"
+        argv = [sys.executable, str(script), "--config-file", str(self.conf(name, more))]
+        pipe = subprocess.PIPE
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
+        ):
+            yield Client(process, log)

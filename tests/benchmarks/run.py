@@ -23,6 +23,7 @@ BENCHMARKS = {
     "pipeline": "pipeline",
     "scale": "commands scale",
     "start": "commands start",
+    "workers": "workers",
 }
 """Name -> module and arguments."""
 

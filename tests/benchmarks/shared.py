@@ -73,19 +73,27 @@ def placement_on(database: str, fleet: Fleet) -> Iterator[EmbeddedPlacement]:
         with EmbeddedPlacement(fleet) as placement:
             yield placement
         return
+    with mariadb_with(fleet) as url, EmbeddedPlacement(database=url) as placement:
+        yield placement
+
+
+@contextmanager
+def mariadb_with(fleet: Fleet) -> Iterator[str]:
+    """Yield the URL of a new database of MariaDB in which a Placement has a fleet."""
     server, name = os.environ[MARIADB], f"os_prefilter_bench_{uuid4().hex[:12]}"
-    _execute(server, f"CREATE DATABASE {name}")
+    execute(server, f"CREATE DATABASE {name}")
     try:
-        with EmbeddedPlacement(fleet, database=f"{server}/{name}") as placement:
+        with EmbeddedPlacement(fleet, database=f"{server}/{name}"):
             # MariaDB would count by itself some seconds after many rows were written.
             tables = "resource_providers, resource_provider_traits, inventories, allocations"
-            _execute(f"{server}/{name}", f"ANALYZE TABLE {tables}")
-            yield placement
+            execute(f"{server}/{name}", f"ANALYZE TABLE {tables}")
+        yield f"{server}/{name}"
     finally:
-        _execute(server, f"DROP DATABASE {name}")
+        execute(server, f"DROP DATABASE {name}")
 
 
-def _execute(url: str, statement: str) -> None:
+def execute(url: str, statement: str) -> None:
+    """Run one statement of SQL."""
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text(statement))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import which
-from types import MappingProxyType
 from typing import Any
 
 from oslo_config import cfg, types
@@ -62,7 +61,7 @@ class LibvirtSettings(NovaSettings):
     """None: not set."""
     connection_uri: str = ""
     """Empty: the usual one of the virt type."""
-    hw_machine_type: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    hw_machine_type: Mapping[str, str] = field(default_factory=dict)
     """Guest architecture -> the default machine type of its guests."""
 
 
@@ -215,4 +214,4 @@ def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
             where,
             join_first_names(tuple(ignored), _SHOWN),
         )
-    return MappingProxyType(found)
+    return found

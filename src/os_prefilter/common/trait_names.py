@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from types import MappingProxyType
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import os_traits
 
@@ -17,23 +16,33 @@ CUSTOM_PREFIX = "CUSTOM_"
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _LONGEST_TRAIT = 255
 
+
+class AddedIn(NamedTuple):
+    """Where a standard trait was added."""
+
+    os_traits: str
+    """The version of os-traits."""
+    openstack: str
+    """The first release of OpenStack whose upper constraints have that version."""
+
+
 _ADDED = {
-    "3.0.0": "COMPUTE_NET_VIRTIO_PACKED",
-    "3.1.0": "COMPUTE_SECURITY_STATELESS_FIRMWARE COMPUTE_SECURITY_TPM_CRB COMPUTE_SECURITY_TPM_TIS "
+    ("3.0.0", "2023.2"): "COMPUTE_NET_VIRTIO_PACKED",
+    ("3.1.0", "2024.2"): "COMPUTE_SECURITY_STATELESS_FIRMWARE COMPUTE_SECURITY_TPM_CRB COMPUTE_SECURITY_TPM_TIS "
     "HW_CPU_X86_AMD_SEV_ES",
-    "3.2.0": "COMPUTE_NET_VIF_MODEL_IGB",
-    "3.3.0": "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST "
+    ("3.2.0", "2025.1"): "COMPUTE_NET_VIF_MODEL_IGB",
+    ("3.3.0", "2025.1"): "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST "
     "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
-    "3.5.0": "COMPUTE_SOUND_MODEL_AC97 COMPUTE_SOUND_MODEL_ES1370 COMPUTE_SOUND_MODEL_ICH6 COMPUTE_SOUND_MODEL_ICH9 "
-    "COMPUTE_SOUND_MODEL_PCSPK COMPUTE_SOUND_MODEL_SB16 COMPUTE_SOUND_MODEL_USB COMPUTE_SOUND_MODEL_VIRTIO "
-    "COMPUTE_USB_MODEL_NEC_XHCI COMPUTE_USB_MODEL_QEMU_XHCI",
-    "3.7.0": "HW_CPU_X86_AMD_SEV_SNP",
-    "3.8.0": "HW_CPU_X86_INTEL_TDX",
+    ("3.5.0", "2025.2"): "COMPUTE_SOUND_MODEL_AC97 COMPUTE_SOUND_MODEL_ES1370 COMPUTE_SOUND_MODEL_ICH6 "
+    "COMPUTE_SOUND_MODEL_ICH9 COMPUTE_SOUND_MODEL_PCSPK COMPUTE_SOUND_MODEL_SB16 COMPUTE_SOUND_MODEL_USB "
+    "COMPUTE_SOUND_MODEL_VIRTIO COMPUTE_USB_MODEL_NEC_XHCI COMPUTE_USB_MODEL_QEMU_XHCI",
+    ("3.7.0", "2026.2"): "HW_CPU_X86_AMD_SEV_SNP",
+    ("3.8.0", "2026.2"): "HW_CPU_X86_INTEL_TDX",
 }
-ADDED_IN: Mapping[str, str] = MappingProxyType(
-    {name: version for version, names in _ADDED.items() for name in names.split()}
-)
-"""Standard traits of the vocabulary -> the version of os-traits that added it; the others are in 2.10.0 already."""
+ADDED_IN: Mapping[str, AddedIn] = {
+    name: AddedIn(*versions) for versions, names in _ADDED.items() for name in names.split()
+}
+"""The standard traits of the vocabulary that os-traits 2.10.0 does not have yet."""
 
 
 @cache

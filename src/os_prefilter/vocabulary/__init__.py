@@ -13,7 +13,6 @@ Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/networ
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from types import MappingProxyType
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_platform, traits_of_emulation
@@ -39,7 +38,7 @@ __all__ = [
 ROWS: tuple[Row, ...] = (*FILTERED, *TRANSLATED_BY_NOVA)
 """The bundled rows."""
 
-BY_NAME: Mapping[str, Row] = MappingProxyType({row.name: row for row in ROWS})
+BY_NAME: Mapping[str, Row] = {row.name: row for row in ROWS}
 """The bundled rows by name."""
 
 

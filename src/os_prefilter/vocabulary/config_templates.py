@@ -6,7 +6,6 @@ ones, and those of the file that ``[prefilter] config_templates`` names.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from os_prefilter.common.trait_names import Trait
@@ -60,7 +59,7 @@ class Variant:
 
     bios: tuple[BiosChange, ...] = ()
     steps: tuple[Step, ...] = ()
-    node: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    node: Mapping[str, str] = field(default_factory=dict)
     """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for any characters."""
     in_use: bool = False
     """True if ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""

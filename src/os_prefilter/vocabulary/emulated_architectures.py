@@ -4,7 +4,6 @@ Frozen: no row, trait or feature is added here, because few clouds emulate; no o
 """
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary.machine_types import (
@@ -41,26 +40,22 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
         for value, term in by_name["default_machine"].values.items()
     }
     architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
-    return MappingProxyType(
-        {
-            (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
-            for row in by_name.values()
-            if row.per_architecture
-            for trait in sorted(row.traits)
-            for architecture in architectures.get(trait, PLATFORM_ARCHITECTURES)
-        }
-    )
+    return {
+        (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
+        for row in by_name.values()
+        if row.per_architecture
+        for trait in sorted(row.traits)
+        for architecture in architectures.get(trait, PLATFORM_ARCHITECTURES)
+    }
 
 
 def traits_of_emulation(qualified: Mapping[tuple[Trait, str], Trait]) -> Mapping[Trait, str]:
     """Return the architecture of each trait that is about guests of an emulated one."""
-    return MappingProxyType(
-        {
-            # KVM runs guests of i686 on x86_64: that is no emulation.
-            **{trait: architecture for (_, architecture), trait in qualified.items() if architecture != "i686"},
-            **{term.trait: value for value, term in EMULATION.values.items() if term.trait and term.opt_in},
-        }
-    )
+    return {
+        # KVM runs guests of i686 on x86_64: that is no emulation.
+        **{trait: architecture for (_, architecture), trait in qualified.items() if architecture != "i686"},
+        **{term.trait: value for value, term in EMULATION.values.items() if term.trait and term.opt_in},
+    }
 
 
 def trait_of_platform(architecture: str) -> Trait | None:

@@ -6,34 +6,31 @@ these lists with that class.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-LEGACY_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "architecture": "hw_architecture",
-        "auto_disk_config": "hw_auto_disk_config",
-        "bdm_v2": "img_bdm_v2",
-        "bittorrent": "img_bittorrent",
-        "block_device_mapping": "img_block_device_mapping",
-        "cache_in_nova": "img_cache_in_nova",
-        "hypervisor_type": "img_hv_type",
-        "hypervisor_version_requires": "img_hv_requested_version",
-        "ipxe_boot": "hw_ipxe_boot",
-        "mappings": "img_mappings",
-        "owner_id": "img_owner_id",
-        "root_device_name": "img_root_device_name",
-        "vm_mode": "hw_vm_mode",
-        "vmware_disktype": "hw_disk_type",
-        "vmware_image_version": "img_version",
-        "vmware_linked_clone": "img_linked_clone",
-        "vmware_ostype": "os_distro",
-        "xenapi_device_id": "hw_device_id",
-        "xenapi_image_compression_level": "img_compression_level",
-        "xenapi_skip_agent_inject_files_at_boot": "os_skip_agent_inject_files_at_boot",
-        "xenapi_skip_agent_inject_ssh": "os_skip_agent_inject_ssh",
-        "xenapi_use_agent": "img_use_agent",
-    }
-)
+LEGACY_NAMES: Mapping[str, str] = {
+    "architecture": "hw_architecture",
+    "auto_disk_config": "hw_auto_disk_config",
+    "bdm_v2": "img_bdm_v2",
+    "bittorrent": "img_bittorrent",
+    "block_device_mapping": "img_block_device_mapping",
+    "cache_in_nova": "img_cache_in_nova",
+    "hypervisor_type": "img_hv_type",
+    "hypervisor_version_requires": "img_hv_requested_version",
+    "ipxe_boot": "hw_ipxe_boot",
+    "mappings": "img_mappings",
+    "owner_id": "img_owner_id",
+    "root_device_name": "img_root_device_name",
+    "vm_mode": "hw_vm_mode",
+    "vmware_disktype": "hw_disk_type",
+    "vmware_image_version": "img_version",
+    "vmware_linked_clone": "img_linked_clone",
+    "vmware_ostype": "os_distro",
+    "xenapi_device_id": "hw_device_id",
+    "xenapi_image_compression_level": "img_compression_level",
+    "xenapi_skip_agent_inject_files_at_boot": "os_skip_agent_inject_files_at_boot",
+    "xenapi_skip_agent_inject_ssh": "os_skip_agent_inject_ssh",
+    "xenapi_use_agent": "img_use_agent",
+}
 """Legacy name -> current name."""
 
 _BOOLEANS = """

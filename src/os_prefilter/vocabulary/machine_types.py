@@ -7,7 +7,6 @@ tests compare it with libvirt's capabilities (ADR 0008).
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 ARCHITECTURES = (
     "aarch64 alpha armv6 armv7b armv7l cris i686 ia64 lm32 m68k microblaze microblazeel mips mips64 mips64el mipsel "
@@ -25,7 +24,7 @@ ARCHITECTURE_ALIASES: Mapping[str, str] = {
     "x86_32p": "i686",
 }
 
-LIBVIRT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"armv6": "armv6l"})
+LIBVIRT_ARCHITECTURES: Mapping[str, str] = {"armv6": "armv6l"}
 """Nova's name of an architecture -> libvirt's (``src/util/virarch.c``), where they differ."""
 
 OTHER = "other"
@@ -35,28 +34,24 @@ NONE = "none"
 """The family of a default machine type that no guest of the architecture can have: Nova gives an emulated guest that
 of the host's own architecture."""
 
-MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "isapc": ("x86_64",),
-        "microvm": ("x86_64",),
-        "pc": ("x86_64",),
-        "pseries": ("ppc64", "ppc64le"),
-        "q35": ("x86_64",),
-        "s390-ccw-virtio": ("s390x",),
-        "virt": ("aarch64", "armv7l"),
-    }
-)
+MACHINES: Mapping[str, tuple[str, ...]] = {
+    "isapc": ("x86_64",),
+    "microvm": ("x86_64",),
+    "pc": ("x86_64",),
+    "pseries": ("ppc64", "ppc64le"),
+    "q35": ("x86_64",),
+    "s390-ccw-virtio": ("s390x",),
+    "virt": ("aarch64", "armv7l"),
+}
 """The families of machine types that can be requested, and the architectures of their guests."""
 
-MACHINE_PREFIXES: Mapping[str, str] = MappingProxyType(
-    {
-        "pc-q35-": "q35",
-        "pc-i440fx-": "pc",
-        "pseries-": "pseries",
-        "s390-ccw-virtio-": "s390-ccw-virtio",
-        "virt-": "virt",
-    }
-)
+MACHINE_PREFIXES: Mapping[str, str] = {
+    "pc-q35-": "q35",
+    "pc-i440fx-": "pc",
+    "pseries-": "pseries",
+    "s390-ccw-virtio-": "s390-ccw-virtio",
+    "virt-": "virt",
+}
 """How the names of exact versions begin: ``pc-q35-9.1``."""
 
 PLATFORM_ARCHITECTURES = tuple(sorted({arch for archs in MACHINES.values() for arch in archs}))
@@ -126,9 +121,9 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     # Nova: InvalidMachineType.
     **{("mem_encryption_model", model): "q35" for model in ("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx")},
 }
-FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
-    {key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()}
-)
+FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = {
+    key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()
+}
 """(row, value) -> the families of machine types that can never have it."""
 
 

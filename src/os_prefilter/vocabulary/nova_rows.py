@@ -1,16 +1,17 @@
 """Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.request.query``."""
 
+from dataclasses import replace
+
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Beside, DependsOn, Precedence, Row, Term, nothing, switch, terms
 
-TRANSLATED_BY_NOVA: tuple[Row, ...] = (
+_ROWS = (
     Row(
         "tpm_version",
         terms("COMPUTE_SECURITY_TPM", "1.2 2.0", **{"1.2": "1_2", "2.0": "2_0"}),
         image_property="hw_tpm_version",
         extra_spec="hw:tpm_version",
-        required_by=("query",),
     ),
     Row(
         "tpm_model",
@@ -19,7 +20,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         extra_spec="hw:tpm_model",
         depends_on=DependsOn("tpm_version", default="tpm-tis"),
         beside={"tpm-crb": Beside(never=("tpm_version", "1.2"))},
-        required_by=("query",),
     ),
     Row(
         "secure_boot",
@@ -32,7 +32,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
         beside={"required": Beside(never=("firmware_type", "bios"))},
-        required_by=("query",),
     ),
     Row(
         "firmware_stateless",
@@ -40,14 +39,12 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         image_property="hw_firmware_stateless",
         # It is UEFI's; Nova ignores the property without it.
         depends_on=DependsOn("firmware_type", frozenset(("uefi",))),
-        required_by=("query",),
     ),
     Row(
         "maxphysaddr_mode",
         terms("COMPUTE_ADDRESS_SPACE", "emulate passthrough", emulate="EMULATED"),
         image_property="hw_maxphysaddr_mode",
         extra_spec="hw:maxphysaddr_mode",
-        required_by=("query",),
     ),
     Row(
         "pci_numa_affinity_policy",
@@ -59,7 +56,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         },
         image_property="hw_pci_numa_affinity_policy",
         extra_spec="hw:pci_numa_affinity_policy",
-        required_by=("query",),
     ),
     Row(
         "mem_encryption",
@@ -70,7 +66,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         image_property="hw_mem_encryption",
         extra_spec="hw:mem_encryption",
         beside={"true": Beside(needs=(("firmware_type", "uefi"),))},
-        required_by=("query",),
     ),
     Row(
         "mem_encryption_model",
@@ -82,7 +77,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
             "amd-sev-snp": Beside(needs=(("firmware_stateless", "true"),)),
             "intel-tdx": Beside(needs=(("firmware_stateless", "true"), ("video_model", "none"))),
         },
-        required_by=("query",),
     ),
     Row(
         "cpu_policy",
@@ -96,7 +90,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         precedence=Precedence(
             flavor_over={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))}
         ),
-        required_by=("query",),
     ),
     Row(
         "cpu_thread_policy",
@@ -108,7 +101,6 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
         precedence=Precedence(flavor_over={"prefer": frozenset(("require", "isolate"))}),
-        required_by=("query",),
     ),
     Row(
         "emulator_threads_policy",
@@ -117,7 +109,8 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
             "isolate": nothing("it requires one more PCPU, where CPUs are pinned"),
         },
         extra_spec="hw:emulator_threads_policy",
-        required_by=("query",),
     ),
 )
+
+TRANSLATED_BY_NOVA: tuple[Row, ...] = tuple(replace(row, required_by=("query",)) for row in _ROWS)
 """The rows that a request requires without any filter."""

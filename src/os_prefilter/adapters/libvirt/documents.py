@@ -7,7 +7,6 @@ pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, n
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.ElementTree import fromstring
@@ -132,7 +131,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         # Not <cpu><topology>, which libvirt only guesses (nova/virt/libvirt/host.py).
         smt=any("," in each or "-" in each for each in siblings),
         physical_address_bits=int(bits) if bits else None,
-        guests=MappingProxyType(guests),
+        guests=guests,
     )
 
 
@@ -294,7 +293,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         virt_type=virt_type,
         libvirt_version=libvirt_version,
         hypervisor_version=qemu_version,
-        guests=MappingProxyType(guests),
+        guests=guests,
         i686_default_machine=_default_machine(settings, "i686", host_capabilities.machines("i686", virt_type)),
         smt=host_capabilities.smt,
         smm=smm,

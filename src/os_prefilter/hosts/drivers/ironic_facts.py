@@ -7,7 +7,6 @@ Sources: Ironic's API reference (nodes, node BIOS settings), the headings of its
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
@@ -33,7 +32,7 @@ class IronicFacts(HostFacts):
 
     driver: ClassVar[str] = "ironic"
 
-    bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
+    bios: Mapping[str, BiosSetting] = field(default_factory=dict)
     """BIOS settings by name."""
     bios_may_differ: bool = False
     """True if the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
@@ -91,7 +90,7 @@ def facts_from_node(
         host=host,
         architecture=architecture,
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
-        bios=MappingProxyType(_bios(bios, bios_path)),
+        bios=_bios(bios, bios_path),
         # An operation that is aborted leaves an error, and then the state that was before it.
         bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
         hardware_type=_text(data, "driver", path),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import ClassVar
 
 from os_prefilter.hosts.reporter import HostFacts
@@ -77,7 +76,7 @@ class LibvirtFacts(HostFacts, NovaSettings):
     libvirt_version: Version
     hypervisor_version: Version = (0, 0, 0)
     """The version of QEMU for kvm and qemu; nothing else depends on it."""
-    guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
+    guests: Mapping[str, GuestFacts] = field(default_factory=dict)
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
     i686_default_machine: str = "pc"
     """On x86_64, the default machine type of a guest whose image has the architecture i686."""

@@ -7,7 +7,6 @@ release, and ``nova/objects/image_meta.py``, ``nova/objects/fields.py``, ``nova/
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from os_prefilter.common.trait_names import ADDED_IN, CUSTOM_PREFIX
@@ -27,17 +26,15 @@ class NovaRelease(NamedTuple):
     """The oldest QEMU that its driver runs on."""
 
 
-NOVA_RELEASES: Mapping[int, NovaRelease] = MappingProxyType(
-    {
-        27: NovaRelease("2023.1", (6, 0, 0), (4, 2, 0)),
-        29: NovaRelease("2024.1", (7, 0, 0), (5, 2, 0)),
-        30: NovaRelease("2024.2", (7, 0, 0), (5, 2, 0)),
-        31: NovaRelease("2025.1", (8, 0, 0), (6, 2, 0)),
-        32: NovaRelease("2025.2", (8, 0, 0), (6, 2, 0)),
-        33: NovaRelease("2026.1", (8, 0, 0), (6, 2, 0)),
-        34: NovaRelease("2026.2", (8, 0, 0), (6, 2, 0)),
-    }
-)
+NOVA_RELEASES: Mapping[int, NovaRelease] = {
+    27: NovaRelease("2023.1", (6, 0, 0), (4, 2, 0)),
+    29: NovaRelease("2024.1", (7, 0, 0), (5, 2, 0)),
+    30: NovaRelease("2024.2", (7, 0, 0), (5, 2, 0)),
+    31: NovaRelease("2025.1", (8, 0, 0), (6, 2, 0)),
+    32: NovaRelease("2025.2", (8, 0, 0), (6, 2, 0)),
+    33: NovaRelease("2026.1", (8, 0, 0), (6, 2, 0)),
+    34: NovaRelease("2026.2", (8, 0, 0), (6, 2, 0)),
+}
 """Major version of Nova -> its release."""
 
 NEWEST_NOVA = max(NOVA_RELEASES)
@@ -45,31 +42,18 @@ NEWEST_NOVA = max(NOVA_RELEASES)
 OLDEST = "2023.1"
 """The oldest release that is looked at: what it has may be older."""
 
-# Version of os-traits -> the first release whose upper constraints have it.
-_RELEASE_WITH = {
-    "3.0.0": "2023.2",
-    "3.1.0": "2024.2",
-    "3.2.0": "2025.1",
-    "3.3.0": "2025.1",
-    "3.5.0": "2025.2",
-    "3.7.0": "2026.2",
-    "3.8.0": "2026.2",
+ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = {
+    # Name of the row -> value, or "" for the property itself -> release.
+    "firmware_stateless": {"": "2024.2"},
+    "maxphysaddr_mode": {"": "2024.1"},
+    "mem_encryption_model": {"": "2025.2", "amd-sev-snp": "2026.2", "intel-tdx": "2026.2"},
+    "packed_virtqueue": {"": "2024.1"},
+    "sound_model": {"": "2025.2"},
+    "tpm_secret_security": {"": "2026.1"},
+    "usb_model": {"": "2025.2"},
+    "usb_redirection": {"": "2025.2"},
+    "vif_model": {"igb": "2025.1"},
 }
-
-ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        # Name of the row -> value, or "" for the property itself -> release.
-        "firmware_stateless": {"": "2024.2"},
-        "maxphysaddr_mode": {"": "2024.1"},
-        "mem_encryption_model": {"": "2025.2", "amd-sev-snp": "2026.2", "intel-tdx": "2026.2"},
-        "packed_virtqueue": {"": "2024.1"},
-        "sound_model": {"": "2025.2"},
-        "tpm_secret_security": {"": "2026.1"},
-        "usb_model": {"": "2025.2"},
-        "usb_redirection": {"": "2025.2"},
-        "vif_model": {"igb": "2025.1"},
-    }
-)
 """Properties and values that Nova got after :data:`OLDEST`."""
 
 
@@ -92,7 +76,7 @@ def release_of_trait(trait: str) -> str:
     """Return the first release whose Placement has a trait; empty for a ``CUSTOM_`` trait, which any may have."""
     if not trait or trait.startswith(CUSTOM_PREFIX):
         return ""
-    return _RELEASE_WITH[ADDED_IN[trait]] if trait in ADDED_IN else OLDEST
+    return ADDED_IN[trait].openstack if trait in ADDED_IN else OLDEST
 
 
 def release_of_value(row: Row, value: str) -> str:

@@ -14,7 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from os_prefilter import RequestSpec, allocation_candidates_query, default_service
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.service import Service
-from os_prefilter.service.conf import GROUP, OPTIONS, register_opts
+from os_prefilter.service.conf import GROUP, register_opts
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption

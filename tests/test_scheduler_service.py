@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter.service.conf import OPTIONS
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.hosts import ARM, KVM
 from tests.support.pages import DOCS, blocks, files_of

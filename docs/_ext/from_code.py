@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
 from os_prefilter.hosts.capabilities import REPORTERS
-from os_prefilter.service.conf import OPTIONS
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter_tools.operators.property_names import properties_without_rows
 

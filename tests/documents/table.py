@@ -25,7 +25,7 @@ from os_prefilter.rules.conditions import Clause, RuleCondition
 from os_prefilter.rules.model import ALWAYS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
-from os_prefilter.service.conf.config_templates_file import load_templates
+from os_prefilter.service.config_templates_file import load_templates
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet

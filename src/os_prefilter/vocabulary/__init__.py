@@ -15,25 +15,13 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_platform, traits_of_emulation
-from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
+from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
+from os_prefilter.vocabulary.emulated_architectures import trait_of_platform as trait_of_platform
+from os_prefilter.vocabulary.filter_rows import FILTERED
+from os_prefilter.vocabulary.filter_rows import HPET as HPET
+from os_prefilter.vocabulary.filter_rows import HYPERTHREADING as HYPERTHREADING
 from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
-
-__all__ = [
-    "BY_NAME",
-    "HPET",
-    "HYPERTHREADING",
-    "QUALIFIED",
-    "ROWS",
-    "TRAITS_OF_EMULATION",
-    "enabling_values",
-    "opt_in_traits",
-    "row_named",
-    "rows_required_by",
-    "table",
-    "trait_of_platform",
-]
 
 ROWS: tuple[Row, ...] = (*FILTERED, *TRANSLATED_BY_NOVA)
 """The bundled rows."""

@@ -135,7 +135,7 @@ def _nothing_to_audit(what: str, path: str | None, left_out: LeftOut, expected: 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
     """Log each warning about a flavor or the configuration once, not for each image or service."""
-    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf.reader")]
+    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf")]
     seen = Counter[str]()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -14,7 +14,8 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.service import Service, conf
+from os_prefilter.service import Service
+from os_prefilter.service.option_definitions import OPTIONS
 from tests.novas.suites.from_wheel import runs_tests
 
 AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]
@@ -53,7 +54,7 @@ class Activated:
 
         cfg.set_defaults(scheduler.filter_scheduler_opts, available_filters=AVAILABLE_FILTERS)
         # No agent reports here: like Nova itself, ours waits for nothing.
-        cfg.set_defaults(conf.OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False)
+        cfg.set_defaults(OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False)
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
         door.RequestFilters.__call__ = self._counted(REQUESTS, door.RequestFilters.__call__)  # type: ignore[method-assign]
@@ -73,7 +74,7 @@ class Activated:
     def pytest_runtest_setup(self, item: Any) -> None:
         """Enable what the hosts of this test can answer, before it starts a scheduler."""
         reason = "off" if item.name in COMPARE_THE_FAULT else "properties"
-        cfg.set_defaults(conf.OPTIONS, enabled_filters=enabled_for(item.cls), no_host_reason=reason)
+        cfg.set_defaults(OPTIONS, enabled_filters=enabled_for(item.cls), no_host_reason=reason)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.hosts.capabilities import REPORTERS
-from os_prefilter.service.conf import OPTIONS
 from os_prefilter.service.loading import NAMESPACE
+from os_prefilter.service.option_definitions import OPTIONS
 from tests.services.browser.browser import browser, needs_browser, show
 from tests.support.pages import DOCS, PAGES, installed_by_us
 from tests.support.project import our_commands

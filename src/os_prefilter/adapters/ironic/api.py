@@ -13,12 +13,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.errors import (
-    IronicRefused,
-    IronicUnavailable,
-    NodeNotReady,
-    UnknownNode,
-)
+from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.common.errors import IronicError, ProbeFailed
 from os_prefilter.common.quoting import quote
 

@@ -7,7 +7,8 @@ import pytest
 from oslo_config import cfg
 
 import os_prefilter
-from os_prefilter.service.conf import GROUP, OPTIONS, list_opts, options_from
+from os_prefilter.service.conf import GROUP, list_opts, options_from
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter.vocabulary.options import Options
 from tests.conftest import conf_with
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg, generator, validator
 
-from os_prefilter.service.conf import GROUP, OPTIONS, options_from, register_opts
+from os_prefilter.service.conf import GROUP, options_from, register_opts
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter.vocabulary.options import Options
 
 Sample = Callable[[str], str]

@@ -8,7 +8,7 @@ import pytest
 from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.service.conf import options_from
-from os_prefilter.service.conf.config_templates_file import load_templates
+from os_prefilter.service.config_templates_file import load_templates
 from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
 from tests.conftest import conf_with
 

@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.service import Service
-from os_prefilter.service.conf import OPTIONS
+from os_prefilter.service.option_definitions import OPTIONS
 
 _ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
 

@@ -1,4 +1,4 @@
-"""How options are read from oslo.config, and checked."""
+"""Read the options in the group ``[prefilter]`` of oslo.config, and check them: their plain form is for the core."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from oslo_config.iniparser import ParseError
 from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
-from os_prefilter.service.conf.definitions import GROUP, OPTIONS
+from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import UnknownValues
@@ -22,6 +22,8 @@ from os_prefilter.vocabulary.options import Options, TraitScope, matches_any, na
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 
 LOG = get_logger(__name__)
+
+GROUP = "prefilter"
 
 # How oslo.config says where a value comes from.
 _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
@@ -133,7 +135,7 @@ def _templates(path: str) -> Templates:
     if not path:
         return BUNDLED
     # Late: YAML and jsonschema are not needed without it.
-    from os_prefilter.service.conf.config_templates_file import load_templates  # noqa: PLC0415
+    from os_prefilter.service.config_templates_file import load_templates  # noqa: PLC0415
 
     try:
         return load_templates(path)

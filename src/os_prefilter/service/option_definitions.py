@@ -8,8 +8,6 @@ from oslo_config import cfg, types
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 
-GROUP = "prefilter"
-
 # oslo-config-generator writes lines of 70 characters, each with "# " before it.
 _WIDTH = 68
 _TRAIT_NAME = r"^[A-Z0-9_]{1,255}\Z"

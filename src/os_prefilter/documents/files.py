@@ -35,13 +35,13 @@ def read_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     return data
 
 
-def decode(data: bytes, path: object, encoding: str = "utf-8-sig") -> str:
+def decode(data: bytes, path: object) -> str:
     """Return the text of a file.
 
     :raises DocumentError: if it is not UTF-8
     """
     try:
-        return data.decode(encoding)
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from error
 

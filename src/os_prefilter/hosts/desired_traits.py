@@ -62,10 +62,6 @@ class Goal:
     unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Key of a part of which the facts say nothing now -> its traits: what an earlier report says of these stays."""
 
-    def has_all(self, traits: Iterable[str]) -> bool:
-        """Return whether the host has all of these."""
-        return all(self.traits[trait] for trait in traits)
-
 
 def check_traits(names: Iterable[str]) -> None:
     """Check the trait names of a capability reporter, perhaps of another package.
@@ -141,7 +137,7 @@ def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str]
             if key in covered:
                 after -= {trait for trait in there if not goal.traits[trait]}
             # What an operator has set is not covered: without the marker it would look like ours.
-            if key in covered or (goal.has_all(there) and not any(map(_is_custom, there))):
+            if key in covered or all(goal.traits[trait] and not _is_custom(trait) for trait in there):
                 keys.add(key)
             after |= {trait for trait in traits if goal.traits[trait]}
         elif key in covered:

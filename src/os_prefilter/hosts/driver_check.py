@@ -79,14 +79,6 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     return check.settings()
 
 
-def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
-    """Return the settings without checking the host: for tests that start real guests.
-
-    :raises FlavorImageConflict, ImpossibleCombination, UnusableReporter: as :func:`guest_settings`
-    """
-    return _Check(request_spec, facts).settings()
-
-
 @cache
 def _vocabulary_traits() -> frozenset[Trait]:
     return frozenset(trait for row in table() for trait in row.traits) | frozenset(QUALIFIED.values())

@@ -54,10 +54,7 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
     rows = [_SECURE_BOOT_WITH_ANY_FIRMWARE if row is _SECURE_BOOT else row for row in rows_of(request, "query")]
-    requirements = (
-        *written_requirements(request),
-        *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements,
-    )
+    requirements = (*written_requirements(request), *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements)
     machine = request.image_property(_MACHINE)
     # As Nova refuses it: by a part of the machine type's name, and only if it has one.
     if machine is not None and "q35" not in str(machine):

@@ -550,7 +550,7 @@ class Request:
             return True
         group = self.flavor_groups.get(scope) or self.requested_groups.get(scope)
         classes = group.resource_classes if group else frozenset()
-        return uses_host(classes) or (scope in self.flavor_groups and not classes)
+        return not HOST_CLASSES.isdisjoint(classes) or (scope in self.flavor_groups and not classes)
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
@@ -576,11 +576,6 @@ def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
         return found
 
     return find
-
-
-def uses_host(resource_classes: Collection[str]) -> bool:
-    """Return whether a group with these resource classes uses the root provider of a host: its CPUs or memory."""
-    return not HOST_CLASSES.isdisjoint(resource_classes)
 
 
 def _check_suffix(source: str, suffix: object) -> None:

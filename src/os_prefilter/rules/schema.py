@@ -9,13 +9,7 @@ from os_prefilter.rules.conditions import EXTRA_SPEC, FLAVOR, FORBIDS, HINT, IMA
 from os_prefilter.rules.model import PORTS
 
 NAMED_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC, "hint": HINT}
-OTHER_KEYS = {
-    "project": PROJECT,
-    "availability_zone": ZONE,
-    "flavor": FLAVOR,
-    "requires": REQUIRES,
-    "forbids": FORBIDS,
-}
+OTHER_KEYS = {"project": PROJECT, "availability_zone": ZONE, "flavor": FLAVOR, "requires": REQUIRES, "forbids": FORBIDS}
 
 
 def _list_of(items: Mapping[str, Any], expected: str) -> dict[str, Any]:

@@ -169,13 +169,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_vm_mode",
         spelling=Spelling(older={"pv": "xen", "hv": "hvm", "baremetal": "hvm"}),
     ),
-    Row(
-        "time_hpet",
-        switch(HPET),
-        image_property="hw_time_hpet",
-        required_by=("hpet",),
-        per_architecture=True,
-    ),
+    Row("time_hpet", switch(HPET), image_property="hw_time_hpet", required_by=("hpet",), per_architecture=True),
     Row(
         "packed_virtqueue",
         switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),

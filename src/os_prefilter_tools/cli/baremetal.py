@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from os_prefilter.common.errors import RequestRejected
@@ -84,9 +83,9 @@ class ReconfigureNode(Listing):
         node = node_of(self.context, parsed_args.node)
         if not parsed_args.apply:
             # Before it is read: the state of a node that is being changed may be outdated in a moment.
-            node.check_ready(parsed_args.instance)
+            node.task(instance=parsed_args.instance).check_ready()
         elif parsed_args.instance:
-            node.check_instance(parsed_args.instance)
+            node.task(instance=parsed_args.instance).check_instance()
         facts = replace(node.facts(), templates=service.options.templates)
         plan = reconfiguration(old, new, facts, service)
         plan.check(facts.host, self.context.placement.has_provider)
@@ -96,8 +95,11 @@ class ReconfigureNode(Listing):
                 f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine "
                 f"may have other BIOS settings than Ironic shows; {anew}."
             )
-        limits = {"timeout": parsed_args.timeout, "instance": parsed_args.instance}
-        configure = partial(node.service, plan.steps, settings=plan.settings, **limits)
+
+        def configure() -> None:
+            limits = {"timeout": parsed_args.timeout, "instance": parsed_args.instance}
+            node.task(plan.steps, settings=plan.settings, **limits).run()
+
         if parsed_args.apply or not plan.steps:
             # Nothing is left to do only if the node has the settings now, and is not being changed.
             configure()

@@ -287,7 +287,7 @@ def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChang
         raise DocumentError("--os-cloud", f"it writes to the node: leave out {option}.")
     if asked.remove:
         asked.check_node(context)
-        return node_of(context, str(asked.node)).withdraw(dry_run=asked.dry_run)
+        return node_of(context, str(asked.node)).report({}, dry_run=asked.dry_run)
     facts = asked.facts(context)
     # By its UUID: its name may be that of another node by now.
     node = node_of(context, facts.host)

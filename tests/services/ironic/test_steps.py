@@ -28,7 +28,7 @@ DISABLED = setting()
 def run(ironic: Ironic | Recorder, node: str, steps: list[Any] = DISABLED, **options: Any) -> None:
     """Service a node with steps; the client waits a moment for a lock."""
     there = IronicNode(connect(ironic.url).baremetal, node, lock_timeout=options.pop("lock_timeout", 60.0))
-    there.service(steps, **{"timeout": TIMEOUT, **options})
+    there.task(steps, **{"timeout": TIMEOUT, **options}).run()
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def test_request_refused_because_another_was_faster_names_the_state(
     proxy.before = lambda method, _path: ironic.set_column(node, column, value) if method == "PUT" else None
     there = IronicNode(connect(proxy.url, baremetal_status_code_retries=0).baremetal, node)
     with pytest.raises(NodeNotReady, match=match):
-        there.service(DISABLED, timeout=TIMEOUT)
+        there.task(DISABLED, timeout=TIMEOUT).run()
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["request lost", "answer lost"])

@@ -229,7 +229,7 @@ def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Rec
     proxy.after = look
     there.report(dict.fromkeys({REPORTED, *complete}, True))
     assert states[-1] == {REPORTED, *complete}
-    there.withdraw()
+    there.report({})
     assert states[-1] == set()
     assert len(states) > 2 * len(complete)
     assert [state for state in states if REPORTED in state and not complete <= state] == []

@@ -177,7 +177,7 @@ def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
     """The machine was changed in part, and Ironic shows what it read before."""
     with pytest.raises(StepsFailed):
         steps = setting("LogicalProc", "Disabled", (FAILS, "no power"))
-        IronicNode(ironic.baremetal, node).service(steps, timeout=60)
+        IronicNode(ironic.baremetal, node).task(steps, timeout=60).run()
     assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Enabled", "Disabled")
     for apply in ((), ("--apply",)):
         code, _, told = give("enabled", *apply)

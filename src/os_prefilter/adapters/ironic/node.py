@@ -83,8 +83,8 @@ class IronicNode:
         """Make the traits on the node say what ``traits`` says.
 
         Traits with True are added. Of those with False, the ones that we have set are removed; an operator's stay, with
-        the change ``keep``. Traits that we have set and that are no longer reported are removed; all others stay. Only
-        one process at a time may do this to a node.
+        the change ``keep``. Traits that we have set and that are no longer reported are removed, with ``{}`` all of
+        them; all others stay. Only one process at a time may do this to a node.
 
         :param leave: traits of which nothing is known now
         :param dry_run: only tell what would be changed
@@ -106,59 +106,24 @@ class IronicNode:
             write(self._baremetal, node, plan)
         return plan.changes(str(node.id))
 
-    def withdraw(self, *, dry_run: bool = False) -> list[TraitChange]:
-        """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
-        return self.report(dict.fromkeys(read_own_traits(self._with_traits()), False), dry_run=dry_run)
-
-    def check_instance(self, instance: str) -> None:
-        """Check which instance is on the node.
-
-        :param instance: the UUID of the instance that should be
-        :raises NodeNotReady: another one is, or none
-        :raises IronicError: there is no such node, or Ironic does not answer, or refuses
-        """
-        self._task(instance=instance).check_instance()
-
-    def check_ready(self, instance: str | None = None) -> None:
-        """Check that steps can be run on the node now, as :meth:`service` does before it begins.
-
-        :param instance: the UUID of the instance that must be on the node; None if any may be
-        :raises NodeNotReady: in another state, in maintenance, locked, another instance's, or Ironic's API is too old
-        :raises IronicError: there is no such node, or Ironic does not answer, or refuses
-        """
-        self._task(timeout=self._lock_timeout, instance=instance).check_ready()
-
-    def service(
+    def task(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Step] = (),
         *,
-        timeout: float,
+        timeout: float = LOCK_TIMEOUT,
         instance: str | None = None,
         settings: Mapping[str, str] | None = None,
-    ) -> None:
-        """Run steps on the node, which stays deployed, and wait until it is ``active`` again.
-
-        The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
-        are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
-        changed; what is not as it should be is then a ``NodeNotReady``.
+    ) -> Task:
+        """Read the node, and return steps to run on it, which stays deployed.
 
         :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
-        :param timeout: seconds
+        :param timeout: seconds until they should have ended
         :param instance: the UUID of the instance that must be on the node; None if any may be
         :param settings: BIOS settings that the node must have at the end, beside the ones that the steps change
-        :raises NodeNotReady: in another state, in maintenance, locked, another instance's, or the API of Ironic is
-            older than 1.87; nothing was changed
-        :raises IronicRefused: Ironic did not accept the steps; nothing was changed
-        :raises StepsFailed: a step failed, or the node is not active, in maintenance, or has not the BIOS settings that
-            it should when they have ended
-        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
         :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses; nothing was changed
+        :raises IronicError: Ironic does not answer, or refuses
         """
-        self._task(steps, timeout=timeout, instance=instance, settings=settings or {}).run()
-
-    def _task(self, steps: Sequence[Step] = (), **options: Any) -> Task:
-        return Task(self._baremetal, self._read(), tuple(steps), lock_timeout=self._lock_timeout, **options)
+        return Task(self._baremetal, self._read(), tuple(steps), timeout, instance, settings or {}, self._lock_timeout)
 
     def _read(self) -> Node:
         if not _NAME.fullmatch(self._name) or set(self._name) == {"."}:

@@ -39,7 +39,12 @@ _UNDER_WAY = frozenset(("servicing", "service wait", "service hold"))
 
 @dataclass(frozen=True)
 class Task:
-    """Steps to run on a node; each method raises the errors of ``IronicNode.service``."""
+    """Steps to run on a node.
+
+    The methods raise ``NodeNotReady``, ``IronicRefused``, ``UnknownNode`` or another ``IronicError`` as long as nothing
+    was changed: the node is in another state, in maintenance, locked, or another instance's, the API of Ironic is older
+    than 1.87, or Ironic does not accept the steps, or does not answer.
+    """
 
     baremetal: Any
     node: Node
@@ -59,7 +64,16 @@ class Task:
         return {**self.settings, **bios_changes(self.steps)}
 
     def run(self) -> None:
-        """Run the steps, wait for their end, and check the node; without steps, only check it."""
+        """Run the steps, wait until the node is ``active`` again, and check it.
+
+        The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
+        are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
+        changed; what is not as it should be is then a ``NodeNotReady``.
+
+        :raises StepsFailed: a step failed, or the node is not active, in maintenance, or has not the BIOS settings that
+            it should when they have ended
+        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
+        """
         is_under_way = self.node.provision_state in _UNDER_WAY
         if is_under_way:
             self._check_maintenance()

@@ -6,7 +6,7 @@ It loads this module by the entry point group ``nova.api.extra_spec_validators``
 import nova.conf
 from nova.api.validation.extra_specs import base
 
-from os_prefilter.service.conf import options_from, register_opts
+from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.model import Row
 
 
@@ -15,7 +15,6 @@ def register() -> list[base.ExtraSpecValidator]:
 
     :raises ConfigurationError: if ``[prefilter] config_templates`` in nova-api's configuration cannot be served.
     """
-    register_opts(nova.conf.CONF)
     return [_validator(row) for row in options_from(nova.conf.CONF).rows if row.namespace]
 
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.reports import WANTED, Part, names_with, parts_of
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service.conf import GROUP, options_from, register_opts
+from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.loading import load_filters
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.options import Options
@@ -36,7 +36,6 @@ def configured_filters(conf: cfg.ConfigOpts) -> tuple[tuple[LoadedFilter, ...], 
 
     :raises ConfigurationError: if an option is wrong, or a filter does not load
     """
-    register_opts(conf)
     options = options_from(conf)
     return tuple(load_filters(conf[GROUP].enabled_filters, provided=None)), options
 

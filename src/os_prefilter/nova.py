@@ -12,15 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from keystoneauth1 import loading
 from oslo_cache import core as oslo_cache
+from sqlalchemy.engine import make_url
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
@@ -70,9 +69,8 @@ LOG = get_logger(__name__)
 # Nova keeps the first 255 bytes of a server's fault.
 _LONGEST_FAULT = 255
 
-# Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
-# cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
-_CELLS, _PLACEMENT, _PROCESS = "cells", "Placement", "process"
+# Facts are read at the same time, each in a thread; a worker takes one connection for them to each cell.
+_CELLS, _PROCESS = "cells", "process"
 _owner_of_connections = [os.getpid()]
 
 _NovaFilter = Callable[[Any, Any], object]
@@ -119,7 +117,7 @@ def activate() -> list[type]:
     :return: the host filters that ``[filter_scheduler] enabled_filters`` may name: :class:`RebuildFilter`.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
-    client = _placement_client(nullcontext())
+    client = _placement_client()
     service = _service(client)
     replaced = {
         each.name: getattr(request_filter, SAME_PURPOSE[each.name])
@@ -389,17 +387,12 @@ def _refusal(unmet: Iterable[Requirement]) -> str:
     return "This host does not offer what image and flavor require."
 
 
-def _placement_client(lock: AbstractContextManager[object]) -> PlacementClient:
-    adapter: Any = ReportClientAdapter(lock)
+def _placement_client() -> PlacementClient:
+    adapter: Any = ReportClientAdapter()
     return PlacementClient(adapter, microversion="1.22")
 
 
-def _service(asking: PlacementClient) -> Service:
-    """Return the service.
-
-    :param asking: for what a request waits for itself
-    """
-    client = _placement_client(_lock_of(_PLACEMENT))
+def _service(client: PlacementClient) -> Service:
     conf = nova.conf.CONF
     try:
         facts = placement_facts(conf, client, _some_compute_nodes)
@@ -414,7 +407,7 @@ def _service(asking: PlacementClient) -> Service:
             facts,
             ensure_traits=client.ensure_traits,
             kept_machine_type=_kept_machine_type,
-            host_traits=HostTraitsReader(asking, _some_compute_nodes),
+            host_traits=HostTraitsReader(client, _some_compute_nodes),
             stores=(Siblings, *_caches()),
             remark=notes_on_named_traits,
         )
@@ -424,46 +417,37 @@ def _service(asking: PlacementClient) -> Service:
         raise
 
 
-def _caches() -> Iterator[MakeStore]:
-    """Yield the cache of the section ``[cache]``, if it is enabled, for what the schedulers of all hosts share."""
+def _caches() -> list[MakeStore]:
+    """Return the cache of the section ``[cache]``, if it is enabled, for what the schedulers of all hosts share."""
     conf = nova.conf.CONF
     if not conf.cache.enabled:
-        return
-    region = oslo_cache.create_region()
-    oslo_cache.configure_cache_region(conf, region)
-    placement = conf.placement
-    auth = loading.get_auth_plugin_conf_options(placement.auth_type) if placement.auth_type else ()
-    conf.register_opts(auth, group="placement")
-    # Of a database: where it is, and without its password.
-    database = urlsplit(conf.api_database.connection or "")
-    yield SharedCache(
-        region,
-        database.hostname,
-        database.port,
-        database.path,
-        placement.region_name,
-        placement.endpoint_override,
-        *(placement[each.dest] for each in auth if each.dest in ("auth_url", "endpoint")),
-    ).store
+        return []
+    try:
+        region = oslo_cache.create_region()
+        oslo_cache.configure_cache_region(conf, region)
+        placement = conf.placement
+        auth = loading.get_auth_plugin_conf_options(placement.auth_type) if placement.auth_type else ()
+        conf.register_opts(auth, group="placement")
+        # Where the database is, and nothing of its password.
+        database = make_url(conf.api_database.connection or "sqlite://")
+    except Exception as error:  # noqa: BLE001 - of any backend; nova-scheduler starts without it, as it does without us
+        LOG.warning("[cache] cannot be used, so each host reads from Placement itself: %s", type(error).__name__)
+        return []
+    names = [each.dest for each in auth if each.dest in ("auth_url", "endpoint")]
+    cloud = (database.host, database.port, database.database, placement.region_name, placement.endpoint_override)
+    return [SharedCache(region, *cloud, *(placement[name] for name in names)).store]
 
 
 class ReportClientAdapter:
-    """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``.
-
-    :param lock: held during each request
-    """
-
-    def __init__(self, lock: AbstractContextManager[object]) -> None:
-        self._lock = lock
+    """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``."""
 
     def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
         """Get a URL, or create a trait; return any response, with errors, after at most Nova's own timeout."""
         _forget_inherited_connections()
         client = report.report_client_singleton()
-        with self._lock:
-            if method == "PUT":
-                return client.put(url, None, version=microversion)
-            return client.get(url, version=microversion)
+        if method == "PUT":
+            return client.put(url, None, version=microversion)
+        return client.get(url, version=microversion)
 
 
 def _forget_inherited_connections() -> None:

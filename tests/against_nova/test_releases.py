@@ -1,7 +1,8 @@
 """The table of releases is what the installed Nova says, and what README and pages show."""
 
-from os_prefilter.hosts.drivers.nova_releases import ADDED_TO_NOVA, NOVA_RELEASES
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter_tools.operators.releases import ADDED_TO_NOVA
 from tests.against_nova.nova import NOVA
 from tests.against_nova.record import record
 from tests.against_nova.releases import README, page, readme_table, releases

@@ -30,7 +30,7 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "traits": lambda client: (client.traits(), client.custom_traits(), client.traits_in_use()),
     "ensure_traits": lambda client: client.ensure_traits(["CUSTOM_A", "COMPUTE_NODE"]),
     "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
-    "has_provider": lambda client: client.has_provider("required=CUSTOM_UNUSED"),
+    "providers": lambda client: client.providers("required=CUSTOM_UNUSED"),
     "tree": lambda client: client.providers(f"in_tree={UUID}"),
     "provider": lambda client: (client.provider_traits(UUID), client.provider_resource_classes(UUID)),
 }

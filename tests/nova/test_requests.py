@@ -3,7 +3,6 @@
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from importlib.metadata import EntryPoint, entry_points
 from itertools import cycle, islice
 from pathlib import Path
@@ -18,17 +17,15 @@ from nova.scheduler.manager import messaging
 from stevedore import ExtensionManager
 
 from os_prefilter import Request, Requirements
-from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.nova import RequestFilters
 from os_prefilter.request.requirements import require
 from os_prefilter.service import Service
 from os_prefilter.service.loading import NAMESPACE, as_filter
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, user_context
-from tests.support.placements import Observed, lone_host, nova_conf, served
+from tests.support.nova_start import Start, our_entry, user_context
+from tests.support.placements import Observed, nova_conf, served
 from tests.support.processes import ran
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -253,15 +250,6 @@ def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(
         found = list(pool.map(run, [properties for properties, _ in requests]))
     assert found == [traits for _, traits in requests]
     assert len(cells.contexts) == 1
-
-
-def test_rejection_for_want_of_a_host_does_not_queue_behind_facts_that_placement_does_not_answer(start: Start) -> None:
-    with EmbeddedPlacement(lone_host()) as placement:
-        start("image_metadata", "facts_interval = 1800")
-        ask(Observed(placement))
-        for lock in (nullcontext(), entry_point._lock_of(entry_point._PLACEMENT)):
-            with lock, pytest.raises(exception.RequestFilterFailed, match="No host offers hw_vif_model=e1000e"):
-                our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e"}))
 
 
 def test_each_forked_worker_reads_the_answers_to_its_own_requests(observed: Observed, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import shared
-from os_prefilter.service.shared import MakeStore, SharedFact, Siblings
+from os_prefilter.service.shared import MakeStore, SharedFact, SharedRead, Siblings
 from tests.support.processes import ran
 
 INTERVAL = 30.0
@@ -73,6 +73,11 @@ class CountingReader:
         return document
 
 
+def shared_fact(read: SharedRead, interval: float, stores: tuple[MakeStore, ...]) -> SharedFact:
+    """Return a shared fact with new stores."""
+    return SharedFact(read, interval, [make("f", read.scope) for make in stores])
+
+
 def workers(number: int, fate: str, log: Path, *port: str) -> list[tuple[list[str], float, float]]:
     """Return what each of some forked workers got: the value, how long it took, and how old it is."""
     arguments = [sys.executable, "-m", "tests.service.shared_workers", str(number), fate, str(log), *port]
@@ -99,7 +104,7 @@ def main(arguments: Sequence[str]) -> None:
     number, fate, log, *port = arguments
     shared.TAKE_OVER = 2.0
     stores: tuple[MakeStore, ...] = (cache(port[0], "cloud").store,) if port else ()
-    hosts = [SharedFact("f", Reader(Path(log), fate), INTERVAL, (Siblings, *stores)) for _ in range(1 + len(port))]
+    hosts = [shared_fact(Reader(Path(log), fate), INTERVAL, (Siblings, *stores)) for _ in range(1 + len(port))]
     children = []
     for each in range(int(number)):
         child = os.fork()

@@ -18,6 +18,7 @@ from os_prefilter.request.requirements import ROOT, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.facts_from_conf import prepared
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.service.wanted import configured_filters, traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -145,12 +146,12 @@ def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter() -> None:
 
 def test_fact_is_the_same_object_until_a_trait_is_added(placement: EmbeddedPlacement) -> None:
     """Pipelines keep their results for as long."""
-    fact = KnownTraits(placement.client)
-    before = fact()
-    assert fact() is before
+    fact = prepared({"known_traits": KnownTraits(placement.client)}, ())["known_traits"]
+    before = fact(None)
+    assert fact(None) is before
     placement.know([_HPET])
-    assert fact() == before | {_HPET}
-    assert repr(fact()) == f"<{len(before) + 1} traits>"
+    assert fact(None) == before | {_HPET}
+    assert repr(fact(None)) == f"<{len(before) + 1} traits>"
 
 
 def test_answer_without_the_traits_of_every_placement_is_an_error(placement: EmbeddedPlacement) -> None:

@@ -12,8 +12,8 @@ import pytest
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import deployment_facts
 from os_prefilter.service.deployment_facts import Fact, Measured
-from os_prefilter.service.shared import SharedFact, Siblings
-from tests.service.shared_workers import CountingReader, workers
+from os_prefilter.service.shared import Siblings
+from tests.service.shared_workers import CountingReader, shared_fact, workers
 
 _WRONG_AGE = "read an hour ago"
 
@@ -85,7 +85,7 @@ _ENTRIES: dict[str, tuple[Callable[[], bytes | str], bool]] = {
 def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
     make, is_used = _ENTRIES[what]
     region, read = _Region(), CountingReader()
-    fact = SharedFact("f", read, 60, (SharedCache(region).store,))
+    fact = shared_fact(read, 60, (SharedCache(region).store,))
     fact(None)
     (key,) = (each for each in region.values if not each.endswith(":reader"))
     region.values[key] = make()
@@ -94,7 +94,7 @@ def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
 
 def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     region, read = _Region(), CountingReader()
-    fact = SharedFact("f", read, 60, (SharedCache(region).store,))
+    fact = shared_fact(read, 60, (SharedCache(region).store,))
     fact(None)
     (key,) = (each for each in region.values if not each.endswith(":reader"))
     region.values[key] = _entry(at=300)
@@ -113,12 +113,12 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
     caplog.set_level("INFO")
     region, read = _Region(), CountingReader()
     region.fail = fail
-    fact = SharedFact("f", read, 0, (SharedCache(region).store,))
+    fact = shared_fact(read, 0, (SharedCache(region).store,))
     assert [fact(None).value for _ in range(3)] == [1, 2, 3]
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._LEFT_ALONE", 0.0)
     region.fail = lambda: time.sleep(0.1)
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 0.001)
-    slow = SharedFact("f", read, 0, (SharedCache(region).store,))
+    slow = shared_fact(read, 0, (SharedCache(region).store,))
     assert slow(None).value == 4
     region.fail = lambda: None
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 60)
@@ -141,7 +141,7 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
 def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None:
     """As by a reader that was paused for a minute, while another one took over."""
     region = _Region()
-    other = SharedFact("f", CountingReader(take=lambda: None), 60, (SharedCache(region).store,))
+    other = shared_fact(CountingReader(take=lambda: None), 60, (SharedCache(region).store,))
 
     def meanwhile() -> None:
         (reader,) = region.values
@@ -150,13 +150,13 @@ def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None
 
     slow = CountingReader(take=meanwhile)
     slow.read = 41
-    assert SharedFact("f", slow, 60, (SharedCache(region).store,))(None).value == 42
-    assert SharedFact("f", CountingReader(), 60, (SharedCache(region).store,))(None).value == 1
+    assert shared_fact(slow, 60, (SharedCache(region).store,))(None).value == 42
+    assert shared_fact(CountingReader(), 60, (SharedCache(region).store,))(None).value == 1
 
 
 def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     region = _Region()
-    facts = [SharedFact("f", CountingReader(), 60, (Siblings, SharedCache(region).store)) for _ in range(2)]
+    facts = [shared_fact(CountingReader(), 60, (Siblings, SharedCache(region).store)) for _ in range(2)]
     facts[0](None)
     facts[0]._read_at -= 50
     facts[0].share(9)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.service.shared import SharedFact
-from tests.service.shared_workers import CountingReader, cache, workers
+from tests.service.shared_workers import CountingReader, cache, shared_fact, workers
 from tests.services.own_services import needs, own_memcached
 
 pytestmark = needs("memcached")
@@ -20,7 +19,7 @@ def test_hosts_share_and_clouds_and_sections_do_not(tmp_path: Path) -> None:
         assert len((tmp_path / "readings").read_text(encoding="utf-8").splitlines()) == 1
         readers = [CountingReader(), CountingReader(), CountingReader("another section"), CountingReader()]
         clouds = [cache(port, each) for each in ("one", "other", "one", "one")]
-        facts = [SharedFact("f", read, 60, (each.store,)) for read, each in zip(readers, clouds, strict=True)]
+        facts = [shared_fact(read, 60, (each.store,)) for read, each in zip(readers, clouds, strict=True)]
         assert [fact(None).value for fact in facts] == [1, 1, 1, 1]
         assert [each.read for each in readers] == [1, 1, 1, 0]
         # pymemcache leaves its connections to the garbage collector.

@@ -95,7 +95,7 @@ class _CacheStore:
             self._cache.set(self._key, entry)
 
     @contextmanager
-    def lease(self) -> Iterator[bool]:
+    def lease(self, _place: int) -> Iterator[bool]:
         """Enter as the one reader, or not. A name that stays longer than any reading is that of a process that died.
 
         Any cache can do that: it takes no lock, and a reading too many does no harm.

@@ -34,6 +34,8 @@ GIVEN_UP = 600.0
 # A query takes at most a twentieth of the time of the thread that waits for it, and of what Placement serves to it.
 _PAUSE = 20
 _LONGEST_PAUSE = 1800.0
+# After a query that failed: Placement may be there again.
+_LONGEST_PAUSE_OF_FAILED = 300.0
 _SOON = 1.0
 
 ReadFact = Callable[[Any], Any]
@@ -208,7 +210,7 @@ class Fact:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
                 # The process cannot have another thread.
-                self._end(query, str(error), now)
+                self._end(query, str(error), now() + self._interval)
                 return None
             return query
 
@@ -228,15 +230,13 @@ class Fact:
 
     def amend(self, value: Any) -> None:
         """Use a value that was learned beside the queries; it is queried again when it would have been."""
-        with self._lock:
-            self._set(value)
+        self.reading = Reading(value)
 
     def _is_due(self, now: Callable[[], float]) -> bool:
         return self.is_expired or now() >= self.due
 
     def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
-        problem = "the query was broken off"
-        due = None
+        problem, due = "the query was broken off", 0.0
         try:
             value = self._read(context)
             taken = now() - query.begun
@@ -257,7 +257,11 @@ class Fact:
             problem = describe_error(error)
         finally:
             with self._lock:
-                self._end(query, problem, now, due)
+                taken = now() - query.begun
+                again = min(
+                    Measured(None, taken, taken).pause(self._interval), max(self._interval, _LONGEST_PAUSE_OF_FAILED)
+                )
+                self._end(query, problem, now() + again if problem else due)
             query.done.set()
 
     def _set(self, value: Any) -> None:
@@ -270,11 +274,11 @@ class Fact:
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
             self.reading = Reading(value)
 
-    def _end(self, query: PendingQuery, problem: str, now: Callable[[], float], due: float | None = None) -> None:
+    def _end(self, query: PendingQuery, problem: str, due: float) -> None:
         if self._query is not query:
             return
         self._query = None
-        self.due = now() + self._interval if due is None else due
+        self.due = due
         self._tried = True
         if problem:
             self._log_failure(problem)

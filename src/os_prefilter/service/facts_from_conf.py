@@ -103,7 +103,9 @@ def facts_from(
 def shared(provided: Mapping[str, ReadFact], interval: float, stores: tuple[MakeStore, ...]) -> dict[str, ReadFact]:
     """Return the readers of facts, of which those that can share what they read do."""
     return {
-        name: SharedFact(name, read, interval, stores) if stores and isinstance(read, SharedRead) else read
+        name: SharedFact(read, interval, [make(name, read.scope) for make in stores])
+        if stores and isinstance(read, SharedRead)
+        else read
         for name, read in provided.items()
     }
 
@@ -123,11 +125,13 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
     latest: Any = None
 
     def read_prepared(context: Any) -> Any:
-        nonlocal latest
         value = read(context)
         if isinstance(value, Measured):
-            # Its reader has checked it.
-            return value
+            return value._replace(value=prepare(value.value))
+        return prepare(value)
+
+    def prepare(value: Any) -> Any:
+        nonlocal latest
         if inspect.isawaitable(value) or inspect.isasyncgen(value):
             if inspect.iscoroutine(value):
                 # Else Python warns that it was never awaited.

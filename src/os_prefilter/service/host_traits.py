@@ -4,26 +4,25 @@ A host is the root provider of a compute node. No fleet is read as a whole: most
 hosts, and of the others Placement is asked.
 """
 
-from array import array
-from base64 import b64decode, b64encode
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 import os_traits
 
 from os_prefilter.common.host_sets import set_of
+from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.shared import MakeStore, SharedFact
 
-MOST_HOSTS = 64
-"""The hosts in a sample, at most."""
+MOST_HOSTS = 256
+"""The hosts in a sample, at most: it has one for each kind of hosts that requests were for."""
 
-# Of 50,000 hosts, two have the same number at one time in 15 billion.
-_NUMBER = (1 << 64) - 1
+# The traits that requests prefer are the operator's, and few; two in one store are read anew by turns.
+_SLOTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +70,19 @@ class HostSample:
     __hash__ = None  # type: ignore[assignment]
 
 
-class HostsOfTrait:
-    """The hosts that have a trait.
+class HostsOfTrait(NamedTuple):
+    """The hosts that have a trait."""
 
-    :param listed: numbers of the hosts that have it, or lack it; sorted
-    """
-
-    def __init__(self, listed: "array[int]", *, lacking: bool) -> None:
-        self.listed = listed
-        self.lacking = lacking
+    listed: frozenset[str]
+    """UUIDs of the root providers of the hosts that have it, or lack it."""
+    lacking: bool
 
     def has(self, host: str) -> bool:
         """Return whether a host has the trait, by the UUID of its root provider, which is that of the compute node."""
-        number = number_of(host)
-        place = bisect_left(self.listed, number)
-        return (place < len(self.listed) and self.listed[place] == number) is not self.lacking
+        return (host in self.listed) is not self.lacking
 
     def __repr__(self) -> str:
         return f"<{'all hosts but' if self.lacking else 'hosts:'} {len(self.listed)}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HostsOfTrait) and (self.listed, self.lacking) == (other.listed, other.lacking)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def number_of(host: str) -> int:
-    """Return the number of a host: half of its UUID."""
-    return int(host.replace("-", ""), 16) & _NUMBER
 
 
 class Reader(Protocol):
@@ -137,7 +121,7 @@ class _SampleReader:
 
     @staticmethod
     def from_json(document: Any) -> HostSample:
-        if not all(is_hyphenated_uuid(host) and isinstance(traits, list) for host, traits in document.items()):
+        if not all(is_hyphenated_uuid(host) and all(map(is_trait_name, traits)) for host, traits in document.items()):
             raise TypeError("it is no sample of hosts")
         return HostSample({host: frozenset(traits) for host, traits in document.items()})
 
@@ -159,16 +143,16 @@ class _TraitReader:
         hosts = self._reader.hosts((os_traits.COMPUTE_NODE, *having), without)
         # A trait that Placement does not know is on no host.
         known = lacking and hosts is not None
-        return HostsOfTrait(array("Q", sorted(map(number_of, hosts or ()))), lacking=known)
+        return HostsOfTrait(frozenset(hosts or ()), known)
 
-    @staticmethod
-    def to_json(value: HostsOfTrait) -> Any:
-        return [value.lacking, b64encode(value.listed.tobytes()).decode()]
+    def to_json(self, value: HostsOfTrait) -> Any:
+        return [self._trait, value.lacking, sorted(value.listed)]
 
-    @staticmethod
-    def from_json(document: Any) -> HostsOfTrait:
-        lacking, listed = document
-        return HostsOfTrait(array("Q", b64decode(listed, validate=True)), lacking=bool(lacking))
+    def from_json(self, document: Any) -> HostsOfTrait:
+        trait, lacking, listed = document
+        if trait != self._trait or type(lacking) is not bool or not all(map(is_hyphenated_uuid, listed)):
+            raise TypeError("it is no list of hosts")
+        return HostsOfTrait(frozenset(listed), lacking)
 
 
 class HostTraits:
@@ -181,9 +165,11 @@ class HostTraits:
     def __init__(self, reader: Reader, interval: float, stores: tuple[MakeStore, ...] = ()) -> None:
         self.reader = reader
         self._interval = interval
-        self._stores = stores
-        self._shared = SharedFact("host_sample", _SampleReader(reader, lambda: self.sample), interval, stores)
+        sample = _SampleReader(reader, self.as_others_know_it)
+        self._shared = SharedFact(sample, interval, [make("host_sample", "") for make in stores])
         self._fact = Fact("host_sample", self._shared, interval, unknown=HostSample({}))
+        # Made now, so that the workers that are forked later inherit them.
+        self._slots = [[make(f"preferred_{slot}", "") for make in stores] for slot in range(_SLOTS)]
         self._preferred: dict[str, Fact] = {}
 
     @property
@@ -205,8 +191,8 @@ class HostTraits:
     def as_others_know_it(self) -> HostSample:
         """Return the sample with the hosts that joined it in the nearest other processes."""
         known: HostSample | None = self._shared.nearest()
-        if known and known.traits != self.sample.traits:
-            self._fact.amend(known)
+        if known and not known.traits.keys() <= self.sample.traits.keys():
+            self._fact.amend(self.sample.with_hosts(known.traits))
         return self.sample
 
     def add(self, hosts: Iterable[str]) -> bool:
@@ -220,18 +206,15 @@ class HostTraits:
     def preferred(self, traits: Iterable[str], context: Any, until: float) -> dict[str, HostsOfTrait]:
         """Return which hosts have each of the traits, as far as it is known; only a first reading is waited for."""
         self.refresh(context, until)
-        known: dict[str, HostsOfTrait] = {}
-        for trait in traits:
-            fact = self._preferred.get(trait)
-            if fact is None:
-                name = f"hosts with {trait}"
-                read = SharedFact(
-                    name, _TraitReader(self.reader, trait, lambda: self.sample), self._interval, self._stores
-                )
-                fact = self._preferred.setdefault(trait, Fact(name, read, self._interval, unknown=None))
-            query = fact.begin(context)
+        facts = {trait: self._preferred.get(trait) or self._hosts_with(trait) for trait in traits}
+        pending = [(fact, fact.begin(context)) for fact in facts.values()]
+        for fact, query in pending:
             if query and fact.latest is None:
                 fact.wait(query, until)
-            if fact.latest is not None:
-                known[trait] = fact.latest
-        return known
+        return {trait: fact.latest for trait, fact in facts.items() if fact.latest is not None}
+
+    def _hosts_with(self, trait: str) -> Fact:
+        """Return a new fact: the hosts that have a trait."""
+        reader = _TraitReader(self.reader, trait, lambda: self.sample)
+        shared = SharedFact(reader, self._interval, self._slots[crc32(trait.encode()) % _SLOTS])
+        return self._preferred.setdefault(trait, Fact(f"hosts with {trait}", shared, self._interval, unknown=None))

@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from math import inf
-from random import sample
+from random import choice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import smallest_disjoint
 from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, Measured, ask_in_time
+from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, Measured, ask_in_time
 from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
 
 if TYPE_CHECKING:
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 LOG = get_logger(__name__)
 
 # Requests to Placement for one rejection, at most; each shows that hosts serve what the sample's did not.
-_MOST_ASKED = 12
-# Of the hosts that Placement finds, those that join the sample.
-_JOINING = 2
+_MOST_ASKED = 40
 # Demands that the sample serves, until it is another one.
 _MOST_SERVED = 1_000
 
@@ -112,7 +109,9 @@ class NoHostCheck:
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
             return
-        asked, problem = ask_in_time(partial(self._blame, demand), "no host", until)
+        asked, problem = ask_in_time(
+            partial(self._blame, demand, min(until, time.monotonic() + PATIENCE / 2)), "no host", until
+        )
         if not asked.done():
             self._late = asked, time.monotonic() + GIVEN_UP
         if problem and not self._failing:
@@ -135,15 +134,17 @@ class NoHostCheck:
             served.add(demand)
         return is_served
 
-    def _blame(self, demand: RootDemand) -> _Blame | None:
+    def _blame(self, demand: RootDemand, until: float) -> _Blame | None:
         """Return what no host serves, by Placement's word; None if hosts serve it, or that is not known.
 
-        Whatever the sample's hosts do not serve together, Placement is asked for. If hosts do, some join the sample.
+        Whatever the sample's hosts do not serve together, Placement is asked for. If hosts do, one joins the sample.
+
+        :param until: when only what must be asked is asked
         """
         every, parts = demand.every_request, demand.by_properties
         for _ in range(_MOST_ASKED):
             known = self._host_traits.sample
-            usable = known.hosts(every)
+            usable = known.hosts(_NODES | every)
             blamed = smallest_disjoint({names: known.hosts(part) & usable for names, part in parts.items()})
             if not blamed:
                 return None
@@ -157,17 +158,17 @@ class NoHostCheck:
                 # Where no host is available at all, no property is to blame.
                 if not usable and not self._join(self._hosts(_NODES | every)):
                     return None
-                # A host that is disabled, for instance.
-                excluded = every != Traits() and (known.hosts(alone) or self._hosts(alone))
+                # A host that is disabled, for instance. Without the time to ask, it is true that none is available.
+                excluded = every != Traits() and (time.monotonic() > until or self._hosts(alone))
                 return self._counted(_Blame(blamed, "available" if excluded else ""), demand)
             if not self._join(found):
                 return None
         return None
 
     def _join(self, found: list[str] | None) -> bool:
-        """Let some hosts join the sample; return whether there was any."""
+        """Let one of the hosts join the sample; return whether there was any."""
         # At random: the first ones would often be those that were installed together.
-        return found is not None and self._host_traits.add(sample(found, min(_JOINING, len(found))))
+        return bool(found) and self._host_traits.add([choice(found or ())])  # noqa: S311 - no secret
 
     def _hosts(self, traits: Traits) -> list[str] | None:
         found = self._host_traits.reader.hosts(traits.required, traits.forbidden)
@@ -189,6 +190,7 @@ class NoHostCheck:
         if begun >= due:
             number = sum(1 for _ in self._host_traits.reader.hosts(traits.required, traits.forbidden) or ())
             taken = time.monotonic() - begun
-            self._numbers = dict(islice(self._numbers.items(), _MOST_SERVED))
+            if len(self._numbers) >= _MOST_SERVED:
+                self._numbers = {}
             self._numbers[traits] = number, time.monotonic() + Measured(None, taken, taken).pause(self._interval)
         return number

@@ -9,8 +9,8 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from math import isfinite
 from random import uniform
@@ -61,8 +61,11 @@ class Store(Protocol):
     def put(self, entry: bytes) -> None:
         """Replace what is there, if that is possible."""
 
-    def lease(self) -> AbstractContextManager[bool]:
-        """Enter as the one reader (True), or not; an owner that dies loses it."""
+    def lease(self, place: int) -> AbstractContextManager[bool]:
+        """Enter as the one reader (True), or not; an owner that dies loses it.
+
+        :param place: 0; 1 where the reader has no result after :data:`TAKE_OVER`, and another one begins; and so on
+        """
 
 
 MakeStore = Callable[[str, str], Store]
@@ -73,8 +76,10 @@ class Siblings:
     """A store of the processes that descend from this one: an anonymous file in memory that all inherit."""
 
     def __init__(self, *_what: str) -> None:
-        self._file = os.memfd_create("os-prefilter")
-        finalize(self, os.close, self._file)
+        self._file = -1
+        with suppress(OSError):
+            self._file = os.memfd_create("os-prefilter")
+            finalize(self, os.close, self._file)
 
     def get(self) -> bytes | None:
         """Return what was put last, or None; half of it if it is just being put, which zlib's sum tells."""
@@ -82,21 +87,26 @@ class Siblings:
 
     def put(self, entry: bytes) -> None:
         """Replace what is there. Locks nothing: a process that is stopped here would keep all others waiting."""
-        os.pwrite(self._file, entry, 0)
-        os.ftruncate(self._file, len(entry))
+        with suppress(OSError):
+            os.pwrite(self._file, entry, 0)
+            os.ftruncate(self._file, len(entry))
 
     @contextmanager
-    def lease(self) -> Iterator[bool]:
+    def lease(self, place: int) -> Iterator[bool]:
         """Enter as the one reader, or not; the kernel ends the lock with the process."""
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except (BlockingIOError, PermissionError):
             yield False
+            return
+        except (OSError, ValueError):
+            # There is no such file.
+            yield True
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN)
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, place)
 
 
 class SharedReading:
@@ -116,37 +126,39 @@ class SharedReading:
         self._interval = interval
         # The entry that was seen last: what it is called, when it was first seen, and how old it was then.
         self._seen = ("", 0.0, 0.0)
-        # Since when another process has been reading.
-        self._denied_since: float | None = None
+        # Since when, and when last, this process has waited for another one that reads.
+        self._waiting = (0.0, float("-inf"))
 
     def __call__(self, context: Any) -> Measured:
         """Return the value, as JSON: while another process reads it again, the one of before, if there is one."""
         while True:
             found = self.latest()
             if found and self._is_younger(found, 1):
-                return found
-            with self._store.lease() as is_reader:
-                if is_reader or self._is_overdue():
+                break
+            with self._store.lease(self._place()) as is_reader:
+                if is_reader:
                     found = self.latest()
                     # Another process may have read it until now.
                     if not (found and self._is_younger(found, 1)):
                         found = self._read_for_all(context)
-                    self._denied_since = None
-                    return found
+                    break
             if found and self._is_younger(found, 2):
                 return found
             time.sleep(uniform(*_LOOK_AGAIN))  # noqa: S311 - no secret
+        self._waiting = (0.0, float("-inf"))
+        return found
 
     def _is_younger(self, found: Measured, pauses: int) -> bool:
         return found.age < pauses * found.pause(self._interval)
 
-    def _is_overdue(self) -> bool:
-        """Return whether another process has been reading for too long: it may be stopped."""
+    def _place(self) -> int:
+        """Return how many readers have had their time while this process has waited: the first one may be stopped."""
         now = time.monotonic()
-        if self._denied_since is None:
-            self._denied_since = now
-        # Not all at once.
-        return now > self._denied_since + TAKE_OVER * uniform(1, 1.5)  # noqa: S311
+        since, last = self._waiting
+        # One that did not ask for a while has not waited.
+        since = now if now - last > TAKE_OVER / 6 else since
+        self._waiting = since, now
+        return int((now - since) / TAKE_OVER)
 
     def share(self, measured: Measured) -> None:
         """Put what this process has read."""
@@ -159,7 +171,7 @@ class SharedReading:
         measured = self._read(context)
         self.latest()
         # Not over what another process has read meanwhile, nor from one that was paused.
-        if self._seen[0] == before and measured.seconds < GIVEN_UP:
+        if self._seen[0] == before and measured.age < GIVEN_UP:
             self.share(measured)
         return measured
 
@@ -169,7 +181,11 @@ class SharedReading:
             data = self._store.get()
             if not data:
                 return None
-            entry = json.loads(zlib.decompressobj().decompress(data, _MOST_BYTES))
+            unpacked = zlib.decompressobj()
+            entry = json.loads(unpacked.decompress(data, _MOST_BYTES))
+            if not unpacked.eof:
+                # Its sum is missing.
+                return None
             name, age, seconds = str(entry["id"]), time.time() - float(entry["at"]), float(entry["seconds"])
             if not (isfinite(age) and isfinite(seconds) and age > -CLOCK_SKEW and seconds >= 0):
                 return None
@@ -190,12 +206,12 @@ class SharedFact:
     :param interval: seconds from one reading to the next, at least
     """
 
-    def __init__(self, name: str, read: SharedRead, interval: float, stores: tuple[MakeStore, ...]) -> None:
+    def __init__(self, read: SharedRead, interval: float, stores: Sequence[Store]) -> None:
         self._reader = read
         self._levels: list[SharedReading] = []
         nearest: Callable[[Any], Measured] = self._read
-        for make in reversed(stores):
-            nearest = SharedReading(make(name, read.scope), nearest, read.from_json, interval)
+        for store in reversed(stores):
+            nearest = SharedReading(store, nearest, read.from_json, interval)
             self._levels.append(nearest)
         self._nearest = nearest
         # As JSON, and as it is: what was read again is the same object.
@@ -220,16 +236,16 @@ class SharedFact:
 
     def share(self, value: Any) -> None:
         """Tell the others what this process has learned since the last reading; it grows no younger by that."""
-        age = min(time.monotonic() - self._read_at, GIVEN_UP)
-        for level in self._levels:
+        age = time.monotonic() - self._read_at
+        for level in self._levels if isfinite(age) else ():
             level.share(Measured(self._reader.to_json(value), self._seconds, age))
 
     def _read(self, context: Any) -> Measured:
         begun = time.monotonic(), time.time()
         document = self._reader.to_json(self._reader(context))
-        # A process that is stopped, and a machine that sleeps: one of the clocks goes on.
-        taken = max(time.monotonic() - begun[0], time.time() - begun[1])
-        return Measured(document, taken, taken)
+        taken = time.monotonic() - begun[0]
+        # While a machine sleeps, only one of the clocks goes on.
+        return Measured(document, taken, max(taken, time.time() - begun[1]))
 
 
 def scope_of(*parts: object) -> str:

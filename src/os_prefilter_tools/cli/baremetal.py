@@ -88,7 +88,7 @@ class ReconfigureNode(Listing):
             node.task(instance=parsed_args.instance).check_instance()
         facts = replace(node.facts(), templates=service.options.templates)
         plan = reconfiguration(old, new, facts, service)
-        plan.check(facts.host, self.context.placement.has_provider)
+        plan.check(facts.host, lambda query: bool(self.context.placement.providers(query)))
         if facts.bios_may_differ:
             anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
             self.tell(

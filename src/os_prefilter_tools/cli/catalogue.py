@@ -8,11 +8,11 @@ from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.hosts.drivers.nova_releases import release_of_trait, release_of_value
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.property_names import properties_without_rows
+from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
 VOCABULARY_COLUMNS = (
     "Image property",

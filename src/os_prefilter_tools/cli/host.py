@@ -12,7 +12,7 @@ from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
-from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
+from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.conf import options_from
@@ -263,7 +263,17 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
             "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
             f"Give --nova-release N, or --alone for {ours}."
         )
-    return tuple(filter(None, (found, describe_too_old(facts))))
+    return tuple(filter(None, (found, _describe_too_old(facts))))
+
+
+def _describe_too_old(facts: LibvirtFacts) -> str:
+    """Return a sentence if the host's libvirt or QEMU is older than the Nova that builds its guests runs on."""
+    needs = NOVA_RELEASES.get(facts.nova_release or 0)
+    if needs is None or not facts.built_by_nova:
+        return ""
+    older = facts.list_older(needs.libvirt, needs.qemu)
+    old = " and ".join(f"{what} {found} is older than {oldest}" for what, found, oldest in older)
+    return f"{old}: nova-compute of Nova {facts.nova_release} does not start here." if old else ""
 
 
 def _release(text: str) -> int:

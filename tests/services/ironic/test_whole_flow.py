@@ -82,7 +82,7 @@ def _periodic(ironic: Ironic, placement: Served, *nodes: str) -> None:
     client = placement.placement.client
     client.request("PUT", "/resource_classes/CUSTOM_BAREMETAL")
     for node in nodes:
-        if not client.has_provider(f"uuid={node}"):
+        if not client.providers(f"uuid={node}"):
             client.request("POST", "/resource_providers", {"name": node, "uuid": node})
             inventories = {"CUSTOM_BAREMETAL": {"total": 1}}
             body = {"resource_provider_generation": 0, "inventories": inventories}

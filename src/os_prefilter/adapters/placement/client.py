@@ -211,13 +211,6 @@ class PlacementClient:
             if error.status not in (_NOT_FOUND, _CONFLICT):
                 raise
 
-    def has_provider(self, query: str) -> bool:
-        """Return whether any resource provider matches.
-
-        :param query: the urlencoded query string of ``GET /resource_providers``, without the question mark
-        """
-        return bool(self.get_list(f"/resource_providers?{query}", "resource_providers"))
-
     def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
         """Return the resource providers that match a query, all without one, in any order."""
         return tuple(self.each_provider(query))
@@ -335,7 +328,7 @@ def check_response(what: str) -> Iterator[None]:
     """Read a response; a member that is missing or has another type means that it is not that of a Placement."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
         raise PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
 

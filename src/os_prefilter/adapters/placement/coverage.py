@@ -74,7 +74,9 @@ class ReadReports:
     def __init__(self, client: PlacementClient, parts: Iterable[Part]) -> None:
         self._client = client
         self._parts = tuple(parts)
-        self.scope = scope_of(*(sorted(part.traits) for part in self._parts), *(part.keys for part in self._parts))
+        self.scope = scope_of(
+            *(sorted(part.traits) for part in self._parts), *(sorted(part.keys) for part in self._parts)
+        )
 
     def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.
@@ -187,12 +189,11 @@ class KnownTraits:
     def __init__(self, client: PlacementClient, needed: Iterable[str] = ()) -> None:
         self._client = client
         self._needed = frozenset(trait for trait in needed if trait.startswith(CUSTOM_PREFIX))
-        self._latest = TraitNames()
         self._is_told = False
         self.scope = scope_of(*sorted(self._needed))
 
     def __call__(self, _context: Any = None) -> TraitNames:
-        """Return the names of all traits, the same object as long as they are the same.
+        """Return the names of all traits.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
@@ -215,10 +216,7 @@ class KnownTraits:
             if not self._is_told:
                 LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
             self._is_told = True
-        names = TraitNames(found)
-        if names != self._latest:
-            self._latest = names
-        return self._latest
+        return TraitNames(found)
 
     def to_json(self, value: TraitNames) -> list[str]:
         """Return the names, for other processes."""

@@ -6,8 +6,8 @@ import os_traits
 from packaging.version import Version
 
 from os_prefilter.common.trait_names import ADDED_IN, standard_traits
-from os_prefilter.hosts.drivers.nova_releases import ADDED_TO_NOVA, release_of_trait, release_of_value
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter_tools.operators.releases import ADDED_TO_NOVA, release_of_trait, release_of_value
 
 _STANDARD = sorted({trait for row in ROWS for trait in row.traits if not trait.startswith("CUSTOM_")})
 

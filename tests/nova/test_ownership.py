@@ -1,4 +1,4 @@
-"""owner in Nova's scheduler: its gates with Nova's own objects, and what Nova makes of a request that it changed."""
+"""owner in Nova's scheduler: what Nova makes of a request that it changed."""
 
 import json
 from collections.abc import Iterator
@@ -12,41 +12,11 @@ from nova.scheduler import utils
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.model import Fleet, provider_uuid
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.conftest import pipeline_of
 from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, user_context
-from tests.support.placements import Observed, provider, put_traits
-
-_HOSTS = ("kvm-0", "kvm-1", "kvm-2")
-
-
-@pytest.fixture
-def observed() -> Iterator[Observed]:
-    """Return a Placement of hosts that report no owner, as Nova's own client of Placement reaches it."""
-    with EmbeddedPlacement(Fleet(tuple(provider(host, traits="COMPUTE_NODE") for host in _HOSTS))) as placement:
-        yield Observed(placement)
-
-
-def _schedule() -> set[str]:
-    spec = nova_spec()
-    our_entry()(user_context(), spec)
-    return set(spec.root_required)
-
-
-def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
-    start: Start, observed: Observed
-) -> None:
-    start("owner", "wait_for_reports = true", "facts_interval = 0")
-    ask(observed)
-    for host in _HOSTS:
-        assert _schedule() == set()
-        put_traits(observed.placement, lambda traits: traits.add("OWNER_NOVA"), host)
-    assert _schedule() == {"OWNER_NOVA"}
-
-
-# -- requests ----------------------------------------------------------------------------------------------------------
+from tests.support.nova_start import user_context
 
 
 def _spec(asked: Asked) -> Any:

@@ -2,11 +2,8 @@
 
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import EntryPoint, entry_points
-from itertools import cycle, islice
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -22,7 +19,6 @@ from os_prefilter.nova import RequestFilters
 from os_prefilter.request.requirements import require
 from os_prefilter.service import Service
 from os_prefilter.service.loading import NAMESPACE, as_filter
-from tests.conftest import times
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.placements import Observed, nova_conf, served
@@ -222,34 +218,6 @@ def test_the_cells_are_asked_with_the_context_of_the_request_or_as_an_administra
     our_entry()(None, nova_spec())
     assert cells.contexts[0] is context
     assert [each.is_admin for each in cells.contexts[1:]] == [True]
-
-
-def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(start: Start, cells: _Cells) -> None:
-    start("image_metadata,hpet,computes", "facts_interval = 1800")
-    wanted = [
-        ({"hw_vif_model": "e1000e"}, {"OWNER_NOVA", "COMPUTE_NET_VIF_MODEL_E1000E"}),
-        ({"hw_time_hpet": True}, {"OWNER_NOVA", "CUSTOM_COMPUTE_TIME_HPET"}),
-        ({}, {"OWNER_NOVA"}),
-        (_IMPOSSIBLE, None),
-    ]
-    threads = 8
-    together = Barrier(threads, timeout=60)
-
-    def run(properties: dict[str, Any]) -> set[str] | None:
-        spec = nova_spec(properties)
-        together.wait()
-        try:
-            our_entry()(user_context(), spec)
-        except exception.RequestFilterFailed:
-            assert not spec.root_required
-            return None
-        return set(spec.root_required)
-
-    requests = list(islice(cycle(wanted), times(10) * threads))
-    with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(run, [properties for properties, _ in requests]))
-    assert found == [traits for _, traits in requests]
-    assert len(cells.contexts) == 1
 
 
 def test_each_forked_worker_reads_the_answers_to_its_own_requests(observed: Observed, tmp_path: Path) -> None:

@@ -9,13 +9,11 @@ import nova.conf
 import pytest
 from nova import objects
 from nova.objects.aggregate import AggregateList
-from nova.scheduler.client import report
-from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.service import facts_from_conf
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, entries, our_entry, user_context
+from tests.support.nova_start import Start, ask, entries, our_entry, user_context
 from tests.support.placements import Observed
 from tests.support.rule_texts import rule, write_rules
 
@@ -40,30 +38,10 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-class _Adapter:
-    """What Nova's client of Placement has: openstacksdk's adapter for it."""
-
-    def __init__(self, observed: Observed) -> None:
-        self._observed = observed
-
-    def get(self, url: str, **options: Any) -> Any:
-        return self._send("GET", url, options)
-
-    def put(self, url: str, **options: Any) -> Any:
-        assert options.pop("json") is None
-        return self._send("PUT", url, options)
-
-    def _send(self, method: str, url: str, options: dict[str, Any]) -> Any:
-        assert options == {"microversion": "1.22", "global_request_id": None}
-        headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, method, headers=headers, raise_exc=False)
-
-
 def _start(start: Start, observed: Observed, folder: Path, *lines: str, enabled: str = "rules") -> None:
     # These requests are decided on, not scheduled: no host has what they require.
     start(enabled, f"rules_dirs = {folder}", "no_host_reason = off", *lines)
-    # Nova's own class; what it sends goes to the real Placement of the test.
-    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
+    ask(observed)
 
 
 def _schedule(**image: str) -> set[str]:
@@ -100,18 +78,6 @@ def test_rules_are_reloaded_when_nova_reloads_its_configuration(
     nova.conf.CONF.mutate_config_files()
     assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
     assert caplog.text.count("Failed to reload the request rules") == 1
-
-
-def test_previous_rules_stay_in_use_until_placement_has_the_new_traits(
-    start: Start, observed: Observed, folder: Path
-) -> None:
-    _start(start, observed, folder, "facts_interval = 0")
-    assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
-    write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["CUSTOM_OTHER"]))
-    observed.hook = lambda method, _url: (503, b"down") if method == "PUT" else None
-    assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
-    observed.hook = lambda _method, _url: None
-    assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
 
 
 _AGGREGATES = {"CUSTOM_LICENSED": provider_uuid("licensed"), "COMPUTE_NET_VIF_MODEL_E1000E": provider_uuid("old nics")}

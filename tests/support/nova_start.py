@@ -88,11 +88,14 @@ class _SdkAdapter:
 
     def get(self, url: str, **options: Any) -> Any:
         """Send a request, as ``openstack.proxy.Proxy`` does."""
+        return self._send("GET", url, options)
+
+    def put(self, url: str, **options: Any) -> Any:
+        """Send a request that creates a trait."""
+        assert options.pop("json") is None
+        return self._send("PUT", url, options)
+
+    def _send(self, method: str, url: str, options: dict[str, Any]) -> Any:
         assert options == {"microversion": "1.22", "global_request_id": None}
         headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, "GET", headers=headers, raise_exc=False)
-
-    def put(self, url: str, **_options: Any) -> Any:
-        """Send a request that creates a trait."""
-        headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, "PUT", headers=headers, raise_exc=False)
+        return self._observed.request(url, method, headers=headers, raise_exc=False)

@@ -7,14 +7,12 @@ import pytest
 
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.adapters.placement.coverage import NestedProviders
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import conf_with, pipeline_of, spec_of
-from tests.support.placements import Observed
 
 _TRAITS = ("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_STATUS_DISABLED")
 _SUBSETS = [frozenset(each) for size in range(3) for each in itertools.combinations(_TRAITS, size)]
@@ -89,68 +87,15 @@ _IMAGE = {"hw_vif_model": "e1000e"}
 _ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
 
 
-def _child(client: PlacementClient, root: str) -> str:
-    """Create a nested provider as nova-compute does; return its UUID."""
-    child = provider_uuid(f"{root}-gpu")
-    body = {"name": f"{root}-gpu", "uuid": child, "parent_provider_uuid": provider_uuid(root)}
-    client.request("POST", "/resource_providers", body)
-    inventories = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
-    client.request("PUT", f"/resource_providers/{child}/inventories", inventories)
-    return child
-
-
-class _Cloud:
-    """A flat cloud, and a pipeline that asks its Placement for each request."""
-
-    def __init__(self, placement: EmbeddedPlacement) -> None:
-        self.observed = Observed(placement)
-        conf = conf_with(enabled_filters=["image_metadata", "compute_status"], facts_interval=0)
-        self.pipeline = Service.from_conf(conf, {"nested_providers": NestedProviders(self.observed.client)})
-
-    def scopes(self) -> set[str]:
-        """Return where the trait of the image's model is required."""
-        decision = self.pipeline.apply(spec_of(_IMAGE))
-        return {item.scope for item in decision.requirements if item.trait == _TRAITS[0]}
-
-    def hosts(self) -> tuple[str, ...]:
-        spec: RequestSpec = spec_of(_IMAGE)
-        self.pipeline.apply(spec)
-        return self.observed.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
-
-
-@pytest.fixture
-def cloud() -> Iterator[_Cloud]:
-    """Return a flat cloud of compute nodes, one of each set of traits."""
-    hosts = (
-        _provider(f"kvm-{number}", "VCPU MEMORY_MB DISK_GB", traits | {"COMPUTE_NODE"})
-        for number, traits in enumerate(_SUBSETS)
-    )
-    with EmbeddedPlacement(Fleet(tuple(hosts))) as placement:
-        yield _Cloud(placement)
-
-
-def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud: _Cloud) -> None:
-    """Also for a request whose decision was cached before."""
-    hosts = cloud.hosts()
-    assert hosts == ("kvm-1",)
-    assert [cloud.scopes(), cloud.scopes()] == [_ON_BOTH, _ON_BOTH]
-    child = _child(cloud.observed.placement.client, "kvm-0")
-    assert [cloud.scopes(), cloud.scopes()] == [_ON_ROOT, _ON_ROOT]
-    assert cloud.hosts() == hosts
-    cloud.observed.placement.client.request("DELETE", f"/resource_providers/{child}")
-    assert cloud.scopes() == _ON_BOTH
-    assert cloud.hosts() == hosts
-
-
-def test_other_values_do_not_ask_placement(cloud: _Cloud) -> None:
-    facts = {"nested_providers": NestedProviders(cloud.observed.client)}
+def test_other_values_do_not_ask_placement() -> None:
+    asked: list[object] = []
     for scope, expected in (("root", _ON_ROOT), ("root_and_unsuffixed", _ON_BOTH)):
         conf = conf_with(enabled_filters=["image_metadata"], trait_scope=scope)
-        cloud.pipeline = Service.from_conf(conf, facts)
-        assert cloud.scopes() == expected
+        decision = Service.from_conf(conf, {"nested_providers": asked.append}).apply(spec_of(_IMAGE))
+        assert {item.scope for item in decision.requirements if item.trait == _TRAITS[0]} == expected
     # Nor does a pipeline without filters.
-    Service.from_conf(conf_with(), facts).apply(spec_of(_IMAGE))
-    assert cloud.observed.sent == []
+    Service.from_conf(conf_with(), {"nested_providers": asked.append}).apply(spec_of(_IMAGE))
+    assert asked == []
 
 
 def test_without_the_fact_traits_are_required_of_the_root_only() -> None:

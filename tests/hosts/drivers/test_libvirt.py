@@ -167,42 +167,6 @@ def test_host_reports_traits_about_emulation_only_of_architectures_that_the_clou
     assert refusals(KVM)[Trait("COMPUTE_ARCH_S390X")] == "the host has no QEMU for s390x guests"
 
 
-@pytest.mark.parametrize(
-    ("properties", "refused"),
-    [
-        ({"hw_firmware_type": "bios"}, ""),
-        ({"hw_firmware_type": "uefi"}, "secure='no'"),
-        # With Secure Boot it starts.
-        ({"hw_firmware_type": "uefi", "os_secure_boot": "required", "hw_machine_type": "q35"}, ""),
-        ({"hw_viommu_model": "virtio", "hw_machine_type": "q35"}, "a vIOMMU of virtio"),
-        ({"hw_viommu_model": "auto", "hw_machine_type": "q35"}, "a vIOMMU of virtio"),
-        ({"hw_machine_type": "isapc"}, "no PCI bus"),
-        ({"hw_emulation_architecture": "s390x"}, "no USB controller"),
-        ({"hw_emulation_architecture": "sparc"}, "PCI devices"),
-        # Nova gives an emulated guest the default of the host's own architecture.
-        ({"hw_emulation_architecture": "armv7l"}, "name one in hw_machine_type"),
-        ({"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt"}, ""),
-        (
-            {"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt", "hw_viommu_model": "smmuv3"},
-            "Nova has a vIOMMU only for x86_64 and aarch64",
-        ),
-    ],
-)
-def test_late_check_goes_by_the_guests_that_nova_builds(properties: dict[str, object], refused: str) -> None:
-    guests = {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "s390x": S390, "sparc": NOTHING}
-    host = replace(
-        KVM,
-        guests=guests,
-        emulated_architectures=EVERY_ARCHITECTURE,
-        libvirt_version=(9, 0, 0),
-        hypervisor_version=(7, 2, 22),
-    )
-    assert unsupported(spec_of(properties), host) == []
-    found = unsupported(spec_of(properties), replace(host, built_by_nova=True, nova_release=34))
-    assert bool(found) is bool(refused)
-    assert refused in " ".join(item.reason for item in found)
-
-
 @pytest.mark.parametrize(("release", "starts"), [(32, True), (33, False)])
 def test_uefi_on_libvirt_9_0_goes_by_the_release_of_nova(release: int, starts: bool) -> None:
     host = replace(KVM, libvirt_version=(9, 0, 0), built_by_nova=True, nova_release=release)

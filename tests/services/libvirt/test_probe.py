@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import capability_traits
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.libvirt_xml import FakeLibvirt
 
@@ -56,16 +55,6 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(qemu: LibvirtFacts, con
     assert "i686" not in qemu.guests
     assert own.machines_are_complete
     assert own.machines >= {"pc", "q35", f"pc-i440fx-{major}.{minor}", f"pc-q35-{major}.{minor}"}
-
-
-def test_probed_host_reports_the_traits_of_what_was_found(qemu: LibvirtFacts) -> None:
-    traits = capability_traits(qemu)
-    assert traits["HW_ARCH_X86_64"]
-    assert traits["COMPUTE_STORAGE_BUS_IDE"]
-    assert traits["CUSTOM_COMPUTE_TIME_HPET"]
-    assert not traits["COMPUTE_GRAPHICS_MODEL_XEN"]
-    has_igb = qemu.libvirt_version >= (9, 3, 0) and qemu.hypervisor_version >= (8, 0, 0)
-    assert traits["COMPUTE_NET_VIF_MODEL_IGB"] == has_igb, version_text(qemu.hypervisor_version)
 
 
 def test_read_only_connection_is_named_as_the_cause_of_the_failed_probe(

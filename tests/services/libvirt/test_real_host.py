@@ -16,35 +16,18 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from os_prefilter import RequestSpec, allocation_candidates_query, capability_traits, guest_settings, unsupported
+from os_prefilter import guest_settings, unsupported
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.trait_sync import ProviderTraits
-from os_prefilter.common.errors import ImpossibleCombination
-from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.hosts.reports import REPORTED, parts_of
-from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.reader import load_fleet
 from os_prefilter_tools.testing.law import disagreements, pair_cases, platform_cases, single_cases
-from tests.conftest import one_in, pipeline_of, spec_of
+from tests.conftest import one_in, spec_of
 from tests.services.libvirt.connection import needs_libvirt, uri
-from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.hosts import EVERY_ARCHITECTURE, OFFERED
 
 pytestmark = needs_libvirt
-
-_FLEET = """
-hosts:
-  {name}:
-    resources: {{VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}}
-  another-host:
-    resources: {{VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -55,71 +38,6 @@ def facts() -> LibvirtFacts:
     """
     facts = LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).facts()
     return replace(facts, emulated_architectures=EVERY_ARCHITECTURE)
-
-
-@pytest.fixture(scope="module")
-def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementClient]:
-    """Return a real Placement in which this host, and no other, has been reported."""
-    fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
-    fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
-    with EmbeddedPlacement(load_fleet(fleet)) as embedded:
-        wanted = {key for part in parts_of(facts.templates, EVERY_ARCHITECTURE) for key in part.keys}
-        # As the scheduler does: a query with a trait that Placement does not know fails.
-        embedded.client.ensure_traits(CUSTOM_TRAITS)
-        changes = ProviderTraits(embedded.client, facts.host).sync(goal_of(facts, wanted, Mode.ALONE, Options()))
-        added = {change.trait for change in changes if change.provider == facts.host}
-        assert {trait for trait in added if not trait.startswith(REPORTED)} == {
-            *(trait for trait, has in capability_traits(facts).items() if has),
-            "OWNER_NOVA",
-        }
-        yield embedded.client
-
-
-def _hosts(spec: RequestSpec, placement: PlacementClient) -> tuple[str, ...]:
-    filters = ("image_metadata", "hpet", "tpm_secret_security", "image_type", "owner")
-    try:
-        pipeline_of(*filters, emulated_architectures=sorted(EVERY_ARCHITECTURE)).apply(spec)
-    except ImpossibleCombination:
-        return ()
-    return placement.allocation_candidates(allocation_candidates_query(spec)).hosts
-
-
-_ARM = {"hw_emulation_architecture": "aarch64"}
-_SECURE = {"hw_firmware_type": "uefi", "os_secure_boot": "required"}
-
-
-@pytest.mark.parametrize(
-    ("properties", "can"),
-    [
-        ({"hw_time_hpet": "true", "hw_machine_type": "q35"}, True),
-        ({"hw_disk_bus": "ide", "hw_vif_model": "e1000e", "hw_architecture": "i686"}, True),
-        ({"hw_machine_type": "pc", "hw_disk_bus": "ide"}, True),
-        # Secure Boot is for the machine type q35 alone.
-        ({**_SECURE, "hw_machine_type": "q35"}, True),
-        (_SECURE, False),
-        ({"hw_disk_bus": "xen"}, False),
-        ({"hw_viommu_model": "smmuv3"}, False),
-        ({"hw_architecture": "aarch64"}, False),
-        # QEMU left it out in 2.11.
-        ({"hw_emulation_architecture": "ia64"}, False),
-        ({"img_hv_type": "xen"}, False),
-        ({"hw_tpm_version": "2.0"}, False),
-        ({"hw_machine_type": "virt"}, False),
-        # Debian's QEMU for ARM beside that for x86: what one has and the other lacks, by traits of its own.
-        ({**_ARM, "hw_viommu_model": "smmuv3"}, True),
-        ({**_ARM, "hw_machine_type": "virt", "hw_firmware_type": "uefi"}, True),
-        ({**_ARM, "hw_viommu_model": "intel"}, False),
-        ({**_ARM, "hw_time_hpet": "true"}, False),
-    ],
-)
-def test_host_is_the_only_candidate_if_and_only_if_the_late_check_accepts(
-    properties: dict[str, object], can: bool, facts: LibvirtFacts, placement: PlacementClient
-) -> None:
-    assert "aarch64" in facts.guests, "these tests need qemu-system-arm and qemu-efi-aarch64"
-    assert facts.own_guests.secure_boot, "these tests need ovmf"
-    spec = spec_of(properties)
-    assert _hosts(spec, placement) == ((facts.host,) if can else ())
-    assert (unsupported(spec, facts) == []) is can
 
 
 def test_required_traits_and_late_check_agree_on_this_host(facts: LibvirtFacts, record_property: Any) -> None:

@@ -70,12 +70,6 @@ class Api:
         uuid = str(self._send("POST", "/servers", {"server": body}, _USER)["server"]["id"])
         return self._wait(uuid)
 
-    def rebuild(self, server: Server, properties: Mapping[str, str]) -> Server:
-        """Rebuild a server from a new image with these properties; return it when it is active or has failed."""
-        body = {"rebuild": {"imageRef": self._image(properties)}}
-        self._send("POST", f"/servers/{server.uuid}/action", body, _USER)
-        return self._wait(server.uuid)
-
     def _wait(self, uuid: str) -> Server:
         """Return a server when it is active, or has failed and has a fault, and nothing is under way."""
 

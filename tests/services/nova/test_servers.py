@@ -121,22 +121,6 @@ def test_placement_that_fails_or_is_slow_leaves_the_fault_to_nova(api: Api, plac
     assert _fails_as_without_the_library(api.server({"hw_vif_model": "pcnet"}))
 
 
-def test_refused_rebuild_does_not_reach_the_guest(cloud: Cloud, api: Api) -> None:
-    server = api.server({"hw_vif_model": "e1000e"})
-    refused = api.rebuild(server, {"hw_vif_model": "igb"})
-    assert (refused.status, refused.host) == ("ERROR", "e1000e-host")
-    assert refused.fault == "No valid host was found. This host does not offer hw_vif_model=igb."
-    assert _rebuilds(cloud, server) == 0
-    assert _is_built(api.rebuild(server, {"hw_vif_model": "e1000e"}), "e1000e-host")
-    assert _rebuilds(cloud, server) == 1
-
-
-def _rebuilds(cloud: Cloud, server: Server) -> int:
-    """Return how often nova-compute began to rebuild a server on its host."""
-    log = (cloud.folder / f"{server.host}.log").read_text(encoding="utf-8")
-    return sum(server.uuid in line and "Rebuilding instance" in line for line in log.splitlines())
-
-
 def _select(cloud: Cloud) -> list[str]:
     """Return what the statement of the page selects, one line a server."""
     files = files_of(DOCS / "audit.rst")

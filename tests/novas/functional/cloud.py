@@ -16,7 +16,6 @@ from nova import conf, test
 from nova.scheduler import request_filter
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.fixtures import PlacementFixture
-from os_traits import COMPUTE_STATUS_DISABLED
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
@@ -124,16 +123,6 @@ class Cloud:
         # Nova wants it restarted before it is taken for alive.
         computes[host] = self._case.restart_compute_service(computes[host])
         self._admin.put_service(service, {"forced_down": False})
-
-    @contextmanager
-    def disabled(self, host: str) -> Iterator[None]:
-        """Disable the compute service of a host while the context lasts."""
-        service = self._service(host)
-        self._admin.put_service(service, {"status": "disabled"})
-        provider = self._placement.provider_named(host).uuid
-        assert COMPUTE_STATUS_DISABLED in self._placement.provider_traits(provider)[1]
-        yield
-        self._admin.put_service(service, {"status": "enabled"})
 
     def _service(self, host: str) -> str:
         return str(self._admin.get_services(host=host, binary="nova-compute")[0]["id"])

@@ -18,13 +18,6 @@ _SOURCE, _OTHER = "old", "kvm"
 _IDE = {"img_hv_type": "kvm", "hw_disk_bus": "ide"}
 
 
-def test_new_server_avoids_hosts_whose_default_never_has_its_bus(cloud: Cloud) -> None:
-    with cloud.x86_guests(_SOURCE, _OTHER, default_machine="q35"):
-        server = cloud.server(_IDE)
-
-    assert (server.status, server.attempts) == ("ERROR", ())
-
-
 @pytest.mark.parametrize(
     ("action", "status"),
     [({"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE"), ({"evacuate": {}}, "SHUTOFF")],

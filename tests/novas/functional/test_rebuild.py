@@ -84,11 +84,3 @@ def test_rebuilt_server_gets_the_default_machine_type_that_its_host_has_now(clou
             "This host does not offer hw_disk_bus=ide.",
         )
         assert _runs(server)
-
-
-def test_server_on_a_disabled_host_is_rebuilt(cloud: Cloud) -> None:
-    server = cloud.server(_IDE)
-    with cloud.disabled(_HOST):
-        rebuilt = _rebuild(cloud, server, cloud.image({"hw_vif_model": "e1000e"}))
-
-    assert (rebuilt.status, rebuilt.host, rebuilt.attempts) == ("ACTIVE", _HOST, (_HOST, _HOST))

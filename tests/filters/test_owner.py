@@ -13,37 +13,29 @@ from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.vocabulary.options import Options, TraitScope
 from tests.conftest import pipeline_of, required_by, spec_of
 
-_PORT = "0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11"
 _ROOT = ("OWNER_NOVA", True, "root")
 _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
 _APART = ("OWNER_NOVA", True, "_owned_VGPU")
 
 
-_ONE, _TWO = ("OWNER_NOVA", True, "1"), {"resources:VGPU": "1", "resources1:VGPU": "1"}
 _GROUPS: list[tuple[dict[str, str], list[object]]] = [
-    ({}, []),
-    ({"resources:VCPU": "2"}, []),
-    ({"resources:DISK_GB": "0"}, []),
-    ({"resources:VGPU": "1"}, [_APART]),
     ({"resources:VGPU": "1", "resources:FPGA": "1"}, [_KEPT_OUT, _APART]),
-    ({"resources:FPGA": "1"}, [_KEPT_OUT]),
     ({"resources:MEM_ENCRYPTION_CONTEXT": "1"}, [_KEPT_OUT]),
     ({"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"}, []),
-    ({"resources1:VGPU": "1"}, [_ONE]),
     ({"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"}, []),
-    ({"resources1:FPGA": "1"}, []),
     ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, []),
-    ({"resources1:CUSTOM_PCI_8086_1563": "1"}, [_ONE]),
-    ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [_ONE]),
-    (_TWO, [_KEPT_OUT, _ONE]),
-    ({**_TWO, "group_policy": "none"}, [_ONE, _APART]),
-    ({"accel:device_profile": "gpu"}, []),
+    ({"resources1:FPGA": "1"}, []),
+    ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [("OWNER_NOVA", True, "1")]),
 ]
 
 
-def test_owner_requirements_of_flavor_groups_follow_their_resource_classes() -> None:
+def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone() -> None:
+    """What test_ownership, with a real Placement, has not."""
     for extra_specs, expected in _GROUPS:
         assert required_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected], extra_specs
+    for amount, trait in ((1, "OWNER_NOVA"), (0, "CUSTOM_X")):
+        group = RequestGroup("device_profile_0", {"VGPU": amount}, required_traits={trait})
+        assert required_by("owner", spec_of(requested_resources=[group])) == [_ROOT]
 
 
 def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> None:
@@ -130,16 +122,3 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
     spec = spec_of(extra_specs=_VGPU)
     Service(tuple(filters), options, facts).apply(spec)
     assert spec.flavor.extra_specs.items() >= expected.items()
-
-
-def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it() -> None:
-    for group, asked in (
-        (RequestGroup("device_profile_0", {"VGPU": 1}), [False]),
-        # Of a port.
-        (RequestGroup(f"device_profile_1{_PORT}", {"FPGA": 1}), [False]),
-        (RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}), []),
-        (RequestGroup("device_profile_0", {"VGPU": 0}, required_traits={"CUSTOM_X"}), []),
-        (RequestGroup(_PORT, {"VGPU": 1}), []),
-    ):
-        expected = [("OWNER_NOVA", required, group.requester_id) for required in asked]
-        assert required_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]

@@ -15,7 +15,7 @@ from os_prefilter import Options
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits, withdrawn
+from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
@@ -63,28 +63,6 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
             else:
                 assert (trait in found) is (trait in present or (has and key in wanted | still))
     assert found - set(_MANAGED) - _marker(reported) == others - set(_MANAGED)
-
-
-_HPET, _UEFI, _XEN = "CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_FIRMWARE_UEFI", "CUSTOM_VM_MODE_XEN"
-
-
-def test_traits_that_an_operator_set_before_the_first_report_are_never_removed() -> None:
-    """Whether they are true or not, wanted or not; a standard one that the host has also stays after a report of it."""
-    by_hand = frozenset((_HPET, _UEFI, _XEN))
-    keys = {key_of((trait,)) for trait in by_hand}
-    bare = replace(KVM, guests={"x86_64": replace(X86, uefi=False)}, nova_release=None)
-    for facts in (KVM, bare):
-        state = by_hand
-        for wanted in (keys, frozenset[str](), keys):
-            goal = goal_of(facts, wanted, Mode.BESIDE)
-            state = with_traits(state, goal)
-            assert by_hand <= state
-            assert by_hand <= with_traits(state, withdrawn(goal, Mode.BESIDE))
-    state = with_traits(frozenset(), goal_of(KVM, keys, Mode.BESIDE))
-    assert {_HPET, _UEFI} < state
-    for after in (goal_of(KVM, (), Mode.BESIDE), withdrawn(goal_of(KVM, (), Mode.BESIDE), Mode.BESIDE)):
-        assert with_traits(state, after) == {_UEFI}
-    assert with_traits(state, withdrawn(goal_of(KVM, (), Mode.ALONE), Mode.ALONE)) == frozenset()
 
 
 def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> None:

@@ -28,14 +28,6 @@ def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:
     assert {line.trait for line in capabilities(host)} == one
 
 
-def test_trait_about_an_architecture_that_is_not_offered_for_emulation_names_the_option() -> None:
-    lines = {line.trait: line for line in capabilities(replace(KVM, guests={"x86_64": X86, "aarch64": ARM}))}
-    assert (lines["COMPUTE_ARCH_X86_64"].answer, lines["COMPUTE_ARCH_AARCH64"].answer) == ("yes", "no")
-    assert lines["COMPUTE_ARCH_AARCH64"].because == "aarch64 is not in [prefilter] emulated_architectures"
-    of_own = lines["CUSTOM_X86_64_COMPUTE_STORAGE_BUS_IDE"]
-    assert (of_own.answer, of_own.because) == ("no", "x86_64 is not in [prefilter] emulated_architectures")
-
-
 def test_trait_the_reporter_does_not_own_is_listed_as_not_owned() -> None:
     (line,) = [line for line in capabilities(VmwareFacts()) if line.trait == "HW_CPU_HYPERTHREADING"]
     assert line.answer == "not owned"

@@ -16,9 +16,6 @@ _HPET, _IMAGES = marker_of(HPET), marker_of("COMPUTE_IMAGE_TYPE_RAW")
 
 _LINES: list[tuple[list[set[str]], str, list[tuple[str, str, tuple[str, ...]]]]] = [
     ([set()], "hpet", [("time_hpet", DEFERRED, ("host-0",))]),
-    ([{_HPET}, {marker_of(HPET, "CUSTOM_VM_MODE_HVM")}], "hpet", [("time_hpet", ENFORCED, ())]),
-    ([{HPET}, {_IMAGES}], "hpet", [("time_hpet", DEFERRED, ("host-1",))]),
-    ([{HPET}], "hpet", [("time_hpet", ENFORCED, ())]),
     ([], "hpet", [("time_hpet", DEFERRED, ())]),
     (
         [{"COMPUTE_IMAGE_TYPE_RAW"}, {_IMAGES}, set(), {_HPET}],

@@ -27,8 +27,6 @@ _UEFI: dict[str, object] = {"hw_firmware_type": "uefi"}
 _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     ({}, {}, _SMALL),
-    ({}, {"resources:VCPU": "0", "resources:CUSTOM_IRON": "1"}, "resources=CUSTOM_IRON:1,DISK_GB:1,MEMORY_MB:512"),
-    ({}, {"resources1:VCPU": "2"}, "resources=DISK_GB:1,MEMORY_MB:512&resources1=VCPU:2"),
     (
         {},
         {"resources_a:VGPU": "1", "trait_a:OWNER_NOVA": "forbidden", "trait_a:HW_GPU_API_VULKAN": "required"},
@@ -40,10 +38,6 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         f"group_policy=isolate&{_SMALL}&resources1=VGPU:1&resources2=VGPU:1",
     ),
     ({"trait:HW_CPU_X86_AVX2": "required", "trait:X": "other"}, {}, f"required=HW_CPU_X86_AVX2&{_SMALL}"),
-    # What Nova translates while it builds the query.
-    ({"os_secure_boot": "required"}, {}, f"required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&{_SMALL}"),
-    ({"os_secure_boot": "optional"}, {}, _SMALL),
-    ({"hw_firmware_stateless": "true", **_UEFI}, {}, f"required={_STATELESS}&{_SMALL}"),
     # A trait that the request names stays where it names it.
     *(
         (
@@ -54,14 +48,6 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         for name, unsuffixed in (("VCPU", _SMALL.removesuffix(",VCPU:1")), ("VGPU", _SMALL))
     ),
     ({}, {"resources:VGPU": "+4", "resources:FPGA": "1_0"}, "resources=DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4"),
-    ({}, {"hw:tpm_version": "2.0"}, f"required=COMPUTE_SECURITY_TPM_2_0,COMPUTE_SECURITY_TPM_TIS&{_SMALL}"),
-    ({"hw_tpm_model": "tpm-crb"}, {}, _SMALL),
-    (
-        {"hw_mem_encryption": "true", **_UEFI},
-        {},
-        "required=HW_CPU_X86_AMD_SEV&resources=DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:1",
-    ),
-    ({}, {"hw:cpu_thread_policy": "isolate"}, f"required=!HW_CPU_HYPERTHREADING&{_SMALL}"),
     # Resources are in Nova's order.
     ({}, {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"}, f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1"),
 ]
@@ -169,23 +155,6 @@ def test_value_that_nova_would_reject_is_rejected() -> None:
     for machine in ("raspi3b", "pc-1.0", "pc-i440fx", "Q35", "", "virt"):
         with pytest.raises(ImpossibleCombination, match="hw_machine_type"):
             allocation_candidates_query(spec_of({**encrypted, "hw_machine_type": machine}))
-
-
-def test_extra_specs_without_effect_in_nova_do_not_change_the_query() -> None:
-    plain = _query(spec_of())
-    for extra_specs in (
-        {"resources:NO_SUCH_CLASS": "1", "resources:VGPU,X:1": "1", "resources" + "a" * 65 + ":VGPU": "1"},
-        {"trait:OWNER_NOVA": "wanted", "group_policy": "nosuch"},
-        # Nova looks at the value first.
-        {"trait:hw_cpu_foo": "optional", "traitor:x": "required ", "traits:custom_x": "foo"},
-        {"trait:": "required", "trait1:": "forbidden"},
-        {"resources:vgpu": "1", "resources:CUSTOM_lower": "0", "resources:CUSTOM_x": "-1"},
-        {"resources:VG\nPU": "1", "resources1:VGPU\n\n": "1", "trait\n:OWNER_NOVA": "required"},
-        {"resources:VGPU": "-1", "resources:FPGA": "one"},
-    ):
-        assert _query(spec_of({"trait:": "required"}, extra_specs)) == plain, extra_specs
-    # Nova's group of the suffix "s".
-    assert _query(spec_of({}, {"traits:OWNER_NOVA": "required"})) == f"requireds=OWNER_NOVA&{plain}"
 
 
 def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> None:

@@ -23,31 +23,6 @@ def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = No
     return RequestSpec(flavor=Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs), image=Image(properties or {}))
 
 
-_SPLIT: list[tuple[dict[str, str], dict[str, object], tuple[int, int]]] = [
-    ({}, {}, (4, 0)),
-    (_DEDICATED, {}, (0, 4)),
-    ({}, {"hw_cpu_policy": "dedicated"}, (0, 4)),
-    (_DEDICATED, {"hw_cpu_policy": "shared"}, (0, 4)),
-    (_DEDICATED | {"hw:emulator_threads_policy": "isolate"}, {}, (0, 5)),
-    # Without pinned CPUs there is nothing to isolate from.
-    ({"hw:emulator_threads_policy": "isolate"}, {}, (4, 0)),
-    (_MIXED, {}, (4, 0)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "^3"}, {}, (1, 3)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, {}, (2, 2)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0", "hw:emulator_threads_policy": "isolate"}, {}, (3, 2)),
-    (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {"hw_cpu_realtime_mask": "1"}, (3, 1)),
-    (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
-    # The flavor's own resources count where nothing is pinned, and give way where something is.
-    ({"resources:PCPU": "2"}, {}, (0, 2)),
-    (_DEDICATED | {"resources:PCPU": "2"}, {}, (0, 4)),
-]
-
-
-def test_cpu_policy_and_masks_split_the_vcpus_into_shared_and_pinned() -> None:
-    for extra_specs, properties, cpus in _SPLIT:
-        assert _cpus(extra_specs, properties) == cpus, (extra_specs, properties)
-
-
 def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
     for mask in ("4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"):
         with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pytest
 
@@ -63,50 +62,6 @@ def test_unknown_hw_firmware_type_is_rejected_without_hw_firmware_stateless() ->
         allocation_candidates_query(RequestSpec(Flavor(1, 1), Image({"hw_firmware_type": "zz"})))
 
 
-_ENCRYPTED = "COMPUTE_EPHEMERAL_ENCRYPTION"
-_PACKED = "COMPUTE_NET_VIRTIO_PACKED"
-_TPM = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
-_Case = tuple[str, dict[str, object], dict[str, str], list[str]]
-_REQUIRED: list[_Case] = [
-    ("accelerators", {}, {"accel:device_profile": ""}, []),
-    ("accelerators", {}, {"accel:other": "x"}, []),
-    ("accelerators", {}, {"accel:device_profile": "gpu"}, ["COMPUTE_ACCELERATORS"]),
-    ("ephemeral_encryption", {"hw_ephemeral_encryption": "true"}, {}, [_ENCRYPTED]),
-    ("ephemeral_encryption", {}, {"hw:ephemeral_encryption": "true"}, [_ENCRYPTED]),
-    ("ephemeral_encryption", {"hw_ephemeral_encryption": "false"}, {}, []),
-    ("ephemeral_encryption", {"hw_ephemeral_encryption_format": "luks"}, {}, []),
-    # A value without effect is not refused either.
-    ("ephemeral_encryption", {"hw_ephemeral_encryption": "false"}, {"hw:ephemeral_encryption_format": "LUKS"}, []),
-    (
-        "ephemeral_encryption",
-        {"hw_ephemeral_encryption": "true", "hw_ephemeral_encryption_format": "luksv2"},
-        {},
-        [_ENCRYPTED, f"{_ENCRYPTED}_LUKSV2"],
-    ),
-    ("packed_virtqueue", {"hw_virtio_packed_ring": "true"}, {}, [_PACKED]),
-    ("packed_virtqueue", {}, {"hw:virtio_packed_ring": "yes"}, [_PACKED]),
-    ("packed_virtqueue", {"hw_virtio_packed_ring": True}, {"hw:virtio_packed_ring": "1"}, [_PACKED]),
-    ("packed_virtqueue", {"hw_virtio_packed_ring": "false"}, {}, []),
-    ("sound_model", {"hw_vif_model": "e1000"}, {}, []),
-    ("sound_model", {"hw_sound_model": "virtio"}, {}, ["COMPUTE_SOUND_MODEL_VIRTIO"]),
-    ("sound_model", {}, {"hw:sound_model": "ich9"}, ["COMPUTE_SOUND_MODEL_ICH9"]),
-    ("tpm_secret_security", {}, {"hw:tpm_secret_security": "host"}, []),
-    ("tpm_secret_security", {}, {"hw:tpm_model": "tpm-crb"}, []),
-    ("tpm_secret_security", {}, {"hw:tpm_version": "2.0"}, [f"{_TPM}USER"]),
-    ("tpm_secret_security", {"hw_tpm_version": "1.2"}, {}, [f"{_TPM}USER"]),
-    ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "host"}, [f"{_TPM}HOST"]),
-    ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "deployment"}, [f"{_TPM}DEPLOYMENT"]),
-    ("tpm_secret_security", {"hw_tpm_version": "3.0"}, {}, []),
-    ("noop", {"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"}, []),
-]
-
-
-def test_filter_requires_the_traits_of_its_rows_on_the_root() -> None:
-    for name, properties, extra_specs, expected in _REQUIRED:
-        found = device_required_by(name, spec_of(properties, extra_specs))
-        assert found == [(trait, True, "root") for trait in expected], (name, properties, extra_specs)
-
-
 def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume() -> None:
     for disk_format in BY_NAME["image_type"].values:
         expected = [(f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}", True, "root")]
@@ -136,23 +91,3 @@ def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says
         for unknown_values in ("skip", "reject"):
             with pytest.raises(UnknownValue, match="Values that exist: "):
                 pipeline_of(name, unknown_values=unknown_values).apply(spec_of(properties, extra_specs))
-
-
-_REMAINING: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
-    ("accelerators", {"extra_specs": {"accel:device_profile": "gpu"}}, {"gpu-cyborg-1"}, {"vmware-1"}),
-    ("compute_status", {}, {"kvm-new-1"}, {"kvm-old-3"}),
-    ("ephemeral_encryption", {"properties": {"hw_ephemeral_encryption": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
-    ("image_metadata", {"properties": {"hw_vif_model": "igb"}}, {"kvm-new-1"}, {"kvm-old-1", "vmware-1"}),
-    ("image_metadata", {"properties": {"hw_architecture": "i686"}}, {"kvm-new-1", "gpu-nova-1"}, {"arm-1"}),
-    ("image_type", {"disk_format": "qcow2"}, {"kvm-new-1"}, {"vmware-1"}),
-    ("packed_virtqueue", {"properties": {"hw_virtio_packed_ring": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
-    ("sound_model", {"properties": {"hw_sound_model": "virtio"}}, {"kvm-new-1"}, {"kvm-old-1", "vmware-1"}),
-    ("tpm_secret_security", {"extra_specs": {"hw:tpm_version": "2.0"}}, {"kvm-new-1"}, {"arm-1"}),
-]
-
-
-def test_only_hosts_with_the_required_traits_remain_in_placement(hosts: Callable[..., tuple[str, ...]]) -> None:
-    for name, fields, remaining, excluded in _REMAINING:
-        before, after = set(hosts(spec_of(**fields))), set(hosts(spec_of(**fields), name))
-        assert remaining <= after
-        assert excluded <= before - after

@@ -39,28 +39,6 @@ _ALL = (
 )
 
 
-def test_nova_and_our_request_spec_give_equal_requirements_and_queries() -> None:
-    properties = {
-        "architecture": "amd64",
-        "hw_vif_model": "VirtualE1000e",
-        "hw_time_hpet": "yes",
-        "vmware_adaptertype": "lsiLogic",
-        "trait:HW_CPU_X86_AVX2": "required",
-        "hw_tpm_version": "2.0",
-    }
-    extra_specs = {
-        "resources:VGPU": "1",
-        "resources1:VGPU": "1",
-        "hw:viommu_model": "intel",
-        "deploy-config:hyperthreading": "enabled",
-    }
-    theirs, ours = nova_spec(properties, extra_specs), spec_of(properties, extra_specs, disk_format="qcow2")
-    pipeline = pipeline_of(*_ALL)
-    assert pipeline.apply(theirs).requirements == pipeline.apply(ours).requirements
-    assert theirs.root_required == ours.root_required
-    assert allocation_candidates_query(theirs) == allocation_candidates_query(ours)
-
-
 @pytest.mark.parametrize("name", _ALL)
 def test_unset_nova_fields_add_no_requirements(name: str) -> None:
     expected = {"owner": ["OWNER_NOVA"], "compute_status": ["COMPUTE_STATUS_DISABLED"]}
@@ -83,29 +61,6 @@ def test_reading_the_request_view_lazy_loads_no_nova_field() -> None:
     _ = (request.boots_from_volume, request.image_property("hw_vif_model"), request.extra_spec("x"))
     allocation_candidates_query(spec)
     assert nova_base.obj_to_primitive(spec) == before
-
-
-def test_owner_trait_is_required_of_flavor_pci_groups_and_not_of_port_groups() -> None:
-    uuids = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
-    requests = objects.InstancePCIRequests(
-        requests=[
-            objects.InstancePCIRequest(count=1, request_id=uuids[0], alias_name="gpu", spec=[{}]),
-            objects.InstancePCIRequest(count=1, request_id=uuids[1], alias_name=None, requester_id="port", spec=[{}]),
-        ]
-    )
-    resources = {"CUSTOM_PCI_8086_1563": 1}
-    groups = [objects.RequestGroup(requester_id=f"{uuid}-0", resources=resources) for uuid in uuids]
-    for group in groups:
-        group.obj_set_defaults()
-    pipeline_of("owner").apply(nova_spec(pci_requests=requests, requested_resources=groups))
-    assert [group.required_traits for group in groups] == [{"OWNER_NOVA"}, set()]
-
-
-def test_malformed_image_trait_is_refused_in_nova_and_our_request_spec() -> None:
-    for name in ("X,!COMPUTE_STATUS_DISABLED", "x", "A B", "A\nB"):
-        for spec in (nova_spec({f"trait:{name}": "required"}), spec_of({f"trait:{name}": "required"})):
-            with pytest.raises(MalformedRequest, match="trait:NAME"):
-                _ = Request(spec).image_traits
 
 
 def test_process_reqspec_reads_the_global_configuration() -> None:

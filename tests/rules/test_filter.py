@@ -23,18 +23,6 @@ def _required(rules: RuleSet, spec: Any) -> list[tuple[str, bool, str]]:
     return [(item.trait, item.required, item.scope) for item in _pipeline(rules).apply(spec).requirements]
 
 
-def test_traits_are_required_and_forbidden_on_the_root() -> None:
-    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A", "COMPUTE_NODE"], ["CUSTOM_B"]))
-    spec = spec_of({"os_distro": "windows"})
-    assert _required(rules, spec) == [
-        ("CUSTOM_A", True, "root"),
-        ("COMPUTE_NODE", True, "root"),
-        ("CUSTOM_B", False, "root"),
-    ]
-    assert (spec.root_required, spec.root_forbidden) == ({"CUSTOM_A", "COMPUTE_NODE"}, {"CUSTOM_B"})
-    assert _required(rules, spec_of({"os_distro": "sles"})) == []
-
-
 _NO_HOST = {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}
 _SCOPED = [
     ("_GPU", {"resources_GPU:VGPU": "1"}, True),
@@ -100,12 +88,3 @@ def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
     assert not caplog.text
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Service.from_names("rules")
-
-
-def test_rule_prefers_traits_and_requires_none_of_them() -> None:
-    decision = _pipeline(rules_of(rule("r", _WINDOWS, more="prefer: [CUSTOM_A]"))).apply(
-        spec_of({"os_distro": "windows"})
-    )
-    (item,) = decision.preferences
-    assert (item.trait, item.filter, item.source) == ("CUSTOM_A", "rules", "rule r: image property os_distro=windows")
-    assert decision.requirements == ()

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.common.errors import InvalidOption
 from os_prefilter.rules.reload import RuleFolders
 from os_prefilter.service import Service, facts_from_conf
 from os_prefilter.service.deployment_facts import PATIENCE
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, answering
-from tests.support.rule_texts import rule, rules_text, settle, write_rules
+from tests.support.rule_texts import rule, settle, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
 
@@ -259,20 +258,3 @@ def test_first_rule_warning_is_logged_at_start(folder: Path, caplog: pytest.LogC
     assert record.getMessage().endswith(
         f" There are 12 problems in all: 'os-prefilter rules check {folder}' shows them."
     )
-
-
-def test_rules_that_cannot_be_used_stop_the_service_at_start(folder: Path) -> None:
-    missing = "the directory of rules cannot be read: No such file or directory."
-    for text, dirs, problem in (
-        (rules_text(_a("lower")), [], f"{folder}/a.yaml:2: the rule a: require[0] is 'lower'; expected the name of a"),
-        ("", ["/no/such/directory"], f"/no/such/directory: {missing}"),
-        ("", ["/dev/null"], "/dev/null: the directory of rules cannot be read: Not a directory."),
-        ("", [""], "a directory in it is empty. Remove a comma."),
-        ("", ["a\0b"], r"a\x00b"),
-    ):
-        settle_text(folder / "a.yaml", text)
-        with pytest.raises(InvalidOption) as raised:
-            Service.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs or [str(folder)]))
-        assert str(raised.value).startswith("[prefilter] rules_dirs: ")
-        assert problem in str(raised.value)
-        assert str(raised.value).isprintable()

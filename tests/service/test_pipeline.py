@@ -124,21 +124,6 @@ def test_requirements_are_written_to_root_unsuffixed_flavor_and_port_groups() ->
     assert spec.requested_resources[0].required_traits == {"OWNER_CYBORG"}
 
 
-def test_required_traits_are_copied_to_the_unsuffixed_group_only_if_it_uses_the_root() -> None:
-    pipeline = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed", reported_traits=[])
-    for extra_specs, scopes in (
-        ({}, ["root", "unsuffixed", "root"]),
-        ({"resources:VCPU": "0"}, ["root", "unsuffixed", "root"]),
-        ({"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, ["root", "root"]),
-    ):
-        spec = spec_of({"hw_time_hpet": "true"}, extra_specs)
-        assert [item.scope for item in pipeline.apply(spec).requirements] == scopes
-        assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET"}
-        assert ("trait:CUSTOM_COMPUTE_TIME_HPET" in spec.flavor.extra_specs) is ("unsuffixed" in scopes)
-        # A forbidden trait would exclude sharing and nested providers too.
-        assert "trait:COMPUTE_STATUS_DISABLED" not in spec.flavor.extra_specs
-
-
 class _Frozen(frozenset[str]):
     """A set that cannot be written to."""
 

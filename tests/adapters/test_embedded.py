@@ -18,11 +18,9 @@ from os_prefilter.common.errors import (
     PlacementUnavailable,
     UnknownTraits,
 )
-from os_prefilter_tools.adapters import embedded
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement, EmbeddedPlacementFailed
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter_tools.fleet.reader import example_fleet
 from tests.conftest import times
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
@@ -78,31 +76,6 @@ def test_a_missing_standard_trait_creates_nothing(owners: EmbeddedPlacement) -> 
     assert "CUSTOM_NOT_MADE" not in owners.client.traits()
 
 
-def test_a_loaded_fleet_reads_back_through_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Placement's API says of each provider what the fleet says: name, tree, inventories, traits, aggregates."""
-    monkeypatch.setattr(embedded, "_AT_ONCE", 2)
-    amounts = Inventory(100, reserved=3, min_unit=2, max_unit=50, step_size=4, allocation_ratio=1.5)
-    leaf = provider("leaf", {"CUSTOM_FPGA": Inventory(1)})
-    odd = provider("odd", {"DISK_GB": amounts}, children=(provider("mid", {}, CYBORG, (leaf,)),), aggregates=("r", "s"))
-    fleet = Fleet((*example_fleet().hosts, odd))
-    with EmbeddedPlacement(fleet) as placement:
-        read = placement.client.request
-        rows = {row["uuid"]: row for row in read("GET", "/resource_providers")["resource_providers"]}
-        assert len(rows) == len(list(fleet.walk()))
-        for expected in fleet.walk():
-            url = f"/resource_providers/{expected.uuid}"
-            inventories = read("GET", f"{url}/inventories")["inventories"]
-            assert rows[expected.uuid]["name"] == expected.name
-            assert {name: Inventory(**amount) for name, amount in inventories.items()} == expected.resources
-            assert set(read("GET", f"{url}/traits")["traits"]) == expected.traits
-            assert set(read("GET", f"{url}/aggregates")["aggregates"]) == set(expected.aggregates)
-        for root in fleet.hosts:
-            for parent in root.walk():
-                assert rows[parent.uuid]["root_provider_uuid"] == root.uuid
-                assert all(rows[child.uuid]["parent_provider_uuid"] == parent.uuid for child in parent.providers)
-            assert rows[root.uuid]["parent_provider_uuid"] is None
-
-
 def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists() -> None:
     more = provider("D", ROOT, NOVA, aggregates=("rack",))
     with EmbeddedPlacement(OWNERS) as placement:
@@ -111,21 +84,6 @@ def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists(
         with pytest.raises(PlacementRefused, match="exists already"):
             placement.load(Fleet((provider("E", ROOT, aggregates=("rack",)), more)))
         assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C", "D")
-
-
-def test_a_sharing_provider_is_not_a_host() -> None:
-    """Storage shared through an aggregate is used by the hosts, and listed with each, but is none itself."""
-    sharing = frozenset({"MISC_SHARES_VIA_AGGREGATE"})
-    fleet = Fleet(
-        (
-            provider("h1", ROOT, aggregates=("rack",)),
-            provider("h2", ROOT, aggregates=("rack",)),
-            provider("nfs", {"DISK_GB": Inventory(1000)}, sharing, aggregates=("rack",)),
-        )
-    )
-    with EmbeddedPlacement(fleet) as placement:
-        found = placement.client.allocation_candidates("resources=VCPU:1,DISK_GB:10")
-        assert (found.hosts, found.providers) == (("h1", "h2"), {"h1": ("h1", "nfs"), "h2": ("h2", "nfs")})
 
 
 def test_embedded_placements_open_at_once_have_separate_data() -> None:

@@ -17,7 +17,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownProvider
-from os_prefilter_tools.adapters import fleet_reader
+from os_prefilter_tools.adapters import embedded, fleet_reader
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.adapters.fleet_reader import THREADS, read_fleet
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
@@ -50,11 +50,13 @@ def fleet_of(hosts: int) -> Fleet:
 @given(fleets(), st.sampled_from([1, fleet_reader._SMALL]))
 def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet, small: int) -> None:
     """Without inventories, all but these; also where common traits are read as the providers that lack them."""
-    with EmbeddedPlacement(fleet) as placement, pytest.MonkeyPatch.context() as patches:
+    with pytest.MonkeyPatch.context() as patches:
         patches.setattr(fleet_reader, "_SMALL", small)
-        read = read_fleet(placement.client, fleet.aggregates.values())
-        assert read == like(read, fleet)
-        traits_only = read_fleet(placement.client, fleet.aggregates.values(), inventories=False)
+        patches.setattr(embedded, "_AT_ONCE", 2)
+        with EmbeddedPlacement(fleet) as placement:
+            read = read_fleet(placement.client, fleet.aggregates.values())
+            assert read == like(read, fleet)
+            traits_only = read_fleet(placement.client, fleet.aggregates.values(), inventories=False)
 
     def without(each: Provider) -> Provider:
         known = tuple(uuid for uuid in each.aggregates if uuid in fleet.aggregates)

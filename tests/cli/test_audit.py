@@ -84,7 +84,9 @@ def test_audit_judges_with_the_filters_of_the_configuration_and_names_them(
     assert document["summary"]["images"] == 1
     lost = {each["by"] for each in document["lines"][0]["Lost to"]}
     assert lost <= set(document["filters"]["after"]) - set(document["filters"]["before"])
-    assert "image_metadata" not in Path("page.html").read_text()
+    page = Path("page.html").read_text()
+    assert "image_metadata" not in page
+    assert page.rstrip().endswith("</html>")
 
 
 def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) -> None:
@@ -119,33 +121,6 @@ def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) ->
     bad = flavor(tmp_path, "bad", **{"resources:VGPU": "many"})
     assert main(["audit", "--images", path, "--flavor", bad]) == 0
     assert capsys.readouterr().err.count("resources:VGPU") == 1
-
-
-def test_html_page_is_complete_and_replaces_an_older_one_with_force(capsys: Capture, tmp_path: Path) -> None:
-    """It replaces an older one, and leaves nothing else behind."""
-    path = tmp_path / "page.html"
-    pages = set()
-    for more in ([], ["--enable", "hpet"]):
-        assert main(["audit", "--html", str(path), "--force", "-f", "value", *more]) in (0, 2)
-        pages.add(path.read_text(encoding="utf-8"))
-        assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
-    assert len(pages) == 2
-    assert list(tmp_path.iterdir()) == [path]
-    assert len(capsys.readouterr().out.splitlines()) == 12
-
-
-def test_html_replaces_a_file_only_with_force(capsys: Capture, tmp_path: Path) -> None:
-    """Its own --hosts file, say."""
-    fleet = tmp_path / "fleet.yaml"
-    fleet.write_text("hosts: {kvm-1: {resources: {VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}, traits: [COMPUTE_NODE]}}")
-    before = fleet.read_bytes()
-    argv = ["audit", "--hosts", str(fleet), "--html", str(fleet), "--enable", "hpet"]
-    assert main(argv) == 1
-    advice = "the file exists already. Give another path, or --force to replace it."
-    assert capsys.readouterr().err == f"{fleet}: {advice}\n"
-    assert fleet.read_bytes() == before
-    assert main([*argv, "--force"]) == 2
-    assert fleet.read_text().startswith("<!doctype html>")
 
 
 class Terminal(io.StringIO):

@@ -91,12 +91,3 @@ def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Pat
     out, err = capsys.readouterr()
     assert "As of 2026-11-21T18:00:00Z." in out
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err
-
-
-def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
-    """And not over another one."""
-    path = tmp_path / "offer.md"
-    for force, code in ([], 0), ([], 1), (["--force"], 0):
-        assert main(["offer", *hosts, "-o", str(path), *force]) == code
-        assert capsys.readouterr().out == ""
-    assert path.read_text(encoding="utf-8").startswith("# What this cloud offers\n")

@@ -37,36 +37,21 @@ _CLOUDS = "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n 
 _UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secret", "{hunter2secret")
 
 
-@pytest.mark.parametrize(
-    ("name", "password"),
-    [*(("OS_CLIENT_CONFIG_FILE", each) for each in _UNQUOTED), ("OS_CLIENT_SECURE_FILE", _UNQUOTED[0])],
-)
-def test_unquoted_password_in_clouds_yaml_is_not_shown(
-    name: str, password: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"])
+@pytest.mark.parametrize("text", ["clouds:\n  a\n  b: c\n", "\x00", "\xff", *map(_CLOUDS.format, _UNQUOTED)])
+def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
+    text: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "clouds.yaml"
-    path.write_text(_CLOUDS.format(password))
+    path.write_bytes(text.encode("latin-1"))
     monkeypatch.setenv(name, str(path))
     for debug in ([], ["--debug", "-vv"]):
         assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
         out, error = capsys.readouterr()
         assert "hunter2" not in out + error
-        assert f"{path}: line " in error
-        assert "not found" not in error
-
-
-@pytest.mark.parametrize("text", ["clouds: [", "clouds:\n  a\n  b: c\n", "\x00", "\xff"])
-def test_broken_clouds_yaml_is_named_in_the_error(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "clouds.yaml"
-    path.write_bytes(text.encode("latin-1"))
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
-    assert main(["readiness", "--os-cloud", "ours"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(str(path))
-    assert "this is not YAML" in error
-    assert len(error.splitlines()) == 1
+        assert f"{path}: " in error
+        assert "this is not YAML" in error
+        assert len(error.splitlines()) == 1 or debug
 
 
 def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(

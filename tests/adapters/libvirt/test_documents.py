@@ -208,11 +208,6 @@ class TestFacts:
         found = facts(offered, domain_capabilities(domain=virt_type), settings=LibvirtSettings(virt_type=configured))
         assert found.virt_type == virt_type
 
-    def test_lxc_needs_no_domain_capabilities(self) -> None:
-        offered, settings = capabilities(guests={"x86_64": "lxc", "i686": "lxc"}), LibvirtSettings(virt_type="lxc")
-        found = facts_from_xml(offered, [], settings=settings, libvirt_version=(9, 0, 0), qemu_version=(6, 1, 0))
-        assert (found.virt_type, dict(found.guests)) == ("lxc", {})
-
     def test_libvirt_architecture_names_are_mapped_to_those_of_nova(self) -> None:
         for name in Architecture.ALL:
             libvirts = LIBVIRT_ARCHITECTURES.get(name, name)

@@ -12,7 +12,7 @@ import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.common.errors import ConfigurationError, ProbeFailed
+from os_prefilter.common.errors import ProbeFailed
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
 KVM = LibvirtSettings(virt_type="kvm")
@@ -237,14 +237,3 @@ def test_default_uri_is_the_one_nova_would_use(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], uri: str
 ) -> None:
     assert host_of(monkeypatch, FakeLibvirt(), LibvirtSettings(**settings)).uri == uri
-
-
-def test_given_uri_overrides_connection_uri_of_nova_conf(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = LibvirtSettings(virt_type="kvm", connection_uri="qemu://other/system")
-    assert host_of(monkeypatch, FakeLibvirt(), settings, "qemu:///session").uri == "qemu:///session"
-
-
-def test_missing_libvirt_binding_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "libvirt", None)
-    with pytest.raises(ConfigurationError, match=r"pip install '\.\[libvirt\]'"):
-        LibvirtHost("", KVM)

@@ -130,18 +130,6 @@ def test_microversion_and_timeout_are_sent() -> None:
     assert transport.timeouts == {7}
 
 
-def test_ensure_traits_creates_only_what_is_missing() -> None:
-    names = [f"CUSTOM_{index:03}_{'X' * 200}" for index in range(50)]
-
-    def answer(method: str, _url: str) -> Answer:
-        return (200, {"traits": names[:49]}) if method == "GET" else (201, b"")
-
-    client, transport = client_of(answer)
-    assert client.ensure_traits(reversed(names)) == (names[49],)
-    assert [url for method, url in transport.sent if method == "PUT"] == [f"/placement/traits/{names[49]}"]
-    assert client_of((500, b""))[0].ensure_traits([]) == ()
-
-
 def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
     roots = ["a"]
     listed = ["a", "b"]

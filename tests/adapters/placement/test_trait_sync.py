@@ -88,16 +88,6 @@ class TestWrittenTraits:
         assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", *OURS}
         assert [change for change in changes if change.provider] == CHANGES
 
-    def test_dry_run_returns_the_changes_of_a_real_run_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
-        before = everything(placement)
-        seen = Observed(placement)
-        expected = host(seen).sync(GOAL, dry_run=True)
-        assert set(seen.methods) == {"GET"}
-        assert everything(placement) == before
-        keeper = host(seen)
-        assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == expected
-        assert keeper.sync(GOAL, dry_run=True) == []
-
 
 class TestReports:
     """What schedulers want comes and goes, and so does what reports on the host."""

@@ -22,7 +22,6 @@ _LINES: list[tuple[list[set[str]], str, list[tuple[str, str, tuple[str, ...]]]]]
         "image_type",
         [("image_type", DEFERRED, ("host-2", "host-3"))],
     ),
-    ([{"COMPUTE_IMAGE_TYPE_RAW"}], "image_type", [("image_type", ENFORCED, ())]),
     ([{"HW_CPU_HYPERTHREADING"}], "deploy_config", [("cpu_thread_policy", ENFORCED, ())]),
     ([set()], "noop", []),
     ([{"OWNER_NOVA"}, {_HPET}], "owner", [("owner", DEFERRED, ("host-1",))]),

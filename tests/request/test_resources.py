@@ -23,6 +23,24 @@ def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = No
     return RequestSpec(flavor=Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs), image=Image(properties or {}))
 
 
+_ISOLATE = {"hw:emulator_threads_policy": "isolate"}
+_SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
+    (_DEDICATED | _ISOLATE, (0, 5)),
+    # Without pinned CPUs there is nothing to isolate from.
+    (_ISOLATE, (4, 0)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, (2, 2)),
+    (_MIXED | _ISOLATE | {"hw:cpu_dedicated_mask": "0"}, (3, 2)),
+    (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, (0, 4)),
+    (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
+]
+
+
+def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_pinned() -> None:
+    """What random requests seldom have together."""
+    for extra_specs, cpus in _SPLIT:
+        assert _cpus(extra_specs) == cpus, extra_specs
+
+
 def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
     for mask in ("4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"):
         with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:

@@ -30,11 +30,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),
     ("config_templates", "config_templates = $state/x", "no such option state in group .*Write \\$\\$ for a \\$"),
     ("rules_dirs", "enabled_filters = rules\nrules_dirs = /no/such", "/no/such: the directory of rules cannot be read"),
-    (
-        "rules_dirs",
-        "enabled_filters = rules\nrules_dirs = /dev/null",
-        "/dev/null: the directory .* Not a directory",
-    ),
+    ("rules_dirs", "enabled_filters = rules\nrules_dirs = /dev/null", "/dev/null: the directory .* Not a directory"),
     ("rules_dirs", "enabled_filters = rules\nrules_dirs = a\0b", r"a\\x00b"),
     ("rules_dirs", "enabled_filters = rules\nrules_dirs = ,/etc", "a directory in it is empty"),
     ("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),

@@ -84,10 +84,7 @@ WRONG = [
     ("[placement]\nauth_type = admin_token\nendpoint = http://p\n", "[placement] token: it is not set"),
     ("[placement]\nauth_section = x\n[x]\nauth_type = none\nendpoint = p\n", "[x] endpoint: it is not a URL"),
     (f"[placement]\n{KEYSTONE}auth_url = ftp://k\n", "[placement] auth_url: it is not a URL"),
-    (
-        "[placement]\nauth_type = admin_token\ntoken = s3cr3t\nendpoint = nova:s3cr3t@127.0.0.1\n",
-        "[placement] endpoint: it is",
-    ),
+    (f"[placement]\n{STATIC}endpoint = nova:s3cr3t@127.0.0.1\n", "[placement] endpoint: it is not a URL"),
     (f"[placement]\n{STATIC}endpoint_override = p\n", "[placement] endpoint_override: it is not a URL"),
     (f"[placement]\n{STATIC}timeout = soon\n", "[placement] timeout: could not convert"),
     (f"[placement]\n{STATIC}timeout = -1\n", "[placement] timeout: it is not a number of seconds above 0"),

@@ -46,7 +46,7 @@ autodoc_typehints_format = "short"
 
 # Types of other projects: the build needs no network, so their documentation is not there to refer to.
 nitpick_ignore_regex = [
-    ("py:.*", r"(abc|argparse|collections|logging|pathlib|threading|time|typing|types|importlib)(\..*)?"),
+    ("py:.*", r"(abc|argparse|collections|contextlib|logging|pathlib|threading|time|typing|types|importlib)(\..*)?"),
     ("py:.*", r"(cfg|oslo_config|keystoneauth1|os_traits|stevedore)(\..*)?"),
     # Read from files, and not to be made by others.
     ("py:class", r"os_prefilter\.rules\..*"),
@@ -54,5 +54,5 @@ nitpick_ignore_regex = [
     ("py:class", r"(dict|tuple)\[.*"),
     # Names beside the one that is documented: fields without a docstring of their own, and constants of the module.
     ("py:(attr|data)", r"(client|(.*\.)?values|other_traits|ROOT|UNSUFFIXED)"),
-    ("py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)"),
+    ("py:.*", r"((.*\.)?Nodes|Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)"),
 ]

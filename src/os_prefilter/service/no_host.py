@@ -101,10 +101,8 @@ class NoHostCheck:
         """
         if not demand.by_properties:
             return
-        host_traits = self._host_traits
-        if self._is_served(demand.total, host_traits.refresh(context, until)):
-            return
-        if self._is_served(demand.total, host_traits.as_others_know_it()):
+        known = self._host_traits.refresh(context, until)
+        if self._is_served(demand.total, known) or self._is_served(demand.total, self._host_traits.as_others_know_it()):
             return
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.

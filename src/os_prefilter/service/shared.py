@@ -28,8 +28,6 @@ CLOCK_SKEW = 600.0
 
 # Of a reading's JSON. With 50,000 hosts it is 600 kB.
 _MOST_BYTES = 64_000_000
-# Seconds, at random, until a process looks again for what another one reads.
-_LOOK_AGAIN = (0.05, 0.2)
 
 
 @runtime_checkable
@@ -144,7 +142,8 @@ class SharedReading:
                     break
             if found and self._is_younger(found, 2):
                 return found
-            time.sleep(uniform(*_LOOK_AGAIN))  # noqa: S311 - no secret
+            # Another process reads.
+            time.sleep(uniform(0.05, 0.2))  # noqa: S311 - no secret
         self._waiting = (0.0, float("-inf"))
         return found
 

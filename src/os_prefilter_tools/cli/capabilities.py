@@ -252,7 +252,7 @@ class PlacementReport:
 
     def write_file(self, facts: HostFacts) -> list[TraitChange]:
         """Write the traits to a provider configuration file, with which nova-compute reports them."""
-        from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
+        from os_prefilter_tools.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
         goal = goal_of(facts, self._wanted, Mode.BESIDE, emulated=self._emulated)
         # The file takes no other traits: parts with one that the host has are not reported.

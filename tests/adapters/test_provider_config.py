@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nova.compute import provider_config as nova_provider_config
 
-from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, document, write_document
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import TraitChange
+from os_prefilter_tools.adapters.provider_config import COMPUTE_NODE, document, write_document
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.hosts import few_libvirt_hosts
 

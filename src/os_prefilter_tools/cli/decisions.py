@@ -48,7 +48,7 @@ class Decisions(Listing):
         if parsed_args.request_id is not None:
             columns = ("Time", "Server", "Trait", "Rule", "On", "By", "Because of")
             return columns, [line for each in latest for line in _lines(each)]
-        return ("Time", "Request", "Server", "Result", "Hosts"), list(map(_line, latest))
+        return ("Time", "Request", "Server", "Result"), list(map(_line, latest))
 
     def _wanted(self, arguments: argparse.Namespace) -> Iterator[tuple[str, int, LoggedDecision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""

@@ -198,6 +198,7 @@ class Chaos:
         self.away.end(everything=True)
         for each in self.schedulers:
             until(lambda each=each: len(each.workers()) >= WORKERS, lambda: "a worker was not replaced")  # type: ignore[misc]
+        self._empty_hosts()
         self._ability, self._keys = None, self._every_key
         for changed in ("hosts", "hosts", *["hosts"] * len(self._new_hosts)):
             self._change(changed)
@@ -210,6 +211,14 @@ class Chaos:
         second = {answer.error for _, answer in self.ask(*[NONE] * _OFTEN)}
         if [error for error in second if not error.endswith("No host offers hw_vif_model=ne2k_pci.")]:
             self.problems.append(f"{self.what}: {second} at the second request")
+
+    def _empty_hosts(self) -> None:
+        """Give back what the scheduled servers took: 1,561 fill a host."""
+        client = self.cloud.placement
+        for host in HOSTS:
+            path = f"/resource_providers/{client.provider_named(host).uuid}/allocations"
+            for server in client.request("GET", path)["allocations"]:
+                client.request("DELETE", f"/allocations/{server}")
 
     def evidence(self, problem: str) -> str:
         """Return a problem with what is needed to have it again."""

@@ -48,7 +48,7 @@ class _Known:
         chance = Random(1)
         self._hosts = {
             str(provider_uuid(f"host-{number}")): frozenset(
-                trait for trait in sorted(_TRAITS) if chance.random() < 0.75
+                ["COMPUTE_NODE", *(trait for trait in sorted(_TRAITS) if chance.random() < 0.75)]
             )
             for number in range(MOST_HOSTS)
         }

@@ -1,7 +1,6 @@
 """Requests that pass our entry of Nova's list: what Placement is asked, what users are told, what cells are asked."""
 
 import re
-import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ from os_prefilter.service import Service
 from os_prefilter.service.loading import NAMESPACE, as_filter
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
-from tests.support.placements import Observed, nova_conf, served
-from tests.support.processes import ran
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -218,12 +215,3 @@ def test_the_cells_are_asked_with_the_context_of_the_request_or_as_an_administra
     our_entry()(None, nova_spec())
     assert cells.contexts[0] is context
     assert [each.is_admin for each in cells.contexts[1:]] == [True]
-
-
-def test_each_forked_worker_reads_the_answers_to_its_own_requests(observed: Observed, tmp_path: Path) -> None:
-    """Nova leaves a connection to Placement open when it forks."""
-    conf = tmp_path / "nova.conf"
-    with served(observed.placement) as state:
-        conf.write_text(nova_conf(state.url), encoding="utf-8")
-        done = ran([sys.executable, "-m", "tests.nova.forked_clients", str(conf)], seconds=60)
-    assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ serves is rejected. Then what reading costs a real Placement, with 10,000 hosts.
 import gc
 import sys
 import tracemalloc
-from collections.abc import Iterable
 from random import Random
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
@@ -18,7 +17,7 @@ from os_prefilter.service.host_traits import MOST_HOSTS
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.benchmarks.shared import FLAT, IGB, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with
-from tests.support.placements import Observed
+from tests.support.placements import HostsInProcess, Observed
 
 _FILTERS = ["image_metadata", "hpet", "compute_status"]
 _SERVED = {
@@ -41,26 +40,13 @@ _TRAITS = frozenset(
 )
 
 
-class _Known:
-    """A reader of a fleet in which each trait but igb is on three hosts of four, at random."""
-
-    def __init__(self) -> None:
-        chance = Random(1)
-        self._hosts = {
-            str(provider_uuid(f"host-{number}")): frozenset(
-                ["COMPUTE_NODE", *(trait for trait in sorted(_TRAITS) if chance.random() < 0.75)]
-            )
-            for number in range(MOST_HOSTS)
-        }
-
-    def some_hosts(self, _context: object) -> list[str]:
-        return list(self._hosts)
-
-    def traits(self, host: str) -> frozenset[str]:
-        return self._hosts[host]
-
-    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
-        return []
+def _known() -> HostsInProcess:
+    """Return a reader of a fleet in which each trait but igb is on three hosts of four, at random."""
+    chance, fleet = Random(1), {}
+    for number in range(MOST_HOSTS):
+        some = (trait for trait in sorted(_TRAITS) if chance.random() < 0.75)
+        fleet[str(provider_uuid(f"host-{number}"))] = frozenset(["COMPUTE_NODE", *some])
+    return HostsInProcess(fleet, fleet)
 
 
 def _pipeline(reader: object, **options: object) -> Service:
@@ -84,12 +70,12 @@ def in_memory() -> None:
     """Print what the check costs a request, and its memory."""
     gc.collect()
     tracemalloc.start()
-    pipeline = _pipeline(_Known())
+    pipeline = _pipeline(_known())
     _rejects(pipeline, _SERVED)
     gc.collect()
     memory, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    without = _pipeline(_Known(), no_host_reason="off")
+    without = _pipeline(_known(), no_host_reason="off")
     assert not _rejects(pipeline, _SERVED)
     assert _rejects(pipeline, _IMPOSSIBLE) == "No host offers hw_vif_model=igb."
     assert not _rejects(without, _IMPOSSIBLE)

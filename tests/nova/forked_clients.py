@@ -1,7 +1,4 @@
-"""Two workers forked after Nova's scheduler has asked Placement: ``python -m tests.nova.forked_clients NOVA_CONF``.
-
-Each asks for something else, and prints what it got that is not the answer.
-"""
+"""Two workers, forked after Nova asked Placement, ask for different things; the argument is a nova.conf."""
 
 import os
 import sys

@@ -1,8 +1,7 @@
 """Forked processes that share a reading: ``python -m tests.service.shared_workers NUMBER FATE [PORT]``.
 
-The first reader ends as FATE says: "none" (it goes on), "KILL" or "STOP" (the signal that it gets while it reads). Each
-other one prints what it got and how long it took, as JSON. With PORT, half of them are of another host, and a memcached
-is there.
+FATE is "none", or the signal that the first reader gets while it reads: "KILL" or "STOP". Each other one prints what it
+got, how long it took and how old it is. With PORT of a memcached, half of them are of another host.
 """
 
 import json
@@ -46,8 +45,6 @@ class Reader:
         return value
 
     def from_json(self, document: list[str]) -> list[str]:
-        if document[0] != "read":
-            raise ValueError(document)
         return document
 
 

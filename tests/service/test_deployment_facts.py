@@ -73,6 +73,17 @@ def test_expired_fact_is_queried_again_at_the_next_use() -> None:
     assert [meanwhile.value(), meanwhile.value(), meanwhile.value()] == [2, 3, 3]
 
 
+def test_all_requests_wait_for_a_value_that_is_twice_as_old() -> None:
+    """As after the process was stopped for an hour."""
+    answers, released = iter((True, False)), threading.Event()
+    fact = Fact("f", lambda _context: next(answers) or released.wait(60), 10)
+    assert fact.value(None, lambda: 0.0)
+    waits = [bool(fact.begin(None, lambda now=now: now)) for now in (15.0, 15.0, 19.0, 25.0)]  # type: ignore[misc]
+    released.set()
+    # The first one has begun the query.
+    assert waits == [True, False, False, True]
+
+
 def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
     values = [1.0, 1]

@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
@@ -25,7 +25,7 @@ from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.conftest import conf_with, pipeline_of, spec_of, times
-from tests.support.placements import Answer, Observed, answering, provider, put_traits
+from tests.support.placements import Answer, HostsInProcess, Observed, answering, provider, put_traits
 
 _UUID = "[0-9a-f-]{36}"
 _CLASSES = "VCPU MEMORY_MB DISK_GB"
@@ -149,7 +149,7 @@ def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_flee
     for _ in range(times(300)):
         fleet = {str(provider_uuid(str(number))): _some(chance, names) for number in range(chance.randint(1, 90))}
         known = {host: traits | {"COMPUTE_NODE"} for host, traits in fleet.items()}
-        reader = _Fleet(known)
+        reader = HostsInProcess(known)
         check = NoHostCheck(HostTraits(reader, 60))
         for _ in range(5):
             properties: dict[tuple[str, ...], Traits] = {
@@ -179,23 +179,6 @@ def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_flee
 
 def _some(chance: random.Random, names: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name in names if chance.random() < 0.3)
-
-
-class _Fleet:
-    """A reader of hosts in this process."""
-
-    def __init__(self, traits: dict[str, frozenset[str]]) -> None:
-        self._traits = traits
-
-    def some_hosts(self, _context: object) -> list[str]:
-        return []
-
-    def traits(self, host: str) -> frozenset[str] | None:
-        return self._traits.get(host)
-
-    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
-        wanted = Traits(frozenset(required), frozenset(forbidden))
-        return [host for host, traits in self._traits.items() if wanted.met_by(traits)]
 
 
 def test_history_and_metrics_count_rejections(placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture) -> None:

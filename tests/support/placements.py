@@ -3,13 +3,14 @@
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import requests
 
 from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.service.host_traits import Traits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.support.loopback import Call, Reply, serving
@@ -68,6 +69,28 @@ class Observed:
     def methods(self) -> list[str]:
         """The methods of the requests."""
         return [each.partition(" ")[0] for each in self.sent]
+
+
+class HostsInProcess:
+    """A reader of hosts without a Placement.
+
+    :param traits: UUID of a host -> its traits
+    :param some: those that are known at first
+    """
+
+    def __init__(self, traits: Mapping[str, frozenset[str]], some: Iterable[str] = ()) -> None:
+        self._traits = traits
+        self._some = tuple(some)
+
+    def some_hosts(self, _context: object) -> tuple[str, ...]:
+        return self._some
+
+    def traits(self, host: str) -> frozenset[str] | None:
+        return self._traits.get(host)
+
+    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
+        demand = Traits(frozenset(required), frozenset(forbidden))
+        return [host for host, traits in self._traits.items() if demand.met_by(traits)]
 
 
 def response_of(answer: Answer) -> requests.Response:

@@ -43,15 +43,15 @@ class SharedCache:
 
     def get(self, key: str) -> bytes | None:
         """Return what a key has, if it is bytes; None also if the cache does not answer."""
-        value = self._call(self._region.get, key)
+        value = self._call(self._region.get, key, writes=False)
         return value if isinstance(value, bytes) else None
 
     def set(self, key: str, value: bytes) -> bool:
         """Set what a key has; return whether the cache has answered."""
-        self._call(self._region.set, key, value)
+        self._call(self._region.set, key, value, writes=True)
         return not self._is_told
 
-    def _call(self, method: Any, *arguments: object) -> Any:
+    def _call(self, method: Any, *arguments: object, writes: bool) -> Any:
         if time.monotonic() < self._left_alone_until:
             return None
         try:
@@ -59,7 +59,7 @@ class SharedCache:
             asked = start_thread(partial(method, *arguments), "cache")
             error = asked.exception(_SLOW)
             # What cannot be read may be replaced: only a value that cannot be set shows that the cache fails.
-            problem = type(error).__name__ if error and len(arguments) > 1 else ""
+            problem = type(error).__name__ if error and writes else ""
         except (NotDoneError, RuntimeError) as slow:
             error, problem = slow, f"it took more than {_SLOW:g} seconds"
         if problem:
@@ -69,7 +69,7 @@ class SharedCache:
                     "The cache in which schedulers share what they read fails, so each reads itself: %s", problem
                 )
             self._is_told = True
-        elif self._is_told and len(arguments) > 1:
+        elif self._is_told and writes:
             LOG.info("The cache in which schedulers share what they read works again.")
             self._is_told = False
         return None if error else asked.result()

@@ -57,8 +57,8 @@ class HostSample:
 
     def with_hosts(self, found: Mapping[str, frozenset[str]]) -> "HostSample":
         """Return the sample with these hosts; those that were added first go."""
-        every = [*{**{uuid: traits for uuid, traits in self.traits.items() if uuid not in found}, **found}.items()]
-        return HostSample(dict(every[-MOST_HOSTS:]))
+        others = (item for item in self.traits.items() if item[0] not in found)
+        return HostSample(dict([*others, *found.items()][-MOST_HOSTS:]))
 
     def __repr__(self) -> str:
         return f"<traits of {len(self.traits)} hosts>"

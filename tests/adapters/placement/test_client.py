@@ -184,9 +184,7 @@ def test_providers_are_read_one_by_one_whatever_the_spaces() -> None:
         for spaces in (None, 2):
             body = f"\n{json.dumps(document, indent=spaces)} \n".encode()
             found = client_of((200, body))[0].providers()
-            assert [(each.name, each.generation) for each in found] == [
-                (f'host-"]{each},', each) for each in range(number)
-            ]
+            assert [each.name for each in found] == [f'host-"]{each},' for each in range(number)]
 
 
 @pytest.mark.parametrize(

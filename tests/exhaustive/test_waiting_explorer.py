@@ -116,6 +116,8 @@ class Memory:
         self._check({compute, *forbidden})
         return tuple(each for each in found if self.hosts[each.uuid][1].isdisjoint(forbidden))
 
+    each_provider = providers
+
     def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         return self.hosts[uuid]
 
@@ -223,7 +225,7 @@ class World:
         if not parts:
             return
         if meanwhile:
-            self.client.before["providers"] = partial(self.round, meanwhile)
+            self.client.before["each_provider"] = partial(self.round, meanwhile)
         found = coverage.ReadReports(self.client, parts)()
         coverage.KnownTraits(self.client, names)()
         by_trait: dict[str, Part] = {trait: part for part in parts for trait in part.traits}

@@ -80,7 +80,6 @@ def test_all_requests_wait_for_a_value_that_is_twice_as_old() -> None:
     assert fact.value(None, lambda: 0.0)
     waits = [bool(fact.begin(None, lambda now=now: now)) for now in (15.0, 15.0, 19.0, 25.0)]  # type: ignore[misc]
     released.set()
-    # The first one has begun the query.
     assert waits == [True, False, False, True]
 
 

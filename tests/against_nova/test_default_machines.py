@@ -68,7 +68,6 @@ def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
         domain_capabilities(name, kinds[name].split()[-1], exact, buses="ide" if family_of(exact) == "pc" else "scsi")
         for name, machines in _MACHINES.items()
         for exact in sorted({exact or each for each, exact in machines.items()})
-        if name != "i686"
     ]
     configured = LibvirtSettings(virt_type="kvm", hw_machine_type=dict(each.split("=") for each in settings))
     offered = capabilities(architecture, kinds, _MACHINES)

@@ -54,6 +54,7 @@ OF_DEVICES_FIRMWARE_AND_I686 = {
     "CUSTOM_COMPUTE_USB_REDIRECTION",
     "CUSTOM_COMPUTE_WATCHDOG",
     "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC",
+    "CUSTOM_I686_COMPUTE_VIOMMU_MODEL_INTEL",
 }
 LEAN = OF_THE_FILTERS | OF_MACHINE_TYPES | OF_HYPERVISOR_TYPES
 # They may be an operator's, whatever wrote them.
@@ -72,13 +73,18 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the command for a host with KVM, the machine types pc and q35, and no QEMU of another architecture."""
     monkeypatch.chdir(tmp_path)
     files = {
-        "capabilities.xml": capabilities(machines={"x86_64": MACHINES}),
+        "capabilities.xml": capabilities(
+            guests={"x86_64": "qemu kvm", "i686": "qemu kvm"}, machines={"x86_64": MACHINES, "i686": MACHINES}
+        ),
+        "i686.xml": domain_capabilities("i686", "qemu", machine="pc-i440fx-8.2"),
         "pc.xml": _device_models(machine="pc-i440fx-8.2", buses="ide fdc scsi virtio usb sata"),
         "q35.xml": _device_models(machine="pc-q35-8.2", buses="fdc scsi virtio usb sata"),
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    documents = "--capabilities capabilities.xml --domain-capabilities pc.xml --domain-capabilities q35.xml"
+    documents = "--capabilities capabilities.xml " + " ".join(
+        f"--domain-capabilities {name}.xml" for name in ("pc", "q35", "i686")
+    )
     versions = "--libvirt-version 10.4.0 --qemu-version 8.2.0"
     return ["capabilities", "report", *documents.split(), *versions.split()]
 

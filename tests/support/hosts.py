@@ -138,7 +138,8 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             nova_release=None if qemu == OLD[1] else 34,
         )
     for machine, emulated in product(("q35", "microvm", "my-machine-type"), OFFERED):
-        yield replace(KVM, i686_default_machine=machine, emulated_architectures=emulated)
+        i686 = replace(X86, default_machine=machine, uefi=machine == "q35", secure_boot=False)
+        yield replace(KVM, guests={**KVM.guests, "i686": i686}, emulated_architectures=emulated)
     others = product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED)
     for virt_type, architecture, (version, _), emulated in others:
         yield LibvirtFacts(

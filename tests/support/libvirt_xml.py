@@ -199,7 +199,7 @@ class FakeConnection:
 
 
 def _answer(_emulator: None, architecture: str, machine: str | None, domain: str) -> str:
-    default, machines = {"x86_64": ("pc", X86_MACHINES), "aarch64": ("virt", ARM_MACHINES)}[architecture]
+    default, machines = ("virt", ARM_MACHINES) if architecture == "aarch64" else ("pc", X86_MACHINES)
     name = machine or default
     buses = "virtio scsi ide" if name == "pc" else "virtio sata"
     return domain_capabilities(architecture, domain, machines[name] or name, buses=buses).decode()

@@ -120,9 +120,8 @@ def test_every_per_architecture_trait_has_unique_qualified_custom_traits() -> No
     for row in ROWS:
         for trait in row.traits if row.per_architecture else ():
             architectures = {architecture for known, architecture in QUALIFIED if known == trait}
-            # A guest of i686 has a default of its own (get_default_machine_type in Nova).
-            own_default = {"i686"} if row.name == "default_machine" else set()
-            assert set() < architectures <= {*PLATFORM_ARCHITECTURES, *own_default}
+            apart = {"i686"} if row.name in ("default_machine", "firmware_type", "viommu_model") else set()
+            assert set() < architectures <= {*PLATFORM_ARCHITECTURES, *apart}
     assert len(set(QUALIFIED.values())) == len(QUALIFIED)
     assert all(is_trait_name(name) and name.startswith("CUSTOM_") for name in QUALIFIED.values())
 

@@ -19,7 +19,7 @@ from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.values import is_implied, known_value, resolve, unknown_configurations
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table, trait_of_platform
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, reported_architecture, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
 from os_prefilter.vocabulary.model import Row
 
@@ -152,7 +152,8 @@ class _Check:
             return ""
         owned = self._reporter.configured if row.namespace else row.name in self._reporter.owns
         if owned:
-            architecture = self._guest.architecture if row.per_architecture and self._guest.has_own_traits else ""
+            guest = self._guest.architecture
+            architecture = reported_architecture(term.trait, guest) if row.per_architecture else ""
             exact = self._exact_machine() if row is _MACHINE else value
             reason = self._reporter.refusal(self._facts, row.name, exact, architecture)
         if row is _EMULATION and (of_platform := trait_of_platform(value)):

@@ -22,7 +22,7 @@ class Guest(NamedTuple):
     """The platform that a request describes; empty where it leaves that to the host."""
 
     architecture: str = ""
-    """The architecture to emulate; the host's own may be meant as well."""
+    """The architecture to emulate, which may be the host's own; also i686 where x86_64 hosts run it unasked."""
     architecture_source: str = ""
     family: str = ""
     """The family of the machine type; of an architecture without known machine types, an unknown one."""
@@ -30,8 +30,8 @@ class Guest(NamedTuple):
     takes_default: bool = True
     """True if the host's default machine type counts."""
     default_architecture: str = ""
-    """The architecture whose default that is: one that is emulated, or i686, which has one of its own; empty for the
-    host's own."""
+    """The architecture whose default that is; empty for the host's own. Nova takes that of ``hw_architecture``, so it
+    is not that of a guest of i686 by ``hw_emulation_architecture`` alone."""
     is_kept: bool = False
     """True if the family is that of a server that exists. Its guest may be of another one: Nova's libvirt driver writes
     the host's default over what is kept when it rescues a server, and then starts the old guest again."""
@@ -52,11 +52,6 @@ class Guest(NamedTuple):
             return self.family_source if self.family in without and not self.is_kept else ""
         return self.architecture_source if self.architecture and families_of(self.architecture) <= without else ""
 
-    @property
-    def has_own_traits(self) -> bool:
-        """True if hosts report by separate traits what such an emulated guest can have."""
-        return self.architecture in PLATFORM_ARCHITECTURES
-
 
 @once
 def guest_of(request: Request) -> Guest:
@@ -64,19 +59,20 @@ def guest_of(request: Request) -> Guest:
     properties = request.image_properties
     emulated = _EMULATION.canonical(properties.get("hw_emulation_architecture"))
     family = _MACHINE.canonical(properties.get("hw_machine_type")) or ""
-    architecture = guest_architecture(emulated or "")
-    source = f"image property hw_emulation_architecture={emulated}" if emulated else ""
+    is_i686 = _ARCHITECTURE.canonical(properties.get("hw_architecture")) == "i686"
+    architecture = emulated or ("i686" if is_i686 else "")
+    source = f"image property hw_{'emulation_' if emulated else ''}architecture={architecture}" if architecture else ""
     family_source = f"{request.place_of('hw_machine_type')}={family}" if family else ""
-    if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
+    platform = guest_architecture(architecture)
+    if architecture and not family and platform not in PLATFORM_ARCHITECTURES:
         family, family_source = OTHER, source
-    named = _ARCHITECTURE.canonical(properties.get("hw_architecture"))
     return Guest(
         architecture,
         source,
         family,
         family_source,
         request.takes_default_machine_type,
-        "i686" if named == "i686" and architecture in {"", guest_architecture("i686")} else architecture,
+        "i686" if is_i686 and platform == "x86_64" else platform,
         bool(request.kept_machine_type),
         _disks_it_may_lack(request),
     )

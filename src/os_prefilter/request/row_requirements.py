@@ -10,7 +10,8 @@ from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.values import RowValue, is_implied, value_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, trait_of_platform
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, reported_architecture, trait_of_platform
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -134,9 +135,11 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
 
 def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:
     """Return the traits of hosts with a default machine type of these families, as far as hosts report them."""
+    architecture = guest.default_architecture
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(families)]
-    if guest.default_architecture == "i686" or _has_own_traits(guest, options):
-        traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
+    # Each x86_64 host tells its default for i686, whether or not the cloud offers to emulate.
+    if architecture == "i686" or _is_told_apart(architecture, options):
+        traits = [QUALIFIED.get((trait, architecture)) for trait in traits if trait]
     return tuple(trait for trait in traits if trait and options.reports(trait))
 
 
@@ -146,21 +149,21 @@ def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | N
     The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
     guests of any architecture have.
     """
-    trait = row.values[value].trait
-    if trait is None or not _has_own_traits(guest, options):
-        return trait
-    qualified = QUALIFIED.get((trait, guest.architecture))
-    own = row.values[value].opt_in or not options.emulates(guest.architecture)
-    return qualified if qualified and (own or options.reports(qualified)) else trait
+    term, architecture = row.values[value], guest.architecture
+    if term.trait is None or not architecture:
+        return term.trait
+    apart = QUALIFIED.get((term.trait, reported_architecture(term.trait, architecture)))
+    own = _is_told_apart(architecture, options) and (term.opt_in or not options.emulates(architecture))
+    return apart if apart and (own or options.reports(apart)) else term.trait
 
 
-def _has_own_traits(guest: Guest, options: Options) -> bool:
-    """Return whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
+def _is_told_apart(architecture: str, options: Options) -> bool:
+    """Return whether hosts say of guests of an architecture what they can have by separate traits, or not at all.
 
     Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
     the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,
     and what a host's own guests can have says nothing of it.
     """
-    if options.emulates(guest.architecture):
+    if options.emulates(architecture):
         return True
-    return guest.has_own_traits and trait_of_platform(guest.architecture) is None
+    return architecture in PLATFORM_ARCHITECTURES and trait_of_platform(architecture) is None

@@ -20,6 +20,7 @@ from os_prefilter.vocabulary.emulated_architectures import trait_of_platform as 
 from os_prefilter.vocabulary.filter_rows import FILTERED
 from os_prefilter.vocabulary.filter_rows import HPET as HPET
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING as HYPERTHREADING
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, guest_architecture
 from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 
@@ -68,6 +69,17 @@ QUALIFIED: Mapping[tuple[Trait, str], Trait] = qualify(ROWS)
 
 TRAITS_OF_EMULATION: Mapping[Trait, str] = traits_of_emulation(QUALIFIED)
 """Trait -> the architecture; reported and required only where the cloud offers to emulate that one."""
+
+
+def reported_architecture(trait: Trait | None, architecture: str) -> str:
+    """Return the architecture by which hosts report what a trait stands for: that of the guest, or of its platform.
+
+    Empty for one of whose guests they report nothing apart, such as sparc.
+    """
+    if (trait, architecture) in QUALIFIED:
+        return architecture
+    platform = guest_architecture(architecture)
+    return platform if platform in PLATFORM_ARCHITECTURES else ""
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:

@@ -129,7 +129,8 @@ FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = {
 
 def families_of(architecture: str) -> frozenset[str]:
     """Return the families of machine types that a guest of an architecture may have."""
-    return frozenset((*(family for family, guests in MACHINES.items() if architecture in guests), OTHER))
+    platform = guest_architecture(architecture)
+    return frozenset((*(family for family, guests in MACHINES.items() if platform in guests), OTHER))
 
 
 def family_of(machine: str) -> str:
@@ -146,10 +147,7 @@ def guest_architecture(architecture: str) -> str:
 
 _FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
     **FAMILIES_WITHOUT,
-    **{
-        ("emulation_architecture", name): (_EVERYWHERE | {NONE}) - families_of(guest_architecture(name))
-        for name in ARCHITECTURES.split()
-    },
+    **{("emulation_architecture", name): (_EVERYWHERE | {NONE}) - families_of(name) for name in ARCHITECTURES.split()},
 }
 
 

@@ -16,7 +16,7 @@ from os_prefilter.common.errors import ProbeFailed
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
 KVM = LibvirtSettings(virt_type="kvm")
-CALLS_OF_A_PROBE = 11
+CALLS_OF_A_PROBE = 15
 
 
 def host_of(
@@ -40,7 +40,7 @@ def test_a_probe_gives_all_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = host_of(monkeypatch, libvirt).facts()
     assert (facts.host, facts.architecture, facts.virt_type) == ("compute-1", "x86_64", "kvm")
     assert (facts.libvirt_version, facts.hypervisor_version) == ((9, 0, 0), (7, 2, 22))
-    assert set(facts.guests) == {"x86_64", "aarch64"}
+    assert set(facts.guests) == {"x86_64", "i686", "aarch64"}
     assert facts.guests["x86_64"].machines == set(X86_MACHINES)
     assert facts.guests["x86_64"].buses == {"ide", "scsi", "virtio", "sata"}
     assert facts.guests["aarch64"].buses == {"virtio", "sata"}
@@ -49,11 +49,12 @@ def test_a_probe_gives_all_facts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_probe_queries_domain_capabilities_once_per_machine_type_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call can take seconds. Nothing is asked of i686, of what has no known name, and of foreign domain types."""
+    """Each call can take seconds. Nothing is asked of what has no known name, and of foreign domain types."""
     libvirt = FakeLibvirt()
     host_of(monkeypatch, libvirt).facts()
     assert libvirt.asked == [
         (None, "aarch64", None, "qemu"),
+        *((None, "i686", machine, "qemu") for machine in (None, "isapc", "microvm", "q35")),
         (None, "x86_64", None, "kvm"),
         (None, "x86_64", "isapc", "kvm"),
         (None, "x86_64", "microvm", "kvm"),
@@ -61,7 +62,9 @@ def test_probe_queries_domain_capabilities_once_per_machine_type_family(monkeypa
     ]
 
 
-@pytest.mark.parametrize(("emulated", "asked"), [((), {"x86_64"}), (("aarch64",), {"x86_64", "aarch64"})])
+@pytest.mark.parametrize(
+    ("emulated", "asked"), [((), {"x86_64", "i686"}), (("aarch64",), {"x86_64", "i686", "aarch64"})]
+)
 def test_agent_asks_only_for_the_architectures_that_schedulers_want(
     emulated: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,8 +138,8 @@ def test_late_check_refuses_to_emulate_an_architecture_that_the_cloud_does_not_o
 def test_host_reports_traits_about_emulation_only_of_architectures_that_the_cloud_offers(
     offered: str, withheld: str
 ) -> None:
-    """But for Nova's trait of the host's own architecture, and the default machine type of i686 guests there."""
-    facts = replace(KVM, guests={"x86_64": X86, "s390x": S390, "sparc": NOTHING})
+    """But for Nova's trait of the host's own architecture, and guests of i686, which run on each x86_64 host."""
+    facts = replace(KVM, guests={"x86_64": X86, "i686": X86, "s390x": S390, "sparc": NOTHING})
     able = {
         trait
         for trait, reason in refusals(replace(facts, emulated_architectures=EVERY_ARCHITECTURE)).items()

@@ -74,13 +74,6 @@ class Capabilities:
         """Return the machine types of guests of an architecture."""
         return self.guests.get(architecture, {}).get(self.domain_type(architecture, virt_type), {})
 
-    def uses(self, architecture: str) -> bool:
-        """Return whether domain capabilities of an architecture count: those of x86_64 also stand for i686.
-
-        i686 has firmware of its own; the union of both would promise x86_64 guests what they do not have.
-        """
-        return architecture != "i686" or self.architecture == "i686" or "x86_64" not in self.guests
-
 
 @dataclass(frozen=True, kw_only=True)
 class DomainCapabilities:
@@ -294,7 +287,6 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         libvirt_version=libvirt_version,
         hypervisor_version=qemu_version,
         guests=guests,
-        i686_default_machine=_default_machine(settings, "i686", host_capabilities.machines("i686", virt_type)),
         smt=host_capabilities.smt,
         smm=smm,
         physical_address_bits=host_capabilities.physical_address_bits,
@@ -346,8 +338,6 @@ def _guests(
     own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
-        if not host_capabilities.uses(each.architecture):
-            continue
         wanted = host_capabilities.domain_type(each.architecture, virt_type)
         if each.domain_type != wanted:
             raise DocumentError(

@@ -30,7 +30,7 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed, install_extra
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
-from os_prefilter.vocabulary.machine_types import MACHINES
+from os_prefilter.vocabulary.machine_types import MACHINES, guest_architecture
 
 TIMEOUT = 120.0
 """Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""
@@ -181,16 +181,15 @@ def _domain_capabilities(
         return
     for architecture, domain_types in capabilities.guests.items():
         domain_type = capabilities.domain_type(architecture, virt_type)
+        platform = guest_architecture(nova_architecture(architecture))
+        wanted = emulated is None or platform in {*emulated, nova_architecture(capabilities.architecture)}
         # An architecture without a known name has no trait either.
-        known = is_architecture(architecture) and capabilities.uses(architecture)
-        if emulated is not None and architecture != capabilities.architecture:
-            known = known and nova_architecture(architecture) in emulated
-        if not known or domain_type not in domain_types:
+        if not wanted or not is_architecture(architecture) or domain_type not in domain_types:
             continue
         default = ""
         for machine, exact in ((None, ""), *sorted(domain_types[domain_type].items())):
             # Each call can take seconds; the default machine type is known after the first.
-            if machine and (nova_architecture(architecture) not in MACHINES.get(machine, ()) or exact == default):
+            if machine and (platform not in MACHINES.get(machine, ()) or exact == default):
                 continue
             arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
             where, found = _describe(*arguments), call(*arguments).encode()

@@ -78,12 +78,10 @@ VERSIONS: Mapping[tuple[str, str], Needs] = {
 def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
     virt_type, is_qemu = facts.virt_type, facts.is_qemu
-    # Nova has a default machine type of its own for i686; else such a guest is one of x86_64.
-    named = architecture or guest_architecture(facts.architecture)
-    guest = guest_architecture(named)
+    guest = architecture or facts.architecture
     if not is_qemu and row in _ONLY_QEMU.split():
         return f"not possible on {virt_type} hosts"
-    if not is_qemu and architecture and guest != facts.architecture:
+    if not is_qemu and architecture and guest_architecture(guest) != facts.architecture:
         return f"{virt_type} guests have the architecture of the host, {facts.architecture}"
     possible, guests = _POSSIBLE.get(row), facts.guests.get(guest)
     if possible is not None and (virt_type in possible or not is_qemu):
@@ -91,7 +89,7 @@ def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str
     elif BY_NAME[row].per_architecture and guests is None:
         reason = f"the host has no QEMU for {guest} guests"
     else:
-        reason = _ROWS[row](facts, value, named, guests or GuestFacts()) if row in _ROWS else ""
+        reason = _ROWS[row](facts, value, guest, guests or GuestFacts()) if row in _ROWS else ""
     needs = VERSIONS.get((row, value))
     if not reason and is_qemu and needs and needs.guest in ("", guest) and facts.hypervisor_version >= needs.since_qemu:
         older = facts.list_older(needs.libvirt, needs.qemu)
@@ -113,7 +111,8 @@ def _viommu_model(_facts: LibvirtFacts, value: str, architecture: str, _guests: 
         "intel": ("x86_64",),
         "smmuv3": ("aarch64", "armv7l"),
     }[value]
-    return "" if architecture in possible else f"it is for guests of {' and '.join(possible)}, not of {architecture}"
+    is_possible = guest_architecture(architecture) in possible
+    return "" if is_possible else f"it is for guests of {' and '.join(possible)}, not of {architecture}"
 
 
 def _machine_type(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
@@ -124,13 +123,10 @@ def _machine_type(_facts: LibvirtFacts, value: str, architecture: str, guests: G
 
 
 def _default_machine(facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
-    guest = guest_architecture(architecture)
-    if architecture != guest:
-        default = facts.i686_default_machine
-    else:
-        # Nova gives an emulated guest the default of the host's own architecture (nova/virt/libvirt/utils.py).
-        default = (facts.own_guests if facts.built_by_nova else guests).default_machine
-    family = family_of(default) if family_of(default) in families_of(guest) else NONE
+    # Nova gives an emulated guest the default of the host's own architecture (nova/virt/libvirt/utils.py).
+    is_own = guest_architecture(architecture) == facts.architecture
+    default = (guests if is_own or not facts.built_by_nova else facts.own_guests).default_machine
+    family = family_of(default) if family_of(default) in families_of(architecture) else NONE
     return "" if default and family == value else f"the default is {default or 'not known'}"
 
 

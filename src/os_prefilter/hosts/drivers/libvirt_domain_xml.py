@@ -4,7 +4,6 @@ Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>`` 
 Devices that the driver writes anyway (disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
 instead. The other settings, by row of the vocabulary, are left to the driver:
 
-- ``architecture``: it is the host's own
 - ``hypervisor_type``: the type of the domain, which is the host's virt_type, or qemu where it emulates
 - ``vm_mode``: a domain of QEMU is hvm
 - ``tpm_secret_security``: access to the secret that encrypts the TPM's state, which the driver makes and keeps
@@ -22,7 +21,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without
+from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without, guest_architecture
 
 # Row -> device that the driver writes itself.
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
@@ -55,8 +54,9 @@ def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
 
 
 def _elements(settings: GuestSettings) -> Iterator[Element]:
+    is_x86 = guest_architecture(settings.architecture) == "x86_64"
     # microvm does not even take "no".
-    if settings.architecture == "x86_64" and settings.family not in families_without("time_hpet", "true"):
+    if is_x86 and settings.family not in families_without("time_hpet", "true"):
         clock = Element("clock", offset="utc")
         present = "yes" if settings.value("time_hpet") == "true" else "no"
         SubElement(clock, "timer", name="hpet", present=present)
@@ -79,7 +79,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield Element("controller", type="scsi", index="0", model=model)
     if model := settings.value("viommu_model"):
         # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
-        automatic = "intel" if settings.architecture == "x86_64" else "smmuv3"
+        automatic = "intel" if is_x86 else "smmuv3"
         yield Element("iommu", model=automatic if model == "auto" else model)
     if version := settings.value("tpm_version"):
         tpm = Element("tpm", model=settings.value("tpm_model") or "tpm-tis")
@@ -115,7 +115,8 @@ def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
 def _system(settings: GuestSettings) -> Iterator[Element]:
     firmware = settings.value("firmware_type")
     secure = settings.value("secure_boot") == "required"
-    if not (settings.machine or firmware or secure or settings.value("emulation_architecture")):
+    is_i686 = settings.architecture == "i686"
+    if not (settings.machine or firmware or secure or is_i686 or settings.value("emulation_architecture")):
         return
     system = Element("os")
     kind = SubElement(system, "type", arch=LIBVIRT_ARCHITECTURES.get(settings.architecture, settings.architecture))

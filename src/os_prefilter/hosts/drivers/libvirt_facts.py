@@ -78,8 +78,6 @@ class LibvirtFacts(HostFacts, NovaSettings):
     """The version of QEMU for kvm and qemu; nothing else depends on it."""
     guests: Mapping[str, GuestFacts] = field(default_factory=dict)
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
-    i686_default_machine: str = "pc"
-    """On x86_64, the default machine type of a guest whose image has the architecture i686."""
     smt: bool = False
     """True if its cores run more than one thread."""
     smm: bool | None = None

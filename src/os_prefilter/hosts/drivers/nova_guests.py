@@ -78,7 +78,7 @@ def _usb_redirection(facts: LibvirtFacts, _value: str, _architecture: str) -> st
 
 
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
-    if architecture not in {"x86_64", "aarch64"}:
+    if architecture not in {"x86_64", "i686", "aarch64"}:
         return "Nova has a vIOMMU only for x86_64 and aarch64"
     if not _libvirt_was_tried(facts):
         return ""
@@ -86,7 +86,8 @@ def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
         return "it gets an I/O APIC, which is x86's"
     if value in {"auto", "virtio"}:
         return "it gets attributes that libvirt refuses for a vIOMMU of virtio"
-    if facts.virt_type == "qemu" and facts.hypervisor_version < _EIM_WITHOUT_KVM:
+    is_emulated = facts.virt_type == "qemu" or architecture != facts.architecture
+    if is_emulated and facts.hypervisor_version < _EIM_WITHOUT_KVM:
         return "it gets extended interrupt mode, which QEMU 7.2 and older have only with KVM"
     return ""
 

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -38,7 +39,6 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.hosts.reports import REPORTED, keys_in, parts_by_trait
 from os_prefilter.request.extra_specs import trait_key
-from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
 from os_prefilter.service import Service
@@ -147,7 +147,9 @@ def activate() -> list[type]:
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
         )
     # Nova makes one object of the class, without arguments.
-    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client})]
+    # A server that is rebuilt runs with its flavor's traits already.
+    as_it_runs = replace(service, options=replace(service.options, nova_builds_guests=False))
+    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": as_it_runs, "client": client})]
 
 
 class _Replaced(partial[bool]):
@@ -409,7 +411,7 @@ def _service(client: PlacementClient) -> Service:
             kept_machine_type=_kept_machine_type,
             host_traits=HostTraitsReader(client, _some_compute_nodes),
             stores=(Siblings, *_caches()),
-            remark=notes_on_named_traits,
+            in_nova=True,
         )
     except ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.

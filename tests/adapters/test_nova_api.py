@@ -136,4 +136,23 @@ def test_validators_include_the_values_of_the_operators_config_templates(tmp_pat
         found = {each.name: each.value["enum"] for each in nova_api.register()}
     finally:
         CONF.reset()
-    assert found == {_NAME: ["enabled", "disabled"], "deploy-config:raid": ["10"]}
+    assert {name: values for name, values in found.items() if not name.startswith("trait:")} == {
+        _NAME: ["enabled", "disabled"],
+        "deploy-config:raid": ["10"],
+    }
+
+
+def test_trait_of_a_switched_device_is_refused_in_a_flavor_with_what_to_set(api: Any, tmp_path: Path) -> None:
+    """Unless a driver of one's own builds the guests. A group may be of another provider: the scheduler decides."""
+    for row in ROWS:
+        if row.device:
+            refused = api({"extra_specs": {f"trait:{row.device}": "required"}})
+            assert refused.status_int == 400
+            assert f"Set {row.image_property}=true" in refused.json["badRequest"]["message"]
+            assert api({"extra_specs": {f"trait:{row.device}": "forbidden"}}).status_int == 200
+            assert api({"extra_specs": {f"trait1:{row.device}": "required"}}).status_int == 200
+    wrong = api({"extra_specs": {"trait:CUSTOM_COMPUTE_TIME_HPET": "yes"}}).json["badRequest"]["message"]
+    assert wrong == "Validation failed; 'yes' is not one of: required, forbidden."
+    (tmp_path / "nova.conf").write_text("[prefilter]\nnova_builds_guests = false\n", encoding="utf-8")
+    CONF([], project="nova", default_config_files=[str(tmp_path / "nova.conf")])
+    assert not [each.name for each in nova_api.register() if each.name.startswith("trait:")]

@@ -199,10 +199,10 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     rows = rows_required_by(nova.name)
     for row in (*rows, *rows_required_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
-        beside = row.beside[value].never if value in row.beside else None
+        beside = row.beside[value].never if value in row.beside else ()
         if guest.what_rules_out(row.name, value):
             return REFUSED
-        if beside and _of_row(spec, BY_NAME[beside[0]]) == beside[1]:
+        if any(_of_row(spec, BY_NAME[each.row]) == each.value for each in beside if not each.by_nova):
             return REFUSED
         if row.name == "machine_type" and value and guest.architecture not in ("", *MACHINES[value]):
             return REFUSED

@@ -55,9 +55,9 @@ def test_late_check_accepts_the_guests_that_start_and_refuses_the_others(
 
 
 def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(facts: LibvirtFacts) -> None:
-    assert list(disagreements(single_cases(facts.emulated_architectures), facts)) == []
+    assert list(disagreements(single_cases(facts.emulated_architectures, by_nova=facts.built_by_nova), facts)) == []
     without = replace(facts, emulated_architectures=frozenset())
-    assert list(disagreements(single_cases(), without)) == []
+    assert list(disagreements(single_cases(by_nova=facts.built_by_nova), without)) == []
 
 
 def test_nova_guest_with_redirected_ports_does_not_start_without_spice(host: LibvirtFacts) -> None:

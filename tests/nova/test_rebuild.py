@@ -16,7 +16,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.every_trait import ALL_REPORTED, marker_of
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry
+from tests.support.nova_start import Start, ask
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, rules_text
@@ -146,7 +146,7 @@ def _start_with_rules(start: Start, tmp_path: Path, *texts: str) -> Any:
 
 def _rebuild_of_gold(scheduler: Any, properties: dict[str, str]) -> str:
     """Return why the scheduler refuses a rebuild of a server that has a licence by its flavor and by a hint."""
-    fields = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
+    fields: dict[str, Any] = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
     hints = {**_HINTS, "licence": ["gold"], "tier": ["low"]}
     return _filter(scheduler, nova_spec(properties, {"licence": "gold"}, scheduler_hints=hints, **fields))
 
@@ -347,7 +347,8 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
     def broken(*_anything: object) -> object:
         raise OSError("broken")
 
-    monkeypatch.setattr(our_entry().service, part, broken)
+    (host_filter,) = scheduler.host_manager.enabled_filters
+    monkeypatch.setattr(host_filter.service, part, broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
     assert "OSError: broken" in caplog.text

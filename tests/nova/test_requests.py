@@ -88,10 +88,79 @@ def test_request_spec_is_unchanged_without_enabled_filters(start: Start) -> None
     assert spec.obj_to_primitive() == before
 
 
-def test_trait_by_name_whose_device_nova_does_not_switch_on_is_noted_and_logged_in_one_line(
+_DEVICES = (
+    ("CUSTOM_COMPUTE_TIME_HPET", "hw_time_hpet=true"),
+    ("COMPUTE_NET_VIRTIO_PACKED", "hw_virtio_packed_ring=true or hw:virtio_packed_ring=true"),
+    ("COMPUTE_SECURITY_STATELESS_FIRMWARE", "hw_firmware_stateless=true"),
+    ("COMPUTE_EPHEMERAL_ENCRYPTION", "hw_ephemeral_encryption=true or hw:ephemeral_encryption=true"),
+)
+
+
+@pytest.mark.parametrize(("trait", "instead"), _DEVICES)
+def test_device_by_its_trait_alone_is_rejected_in_the_words_of_its_author(
+    start: Start, trait: str, instead: str
+) -> None:
+    """Nova would start the guest without it. Not where the server runs already, nor without any of our filters."""
+    start("image_metadata")
+    sources = {
+        f"flavor extra spec trait:{trait}=required": nova_spec({}, {f"trait:{trait}": "required"}),
+        f"image property trait:{trait}=required": nova_spec({f"trait:{trait}": "required"}),
+        f"flavor extra spec trait1:{trait}=required": nova_spec(
+            {}, {f"trait1:{trait}": "required", "resources1:VCPU": "1"}
+        ),
+    }
+    for source, spec in sources.items():
+        before = spec.obj_to_primitive()
+        with pytest.raises(exception.RequestFilterFailed) as raised:
+            our_entry()(user_context(), spec)
+        reason = f"{source} only chooses a host, and gives no guest of Nova the device. Set {instead}."
+        assert str(raised.value) == f"Scheduling failed: {reason}"
+        assert len(f"No valid host was found. {raised.value}".encode()) <= 255
+        assert spec.obj_to_primitive() == before
+    # Of another provider, or what must not be.
+    for other in ({f"trait1:{trait}": "required", "resources1:VGPU": "1"}, {f"trait:{trait}": "forbidden"}):
+        our_entry()(user_context(), nova_spec({}, other))
+    exists = objects.Destination(cell=objects.CellMapping(uuid="11111111-1111-4111-8111-111111111111"))
+    moved = nova_spec({}, {f"trait:{trait}": "required"}, requested_destination=exists)
+    our_entry()(user_context(), moved)
+    start("")
+    our_entry()(user_context(), nova_spec({}, {f"trait:{trait}": "required"}))
+
+
+def test_pair_with_which_no_guest_of_nova_starts_is_rejected_unless_a_third_value_helps(start: Start) -> None:
+    pair: dict[str, Any] = {"hw_sound_model": "usb", "hw_input_bus": "virtio"}
+    start("image_metadata")
+    with pytest.raises(exception.RequestFilterFailed) as raised:
+        our_entry()(user_context(), nova_spec(pair))
+    assert str(raised.value) == (
+        "Scheduling failed: No guest of Nova starts with image property hw_sound_model=usb beside image property "
+        "hw_input_bus=virtio. Set hw_usb_model=qemu-xhci as well, or change one of the two."
+    )
+    for helps in ({"hw_usb_model": "nec-xhci"}, {"hw_disk_bus": "usb"}, {"hw_input_bus": "usb"}):
+        our_entry()(user_context(), nova_spec(pair | helps))
+    # The only disk of an ISO image is a CD-ROM; one on USB that may not be there does not help.
+    start("image_metadata,image_type")
+    for helps, disk_format in (({"hw_disk_bus": "usb"}, "iso"), ({"hw_cdrom_bus": "usb"}, "raw")):
+        with pytest.raises(exception.RequestFilterFailed):
+            our_entry()(user_context(), nova_spec(pair | helps, disk_format=disk_format))
+    our_entry()(user_context(), nova_spec(pair | {"hw_cdrom_bus": "usb"}, disk_format="iso"))
+    start("image_metadata", "nova_builds_guests = false")
+    our_entry()(user_context(), nova_spec(pair))
+
+
+def test_iso_image_of_an_emulated_architecture_goes_to_hosts_that_give_its_cdrom_a_bus(start: Start) -> None:
+    start("image_metadata,image_type")
+    arm = {"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt"}
+    for properties, forbidden in ((arm, {"HW_ARCH_X86_64"}), (arm | {"hw_cdrom_bus": "scsi"}, set())):
+        spec = nova_spec(properties, disk_format="iso")
+        our_entry()(user_context(), spec)
+        assert spec.root_forbidden == forbidden
+
+
+def test_trait_by_name_is_noted_and_logged_in_one_line_if_a_driver_of_ones_own_builds_guests(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start("hpet")
+    start("hpet", "nova_builds_guests = false")
     by_name = {"trait:CUSTOM_COMPUTE_TIME_HPET": "required"}
     our_entry()(user_context(), nova_spec({"hw_time_hpet": True}, by_name))
     assert "Ignored part" not in caplog.text

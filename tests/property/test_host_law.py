@@ -45,13 +45,15 @@ def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(re
     """And for each in an i686 image: one in ten on each host, different ones on the next."""
     step = one_in(10)
     for number, facts in enumerate(libvirt_hosts()):
-        emulated = facts.emulated_architectures
-        compare((*single_cases(emulated), *_i686_cases(emulated))[number % step :: step], facts, record_property)
+        emulated, by_nova = facts.emulated_architectures, facts.built_by_nova
+        cases = (*single_cases(emulated, by_nova=by_nova), *_i686_cases(emulated, by_nova))
+        compare(cases[number % step :: step], facts, record_property)
 
 
 @cache
-def _i686_cases(emulated: frozenset[str]) -> list[Case]:
-    return [case_of(((BY_NAME["architecture"], "i686"), choice), emulated=emulated) for choice in choices(emulated)]
+def _i686_cases(emulated: frozenset[str], by_nova: bool) -> list[Case]:
+    i686 = (BY_NAME["architecture"], "i686")
+    return [case_of((i686, choice), emulated=emulated, by_nova=by_nova) for choice in choices(emulated)]
 
 
 @pytest.mark.parametrize("driver", installed_by_us(REPORTERS))
@@ -61,28 +63,29 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
-            cases = _pairs_without(reporter_of(facts).owns, facts.emulated_architectures)
+            cases = _pairs_without(reporter_of(facts).owns, facts.emulated_architectures, facts.built_by_nova)
             compare(cases, facts, record_property)
 
 
 def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(record_property: Record) -> None:
     """Its CD-ROM needs a machine type that has the bus, and its disk bus may be of no device."""
     for facts in _FEW:
-        compare(_iso_cases(), facts, record_property)
+        compare(_iso_cases(facts.built_by_nova), facts, record_property)
 
 
 @cache
-def _iso_cases() -> list[Case]:
+def _iso_cases(by_nova: bool) -> list[Case]:
     machine, iso = BY_NAME["machine_type"], (BY_NAME["image_type"], "iso")
     buses = [(row, value) for row in (BY_NAME["cdrom_bus"], BY_NAME["disk_bus"]) for value in row.values]
     machines = [(), *(((machine, family),) for family in machine.values)]
-    return [case_of((iso, bus, *of)) for bus in buses for of in machines]
+    return [case_of((iso, bus, *of), by_nova=by_nova) for bus in buses for of in machines]
 
 
 @cache
-def _pairs_without(owned: frozenset[str], emulated: frozenset[str]) -> list[Case]:
+def _pairs_without(owned: frozenset[str], emulated: frozenset[str], by_nova: bool) -> list[Case]:
     others = [choice for choice in choices(emulated) if choice[0].name not in owned]
-    return [case_of(pair, emulated=emulated) for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
+    pairs = [pair for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
+    return [case_of(pair, emulated=emulated, by_nova=by_nova) for pair in pairs]
 
 
 @pytest.mark.parametrize("emulated", OFFERED, ids=len)

@@ -5,6 +5,7 @@ from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.testing import request_of
 
@@ -92,7 +93,7 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         in_flavor = request_of(properties, {**extra_specs, f"trait:{trait}": "required"})
         in_image = request_of({**properties, f"trait:{trait}": "required"}, extra_specs)
         for spec, place in ((in_flavor, "flavor extra spec"), (in_image, "image property")):
-            notes = [str(note) for note in notes_on_named_traits(Request(spec))]
+            notes = [str(note) for note in notes_on_named_traits(Request(spec), Options())]
             assert notes == [f"{place} trait:{trait}=required: {reason}"] * bool(told), trait
     # Of another provider, forbidden, or malformed.
     for others in (
@@ -100,4 +101,4 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         {"resources_gpu:VGPU": "1", "trait_gpu:CUSTOM_COMPUTE_TIME_HPET": "required"},
         {"trait:a b": "required"},
     ):
-        assert not list(notes_on_named_traits(Request(request_of({}, others))))
+        assert not list(notes_on_named_traits(Request(request_of({}, others)), Options()))

@@ -36,6 +36,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
     ("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
     ("facts_interval", "facts_interval = 1801", "less than or equal to 1800"),
+    ("nova_builds_guests", "nova_builds_guests = 3", "nova_builds_guests in FILE is not valid: .*'3'"),
     ("wait_for_reports", "wait_for_reports = hpet", "wait_for_reports in FILE is not valid: .*'hpet'"),
     (
         "preferred_properties",

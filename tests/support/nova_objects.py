@@ -13,8 +13,11 @@ def nova_flavor(**fields: Any) -> Any:
 
 
 def nova_spec(
-    properties: dict[str, Any] | None = None, extra_specs: dict[str, str] | None = None, **fields: Any
+    properties: dict[str, Any] | None = None,
+    extra_specs: dict[str, str] | None = None,
+    disk_format: str = "qcow2",
+    **fields: Any,
 ) -> Any:
     """Return a request spec of Nova's."""
-    image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": properties or {}})
+    image = objects.ImageMeta.from_dict({"disk_format": disk_format, "properties": properties or {}})
     return objects.RequestSpec(flavor=nova_flavor(extra_specs=extra_specs or {}), image=image, **fields)

@@ -124,9 +124,9 @@ class ContradictingSources(RequestRejected):
 
     text = "{}, {}"
 
-    def __init__(self, first: str, second: str) -> None:
+    def __init__(self, first: str, second: str, *more: str) -> None:
         self.sources = (first, second)
-        super().__init__(self.text.format(first, second))
+        super().__init__(self.text.format(first, second, *more))
 
 
 class FlavorImageConflict(ContradictingSources):
@@ -139,6 +139,19 @@ class ImpossibleCombination(ContradictingSources):
     """Two values exclude each other, such as a TPM 1.2 with CRB, or a device and a machine type without it."""
 
     text = "{} is impossible with {}: no host can do both. Change one of the two."
+
+
+class NeverStarts(ContradictingSources):
+    """Two values with which no guest starts, as Nova builds it."""
+
+    text = "No guest of Nova starts with {} beside {}. Set {} as well, or change one of the two."
+
+
+class NamedDevice(RequestRejected):
+    """A trait names a device that Nova's drivers give to a guest by its property alone."""
+
+    def __init__(self, source: str, instead: str) -> None:
+        super().__init__(f"{source} only chooses a host, and gives no guest of Nova the device. Set {instead}.")
 
 
 class ContradictingAggregates(ContradictingSources):

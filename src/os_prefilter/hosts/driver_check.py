@@ -16,8 +16,16 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.named_traits import named_traits
-from os_prefilter.request.values import is_implied, known_value, resolve, unknown_configurations
+from os_prefilter.request.named_traits import named_traits, sources_naming
+from os_prefilter.request.values import (
+    RowValue,
+    advice_of,
+    is_implied,
+    known_value,
+    pairs_of_nova,
+    resolve,
+    unknown_configurations,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, reported_architecture, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
@@ -105,6 +113,8 @@ class _Check:
                 item = Unsupported(each.place, quote(each.raw), "unknown value")
                 # Rows that depend on this one find it as well.
                 found += [item] * (item not in found)
+            if row.device and self._facts.built_by_nova and request.names_traits:
+                found += self._named_without_property(row, row.device)
             # Image or flavor, whichever has a known value.
             choice = known_value(request, row)
             if not choice:
@@ -114,6 +124,8 @@ class _Check:
                 place, value, default, *_ = choice.source
                 value = self._exact_machine() if row is _MACHINE else value
                 found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
+            if self._facts.built_by_nova:
+                found += (Unsupported(*choice.source[:2], reason) for reason in self._not_built_by_nova(row, choice))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits()
         places = {(item.property, item.value) for item in found}
@@ -163,6 +175,20 @@ class _Check:
             reason = reason or next(filter(None, lacks), "")
         return reason or self._never(row, value)
 
+    def _named_without_property(self, row: Row, device: Trait) -> Iterator[Unsupported]:
+        """Yield the sources that name a device by its trait alone: a guest of Nova starts without it."""
+        raws = [self._request.image_property(str(row.image_property)), self._request.extra_spec(str(row.extra_spec))]
+        if "true" not in map(row.canonical, raws):
+            for source in sources_naming(self._request, device)[0]:
+                reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
+                yield Unsupported(source.place, source.value, reason)
+
+    def _not_built_by_nova(self, row: Row, choice: RowValue) -> Iterator[str]:
+        """Yield why a guest of Nova does not start with a value beside another one."""
+        for pair, other in pairs_of_nova(self._request, row, choice.value):
+            if not pair.on or self._lacks(pair.on, required=False):
+                yield f"as Nova builds the guest, it does not start beside {other}; set {advice_of(pair)} as well"
+
     def _lacks(self, trait: Trait, *, required: bool) -> str:
         """Return why the host does not have a trait, or has one that it must not have."""
         reason = refusal_of(trait, self._facts, self._reporter)
@@ -189,8 +215,8 @@ class _Check:
         """Return why the guest's machine type, its own or the host's default, can never have the value of a row."""
         guest = self._guest
         without = guest.families_without(row.name, value)
-        if guest.what_rules_out(row.name, value):
-            kind = f"machine type {guest.family}" if guest.family else guest.architecture
+        if ruled_out := guest.what_rules_out(row.name, value):
+            kind = guest.architecture if ruled_out == guest.architecture_source else f"machine type {guest.family}"
             return f"a guest of {kind} never has it"
         family = "" if guest.family else self._default_family(without)
         if family == NONE:

@@ -44,6 +44,8 @@ class HostFacts:
     """The architectures that the cloud offers to emulate: its option ``emulated_architectures``."""
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
+    built_by_nova: bool = False
+    """True if Nova's driver builds its guests, not one with our guest settings."""
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -14,6 +14,8 @@ from os_prefilter.request.requirements import NOTHING, Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
+Remark = Callable[[Request, Options], Iterable[Note]]
+
 
 class Pipeline:
     """Request filters in the order in which they run. It has no state: use it from many threads.
@@ -22,7 +24,7 @@ class Pipeline:
     :param facts: the values of the deployment facts that filters need, by name;
         :data:`os_prefilter.request.filter_contract.UNKNOWN` for one that is not known
     :param adjust: applied in turn to the result of each filter, but for those written the Nova way
-    :param remark: yields notes on a request beside those of the filters (``request/remarks.py``)
+    :param remark: yields notes on a request beside those of the filters, or rejects it (``request/remarks.py``)
     :raises MissingFact: if a filter needs a fact that is not among ``facts``
     """
 
@@ -32,7 +34,7 @@ class Pipeline:
         options: Options | None = None,
         facts: Mapping[str, Any] = MappingProxyType({}),
         adjust: Iterable[Adjust] = (),
-        remark: Callable[[Request], Iterable[Note]] | None = None,
+        remark: Remark | None = None,
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
@@ -65,7 +67,7 @@ class Pipeline:
             for each, call in self._calls:
                 self._run(each, call, progress)
             # Without a filter the library changes nothing, and says nothing.
-            remarks = tuple(self._remark(progress.request)) if self._remark and self._calls else ()
+            remarks = tuple(self._remark(progress.request, self.options)) if self._remark and self._calls else ()
             return progress.decision(remarks)
         except PrefilterError as error:
             error.runs = tuple(progress.runs)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from os_prefilter.request.view import Request, once
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import (
+    NEVER_OF,
     OTHER,
     PLATFORM_ARCHITECTURES,
     families_of,
@@ -47,6 +48,8 @@ class Guest(NamedTuple):
 
         That is its machine type, or an architecture to emulate of whose machine types none can have it.
         """
+        if (row, value) in NEVER_OF.get(self.architecture, ()):
+            return self.architecture_source
         without = self.families_without(row, value)
         if self.family:
             return self.family_source if self.family in without and not self.is_kept else ""

@@ -5,14 +5,15 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 
-from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.errors import MalformedRequest, NamedDevice
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.named_traits import NamedTrait, named_traits
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES, LISTS
 from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import Options
 
 _CUTOFF = 0.8
 # Rows whose traits say what a host is, so that a request which names one has all that it asks for.
@@ -39,19 +40,37 @@ def known_properties() -> frozenset[str]:
     return KEPT_BY_NOVA | LISTS | LEGACY_NAMES.keys() | {"vmware_adaptertype", *rows}
 
 
-def notes_on_named_traits(request: Request) -> Iterator[Note]:
+def notes_on_named_traits(request: Request, options: Options) -> Iterator[Note]:
     """Yield a note for each trait that a request names without the property by which Nova gives the guest the device.
 
-    Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it.
+    Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it. A
+    server that exists moves on as it is.
+
+    :raises NamedDevice: for a switched device of a new server, if Nova builds the guests
     """
+    for each, rows in _without_property(request):
+        instead = instead_of_trait(rows)
+        if instead and options.nova_builds_guests and not request.server_exists:
+            raise NamedDevice(str(each.source), instead)
+        names = " or ".join(name for row in rows for name in (row.image_property, row.extra_spec) if name)
+        reason = f"Nova only chooses a host by it; it builds the guest by {names}, which does not ask for it"
+        yield Note(str(each.source), reason, warn=True)
+
+
+def instead_of_trait(rows: Iterable[Row]) -> str:
+    """Return the properties that switch the devices of rows on, each with its value; empty if none is a switch."""
+    names = [name for row in rows if row.device for name in (row.image_property, row.extra_spec) if name]
+    return " or ".join(f"{name}=true" for name in names)
+
+
+def _without_property(request: Request) -> Iterator[tuple[NamedTrait, tuple[Row, ...]]]:
+    """Yield each trait that a request requires of its host by name alone, and the rows whose property it lacks."""
     # A malformed name is for the filters to reject, and for the query.
-    with suppress(RequestRejected):
+    with suppress(MalformedRequest):
         for each in named_traits(request) if request.names_traits else ():
             rows = _rows_by_trait().get(each.trait, ()) if each.required and request.is_of_host(each.scope) else ()
             if rows and not any(trait in _traits_by_property(request, row) for row, trait in rows):
-                names = " or ".join(name for row, _ in rows for name in (row.image_property, row.extra_spec) if name)
-                reason = f"Nova only chooses a host by it; it builds the guest by {names}, which does not ask for it"
-                yield Note(str(each.source), reason, warn=True)
+                yield each, tuple(row for row, _ in rows)
 
 
 def _traits_by_property(request: Request, row: Row) -> frozenset[Trait]:

@@ -1,14 +1,14 @@
 """Translate a request into required traits by rows of the vocabulary: the logic of most request filters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from os_prefilter.common.errors import ImpossibleCombination
+from os_prefilter.common.errors import ImpossibleCombination, NeverStarts
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
-from os_prefilter.request.values import RowValue, is_implied, value_of
+from os_prefilter.request.values import RowValue, advice_of, is_implied, pairs_of_nova, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, reported_architecture, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
@@ -41,6 +41,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image request different values of one row.
     :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    :raises NeverStarts: for two values with which no guest of Nova starts, if Nova builds the guests.
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
@@ -52,6 +53,8 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         # A device that only a trait by name asks for (trait1:X=required): written_requirements has it, in its group.
         if scope == UNSUFFIXED and row.device and not _has_property(request, row):
             continue
+        if row.beside and options.nova_builds_guests:
+            requirements += _start_in_nova(request, row, found)
         meaning = _meaning(row, found, guest_of(request), options, scope)
         if meaning.preference:
             # Nor does a default machine type that lacks the device exclude a host.
@@ -66,6 +69,17 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
     if not (requirements or notes or preferences):
         return NOTHING
     return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
+
+
+def _start_in_nova(request: Request, row: Row, found: RowValue) -> Iterator[Requirement]:
+    """Yield what forbids the hosts on which no guest of Nova starts with a value beside those of other rows.
+
+    :raises NeverStarts: if that is every host
+    """
+    for pair, other in pairs_of_nova(request, row, found.value):
+        if not pair.on:
+            raise NeverStarts(str(found.source), str(other), advice_of(pair))
+        yield found.source.requirement(pair.on, False, ROOT)
 
 
 def _has_property(request: Request, row: Row) -> bool:
@@ -126,7 +140,7 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     else:
         requirement = source.requirement(trait, term.required, scope)
     without = guest.families_without(row.name, value)
-    ruled_out = guest.what_rules_out(row.name, value) if without else ""
+    ruled_out = guest.what_rules_out(row.name, value)
     # Another default does not matter to a guest with a machine type of its own.
     defaults = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
     incapable = tuple(source.requirement(default, False, ROOT) for default in defaults)

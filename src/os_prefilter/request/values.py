@@ -1,6 +1,6 @@
 """The values that a request gives to rows of the vocabulary: each row is read once for all who ask for it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from os_prefilter.request.requirements import Note, Source
 from os_prefilter.request.view import Request, once
 from os_prefilter.vocabulary import enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Beside, Row, UnknownValues
+from os_prefilter.vocabulary.model import Beside, Never, Row, UnknownValues
 
 
 class RowValue(NamedTuple):
@@ -163,6 +163,29 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     return other is not None and other.value == more
 
 
+def pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, Source]]:
+    """Yield the values of other rows beside which no guest of Nova starts with a value, each with its source."""
+    for pair in row.beside.get(value, _NOTHING_BESIDE).never:
+        other = known_value(request, row_named(pair.row)) if pair.by_nova else None
+        if other and other.value == pair.value and not _is_excused(request, pair):
+            yield pair, other.source
+
+
+def _is_excused(request: Request, pair: Never) -> bool:
+    guest = guest_of(request)
+    for name, values in pair.unless:
+        found = known_value(request, row_named(name))
+        if found and found.value in values and name not in guest.may_lack:
+            return True
+    return False
+
+
+def advice_of(pair: Never) -> str:
+    """Return what to write so that a guest starts with both values: ``hw_usb_model=qemu-xhci``."""
+    name, values = pair.unless[0]
+    return f"{row_named(name).image_property}={values[0]}"
+
+
 def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
     """Return the flavor's extra specs that start as a configuration (:attr:`Row.namespace`) and have no row."""
     rows = tuple(rows)
@@ -264,10 +287,8 @@ def _may_be_kept(raws: _Raws) -> bool:
 def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
-    others = [(each, True) for each in beside.needs]
-    if beside.never:
-        others.insert(0, (beside.never, False))
-    for (name, value), is_needed in others:
+    others = [(each.row, each.value, False) for each in beside.never if not each.by_nova]
+    for name, value, is_needed in (*others, *((*each, True) for each in beside.needs)):
         row_beside = row_named(name)
         other = resolve(request, row_beside)
         # First: the request is rejected with the same words, whichever of the two rows is read first.

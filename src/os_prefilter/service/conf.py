@@ -76,9 +76,10 @@ def _ask(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def options_from(conf: cfg.ConfigOpts) -> Options:
+def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
     """Register the options, and return them as plain values.
 
+    :param in_nova: True for requests of Nova, whose drivers may build the guests
     :raises ConfigurationError: for a wrong value.
     """
     register_opts(conf)
@@ -97,6 +98,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),
         owned_resource_classes=tuple(group.owned_resource_classes),
+        nova_builds_guests=in_nova and group.nova_builds_guests,
         wait_for_reports=group.wait_for_reports,
         preferred_properties=tuple(group.preferred_properties),
         tenant_aggregate_required=group.tenant_aggregate_required,

@@ -14,10 +14,10 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.filter_calls import Adjust
-from os_prefilter.pipeline.pipeline import Pipeline, reads_of
+from os_prefilter.pipeline.pipeline import Pipeline, Remark, reads_of
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
-from os_prefilter.request.requirements import Note
+from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.service import decision_log, deferral, known_traits, trait_scope
@@ -75,8 +75,8 @@ class Service:
     """Rejects what no host can serve; None if requests are not rejected for that."""
     observe: tuple[Observe, ...] = ()
     """Each is called with the end of each request: metrics, and the history (``service/decision_log.py``)."""
-    remark: Callable[[Request], Iterable[Note]] | None = None
-    """Yields notes on a request beside those of the filters (``os_prefilter.request.remarks``)."""
+    remark: Remark | None = None
+    """Yields notes on a request beside those of the filters, or rejects it (``os_prefilter.request.remarks``)."""
 
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
@@ -103,7 +103,7 @@ class Service:
         kept_machine_type: MachineTypeOf | None = None,
         host_traits: Reader | None = None,
         stores: Iterable[MakeStore] = (),
-        remark: Callable[[Request], Iterable[Note]] | None = None,
+        in_nova: bool = False,
     ) -> "Service":
         """Load the filters that ``conf`` enables.
 
@@ -120,7 +120,8 @@ class Service:
         :param stores: where processes share what they read from Placement, the nearest first:
             :class:`os_prefilter.service.shared.Siblings` for those that are forked from this one, and the ``store`` of
             an :class:`os_prefilter.adapters.shared_cache.SharedCache` for those of other hosts.
-        :param remark: as :attr:`remark`
+        :param in_nova: True in Nova's own scheduler, whose drivers read properties alone: a trait without the property
+            gets a note, or is rejected as the option ``nova_builds_guests`` says
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         _check_facts(facts)
@@ -129,7 +130,7 @@ class Service:
         if kept_machine_type is not None:
             check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
         warn_of_misspelt_names(conf)
-        options, group = options_from(conf), conf[GROUP]
+        options, group = options_from(conf, in_nova=in_nova), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
         stores = tuple(stores)
@@ -149,7 +150,7 @@ class Service:
             if hosts and group.no_host_reason != "off"
             else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
-            remark,
+            notes_on_named_traits if in_nova else None,
         )
         at_once = options.wait_for_reports and deferral.FACT not in known
         LOG.info(

@@ -14,17 +14,31 @@ from os_prefilter.vocabulary.machine_types import (
     families_of,
     guest_architecture,
 )
-from os_prefilter.vocabulary.model import Row, Spelling, terms
+from os_prefilter.vocabulary.model import Beside, Never, Row, Spelling, terms
 
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
 _STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
 _CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_STANDARD.split())))
+
+# Nova gives a CD-ROM the bus of the host's architecture, IDE on x86_64, which these do not have.
+_NO_IDE = Beside(
+    never=(
+        Never(
+            "image_type",
+            "iso",
+            by_nova=True,
+            unless=(("cdrom_bus", ("scsi", "usb", "sata")),),
+            on=Trait("HW_ARCH_X86_64"),
+        ),
+    )
+)
 
 EMULATION = Row(
     "emulation_architecture",
     terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
     image_property="hw_emulation_architecture",
     spelling=Spelling(older=ARCHITECTURE_ALIASES),
+    beside=dict.fromkeys(("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"), _NO_IDE),
 )
 
 # The values of which libvirt says something else of guests of i686 than of those of x86_64, beside the default machine

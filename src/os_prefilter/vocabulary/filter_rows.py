@@ -13,6 +13,7 @@ from os_prefilter.vocabulary.machine_types import (
 from os_prefilter.vocabulary.model import (
     Beside,
     DependsOn,
+    Never,
     Precedence,
     Row,
     Spelling,
@@ -35,6 +36,22 @@ HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
 HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
 """libvirt host: it has SMT. Bare metal: it can be switched, and may be on or off."""
 
+
+# Nova gives the guest no USB controller where neither an input device nor a disk is on USB, unless a model is named.
+_NO_USB = Beside(
+    never=(
+        Never(
+            "input_bus",
+            "virtio",
+            by_nova=True,
+            unless=(
+                ("usb_model", ("qemu-xhci", "nec-xhci")),
+                ("disk_bus", ("usb",)),
+                ("cdrom_bus", ("usb",)),
+            ),
+        ),
+    )
+)
 
 FILTERED: tuple[Row, ...] = (
     Row(
@@ -97,6 +114,7 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="hw:sound_model",
         refuses_unknown=True,
         required_by=("image_metadata", "sound_model"),
+        beside={"usb": _NO_USB},
     ),
     Row(
         "usb_model",
@@ -113,6 +131,7 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="hw:redirected_usb_ports",
         # Nova takes the image's 0 for no value.
         precedence=Precedence(flavor_over={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)}),
+        beside={str(number): _NO_USB for number in range(1, _MOST_USB_PORTS + 1)},
     ),
     Row("input_bus", _INPUT_BUSES, image_property="hw_input_bus"),
     # Nova reads it only without hw_input_bus.

@@ -126,6 +126,12 @@ FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """(row, value) -> the families of machine types that can never have it."""
 
+NEVER_OF: Mapping[str, frozenset[tuple[str, str]]] = {
+    # QEMU's processors for it have 32 bits, and libvirt has Secure Boot for x86_64 alone.
+    "i686": frozenset((("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))),
+}
+"""Architecture -> each (row, value) that no guest of it has on any machine type."""
+
 
 def families_of(architecture: str) -> frozenset[str]:
     """Return the families of machine types that a guest of an architecture may have."""

@@ -95,11 +95,25 @@ class DependsOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Never:
+    """A value of another row beside which a guest does not start."""
+
+    row: str
+    value: str
+    by_nova: bool = False
+    """True if only guests that Nova's drivers build do not start."""
+    unless: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(row, values): with one of these it starts all the same; the first one is the advice."""
+    on: Trait | None = None
+    """The trait of the hosts where that holds; None if it holds on every host."""
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """Relations of a value to those of other rows, each as (row, value)."""
 
-    never: tuple[str, str] | None = None
-    """The value that it contradicts."""
+    never: tuple[Never, ...] = ()
+    """The values beside which it does not start."""
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
     implied_by: tuple[str, str] | None = None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
-from os_prefilter.vocabulary.model import Beside, DependsOn, Precedence, Row, Term, nothing, switch, terms
+from os_prefilter.vocabulary.model import Beside, DependsOn, Never, Precedence, Row, Term, nothing, switch, terms
 
 _ROWS = (
     Row(
@@ -19,7 +19,7 @@ _ROWS = (
         image_property="hw_tpm_model",
         extra_spec="hw:tpm_model",
         depends_on=DependsOn("tpm_version", default="tpm-tis"),
-        beside={"tpm-crb": Beside(never=("tpm_version", "1.2"))},
+        beside={"tpm-crb": Beside(never=(Never("tpm_version", "1.2"),))},
     ),
     Row(
         "secure_boot",
@@ -31,7 +31,7 @@ _ROWS = (
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
-        beside={"required": Beside(never=("firmware_type", "bios"))},
+        beside={"required": Beside(never=(Never("firmware_type", "bios"),))},
     ),
     Row(
         "firmware_stateless",

@@ -46,6 +46,8 @@ class Options:
         "CUSTOM_PCI_*",
     )
 
+    nova_builds_guests: bool = False
+    """True if Nova's own drivers build the guests, by properties alone and in ways with which some do not start."""
     wait_for_reports: bool = True
     """True if a requirement is deferred until every compute node has reported whether it has the trait."""
 

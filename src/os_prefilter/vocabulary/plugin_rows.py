@@ -105,7 +105,8 @@ def _find_dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
     depends_on = row.depends_on
     others = [(depends_on.row, value) for value in (depends_on.values or {""})] if depends_on else []
     for beside in row.beside.values():
-        others += [*filter(None, (beside.never, beside.implied_by)), *beside.needs]
+        others += [(each.row, each.value) for each in beside.never]
+        others += [*filter(None, (beside.implied_by,)), *beside.needs]
     for name, value in others:
         if name not in rows or (value and value not in rows[name].values):
             yield f"it refers to the value {quote(value)} of a row {quote(name)}, which does not exist"

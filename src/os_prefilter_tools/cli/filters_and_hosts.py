@@ -161,7 +161,7 @@ class FiltersAndHosts:
         conf = read_configuration(self.config_file)
         warn_of_misspelt_names(conf)
         enabled = self._enabled(conf, hosts)
-        options = options_from(conf)
+        options = options_from(conf, in_nova=True)
         # Once: a fleet looks for them on each of its providers.
         in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
         if not options.reported_traits:
@@ -182,7 +182,7 @@ class FiltersAndHosts:
             filters,
             options,
             known,
-            remark=lambda request: (*notes_on_names(request), *notes_on_named_traits(request)),
+            remark=lambda request, of: (*notes_on_names(request), *notes_on_named_traits(request, of)),
         )
 
     def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient") -> Sequence[str]:

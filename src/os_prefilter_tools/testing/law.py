@@ -5,6 +5,7 @@ of values of the vocabulary: one by one, in pairs, and in triples with a platfor
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, islice
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.query import requirements_without_filters
+from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
@@ -77,47 +79,57 @@ def case_of(
     extra_specs: Mapping[str, str] | None = None,
     *,
     emulated: frozenset[str] = frozenset(),
+    by_nova: bool = False,
 ) -> Case:
     """Return a request for these values with what the filters and Nova's own translation require.
 
     :param emulated: the option ``emulated_architectures``
+    :param by_nova: True for hosts on which Nova builds the guests
     """
     spec = spec_with(some, extra_specs)
     try:
-        decision = _pipeline(emulated).apply(spec)
+        decision = _pipeline(emulated, by_nova).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
     items = (item for item in (*decision.requirements, *from_request) if Request(spec).is_of_host(item.scope))
     required = tuple({(item.trait, item.required) for item in items})
-    return Case(some, spec_with(some, extra_specs), required, not decision.notes)
+    notes = (note for run in decision.runs for note in run.notes)
+    return Case(some, spec_with(some, extra_specs), required, not any(notes))
 
 
 @cache
-def _pipeline(emulated: frozenset[str]) -> Service:
-    options = Options(reported_traits=("*",), emulated_architectures=emulated)
-    return Service.from_names(*list_requiring_filters(), options=options)
+def _pipeline(emulated: frozenset[str], by_nova: bool) -> Service:  # noqa: FBT001 - both are keys of the cache
+    options = Options(reported_traits=("*",), emulated_architectures=emulated, nova_builds_guests=by_nova)
+    return replace(Service.from_names(*list_requiring_filters(), options=options), remark=notes_on_named_traits)
 
 
 @cache
-def single_cases(emulated: frozenset[str] = frozenset()) -> tuple[Case, ...]:
+def single_cases(emulated: frozenset[str] = frozenset(), *, by_nova: bool = False) -> tuple[Case, ...]:
     """Return each value alone, and each with one of the flavor's ways to name a device by its trait.
 
     :param emulated: the option ``emulated_architectures``
     """
     explicit = [
-        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, emulated=emulated)
+        case_of(
+            (), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, emulated=emulated, by_nova=by_nova
+        )
         for row in table()
         if row.boolean and row.values["true"].trait
         for suffix, resources in (("", {}), ("1", {"resources1:VCPU": "1"}), ("2", {"resources2:VGPU": "1"}))
         for rule in ("required", "forbidden")
     ]
-    return (*(case_of((choice,), emulated=emulated) for choice in choices(emulated)), *explicit)
+    return (*(case_of((choice,), emulated=emulated, by_nova=by_nova) for choice in choices(emulated)), *explicit)
 
 
 @cache
 def pair_cases(
-    owned: frozenset[str] | None = None, first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset()
+    owned: frozenset[str] | None = None,
+    first: int = 0,
+    step: int = 1,
+    emulated: frozenset[str] = frozenset(),
+    *,
+    by_nova: bool = False,
 ) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
@@ -131,11 +143,13 @@ def pair_cases(
         for pair in combinations(choices(emulated), 2)
         if pair[0][0] is not pair[1][0] and (owned is None or any(row.name in owned for row, _ in pair))
     )
-    return tuple(case_of(pair, emulated=emulated) for pair in islice(pairs, first, None, step))
+    return tuple(case_of(pair, emulated=emulated, by_nova=by_nova) for pair in islice(pairs, first, None, step))
 
 
 @cache
-def platform_cases(first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset()) -> tuple[Case, ...]:
+def platform_cases(
+    first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset(), *, by_nova: bool = False
+) -> tuple[Case, ...]:
     """Return each value on each machine type of some emulated architectures, and on the default one of i686.
 
     :param first: index of the first one to return
@@ -154,7 +168,7 @@ def platform_cases(first: int = 0, step: int = 1, emulated: frozenset[str] = fro
         for choice in choices(emulated)
         if choice[0] not in (platform[0][0], emulation)
     )
-    return tuple(case_of(triple, emulated=emulated) for triple in islice(triples, first, None, step))
+    return tuple(case_of(triple, emulated=emulated, by_nova=by_nova) for triple in islice(triples, first, None, step))
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

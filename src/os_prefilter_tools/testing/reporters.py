@@ -142,9 +142,11 @@ class _Laws:
         Of two values, one is of a row that it owns.
         """
         first, emulated = self.hosts.index(facts) % self.one_in, facts.emulated_architectures
-        compare(single_cases(emulated), facts, record_property)
-        compare(pair_cases(self.reporter.owns, first, self.one_in, emulated), facts, record_property)
-        compare(platform_cases(first, self.one_in, emulated), facts, record_property)
+        by_nova = facts.built_by_nova
+        compare(single_cases(emulated, by_nova=by_nova), facts, record_property)
+        pairs = pair_cases(self.reporter.owns, first, self.one_in, emulated, by_nova=by_nova)
+        compare(pairs, facts, record_property)
+        compare(platform_cases(first, self.one_in, emulated, by_nova=by_nova), facts, record_property)
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:

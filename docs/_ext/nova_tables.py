@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 
-from from_code import FromCode
+from from_code import FromCode, table
 from sphinx.application import Sphinx
 
 from os_prefilter.hosts.drivers.libvirt_facts import version_text
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
+from os_prefilter.request.remarks import IGNORED, OF_HOSTS
+from os_prefilter.request.values import advice_of
+from os_prefilter.vocabulary import ROWS, row_named
+from os_prefilter.vocabulary.model import Never, Row
 from tests.against_nova.differences import AGGREGATE_DIFFERENCES, DIFFERENCES, QUERY, Difference
 from tests.against_nova.releases import page
 
@@ -50,6 +54,54 @@ def nova_releases() -> Iterator[str]:
         yield ""
 
 
+def ways_to_ask() -> Iterator[str]:
+    """Yield a table of the ways to ask for a value of each row, and what a guest of Nova has then."""
+    yield from table(
+        ("Image property", "Extra spec", "Then the guest has it, unless", "The trait by name alone"),
+        (
+            (
+                f"``{row.image_property}``" if row.image_property else "",
+                f"``{row.extra_spec}``" if row.extra_spec else "",
+                _unless(row),
+                _by_trait(row),
+            )
+            for row in ROWS
+            if row.required_by and (row.image_property or row.extra_spec)
+        ),
+    )
+
+
+def _unless(row: Row) -> str:
+    alike: dict[tuple[Never, ...], list[str]] = {}
+    for value, beside in row.beside.items():
+        alike.setdefault(beside.never, []).append(value)
+    notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
+    return ". ".join([*(_pairs(values, never) for never, values in alike.items() if never), *notes])
+
+
+def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
+    other, first = row_named(never[0].row), never[0]
+    others = " or ".join(f"``{each.value}``" for each in never)
+    where = f" on hosts with ``{first.on}``" if first.on else ""
+    unless = f", unless ``{advice_of(first)}``" if first.unless else ""
+    name = other.image_property or f"the image's {other.image_attribute}"
+    return f"rejected{where}: ``{' '.join(values)}`` beside ``{name}`` {others}{unless}"
+
+
+def _by_trait(row: Row) -> str:
+    if row.device:
+        return "rejected"
+    if not row.traits:
+        return "has none"
+    return "enough: it is about the host" if row.name in OF_HOSTS else "noted: it chooses a host, and gives no device"
+
+
+class WaysToAsk(FromCode):
+    """``.. ways-to-ask::``."""
+
+    make = staticmethod(ways_to_ask)
+
+
 class NovaReleases(FromCode):
     """``.. nova-releases::``."""
 
@@ -66,4 +118,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive("differences-from-nova", Differences)
     app.add_directive("nova-releases", NovaReleases)
+    app.add_directive("ways-to-ask", WaysToAsk)
     return {"parallel_read_safe": True}

@@ -23,6 +23,7 @@ from oslo_cache import core as oslo_cache
 from sqlalchemy.engine import make_url
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
+from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
@@ -170,6 +171,8 @@ def _warnings(service: Service) -> Iterator[str]:
     """Yield warnings of a configuration that has not the effect that it seems to have; some are empty."""
     options, enabled = service.options, {each.name for each in service.filters}
     yield unsupported_nova()
+    if service.implied_by and not has_libosinfo():
+        yield "[prefilter] require_implied_devices has no effect: install libosinfo for the Python of nova-scheduler."
     prefers = options.preferred_properties or "preferences" in enabled
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         yield f"Preferred traits have no effect: add {_WEIGHER} to [filter_scheduler] weight_classes."
@@ -412,6 +415,7 @@ def _service(client: PlacementClient) -> Service:
             host_traits=HostTraitsReader(client, _some_compute_nodes),
             stores=(Siblings, *_caches()),
             in_nova=True,
+            implied_by=implied_by,
         )
     except ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.

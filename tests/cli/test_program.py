@@ -124,7 +124,7 @@ _QUIET = """
 audit --images {images} --only unschedulable
 candidates --example intel-nic
 capabilities show --driver fake
-explain --filter noop --property os_distro=debian
+explain --filter noop --property os_version=12
 readiness
 snapshot
 """

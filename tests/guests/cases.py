@@ -1,12 +1,16 @@
 """The guests that are started: each value of each row, on each machine type, and one of each architecture."""
 
 from collections.abc import Iterator
+from random import Random
 from typing import NamedTuple
 
 from os_prefilter import RequestSpec
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.request.remarks import remarks_in_nova
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES
+from os_prefilter.vocabulary.options import Options
 from tests.conftest import spec_of
 
 ROWS = (
@@ -16,8 +20,13 @@ ROWS = (
 )
 """The rows that change the guest's XML; memory encryption needs processors that no test can count on."""
 
+WAYS = ("extra spec", "trait", "nothing")
+"""Ways to ask for a value beside its image property; with ``nothing`` there is only what it means nothing without."""
+
 SOME_VALUES = {"usb_redirection": ("1", "15")}
 """The values of a row that are started, where not all: the least and the most of a number."""
+# libvirt says the same of guests of x86_64 in all else; samples of pairs have the other rows.
+_APART_FOR_I686 = ("firmware_type", "viommu_model", "maxphysaddr_mode", "secure_boot", "time_hpet")
 # What a value means nothing without.
 _BESIDE = {
     "cdrom_bus": {"disk_format": "iso"},
@@ -55,16 +64,37 @@ class Case(NamedTuple):
     """The machine type that the image names; empty if it names none."""
     row: str = ""
     value: str = ""
+    more: tuple[tuple[str, str], ...] = ()
+    """Other rows and values that are asked for as well."""
+    way: str = ""
+    """One of :data:`WAYS` if it is not asked for by image property."""
+    distro: str = ""
+    """The system that implies the value, which then no property names."""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, self)) or "nothing"
+        return (
+            " ".join(filter(None, (*self[:4], *(text for pair in self.more for text in pair), self.way))) or "nothing"
+        )
+
+    def has_way(self, way: str) -> bool:
+        """Return whether the value can be asked for so."""
+        row = BY_NAME[self.row]
+        return {"extra spec": bool(row.extra_spec), "trait": bool(row.values[self.value].trait)}.get(way, True)
 
     @property
-    def device(self) -> str:
-        """What must be found in the guest: see :attr:`tests.guests.starter.Guest.device`."""
-        if self[2:] == ("time_hpet", "true"):
-            return "hpet"
-        return "interface" if self.row == "vif_model" else ""
+    def extra_specs(self) -> dict[str, str]:
+        """The flavor's extra specs."""
+        row = BY_NAME.get(self.row)
+        if not row or self.way not in ("extra spec", "trait"):
+            return {}
+        if self.way == "trait":
+            return {f"trait:{row.values[self.value].trait}": "required"}
+        return {str(row.extra_spec): self.value}
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What must be found in the guest: row -> value."""
+        return dict((*([(self.row, self.value)] if self.row else []), *self.more))
 
     def properties(self, own: str) -> dict[str, object]:
         """Return the image's properties, with its format under ``disk_format``.
@@ -76,17 +106,20 @@ class Case(NamedTuple):
             found["hw_emulation_architecture"] = self.architecture
         if self.machine:
             found["hw_machine_type"] = self.machine
-        if self.row:
-            if (self.row, self.value) not in _NEEDS_NOTHING:
-                found |= _BESIDE.get(self.row, {})
-            found[str(BY_NAME[self.row].image_property)] = self.value
+        for row, value in self.asked.items():
+            if (row, value) not in _NEEDS_NOTHING:
+                found = _BESIDE.get(row, {}) | found
+            if self.distro:
+                found["os_distro"] = self.distro
+            elif not self.way:
+                found[str(BY_NAME[row].image_property)] = value
         return found
 
     def spec(self, own: str) -> RequestSpec:
         """Return the request for the guest."""
         properties = self.properties(own)
         disk_format = properties.pop("disk_format", "raw")
-        return spec_of(properties, disk_format=str(disk_format))
+        return spec_of(properties, self.extra_specs, disk_format=str(disk_format))
 
 
 def cases(facts: LibvirtFacts) -> Iterator[Case]:
@@ -96,14 +129,39 @@ def cases(facts: LibvirtFacts) -> Iterator[Case]:
             yield Case(architecture)
     own = facts.architecture
     platforms = [(own, ""), *((guest, machine) for machine, guests in MACHINES.items() for guest in guests)]
-    for architecture, machine in platforms:
+    for architecture, machine in (*platforms, ("i686", "pc"), ("i686", "q35")):
         if architecture not in facts.guests:
             continue
         if machine:
             yield Case(architecture, machine)
-        for row in ROWS:
+        for row in ROWS if architecture != "i686" else _APART_FOR_I686:
             for value in SOME_VALUES.get(row, BY_NAME[row].values):
                 yield Case(architecture, machine, row, value)
+
+
+def samples(facts: LibvirtFacts, seed: int) -> Iterator[Case]:
+    """Yield guests of the host and of i686 with two or three things asked for, without an end.
+
+    :param seed: the same samples for the same seed
+    """
+    random = Random(seed)  # noqa: S311 - not for secrets
+    platforms = [(guest, machine) for guest in (facts.architecture, "i686") for machine in ("", "pc", "q35")]
+    while True:
+        rows = random.sample(ROWS, random.choice((2, 3)))
+        values = [(row, random.choice(list(SOME_VALUES.get(row, BY_NAME[row].values)))) for row in rows]
+        yield Case(*random.choice(platforms), *values[0], tuple(values[1:]))
+
+
+def without_effect(case: Case, facts: LibvirtFacts) -> set[str]:
+    """Return the rows of which a guest may start without the value, as a note on the request says.
+
+    But for one that no scheduler can know: Nova says no timer to QEMU where that runs without KVM, and "pc" has one.
+    """
+    notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
+    told = {note.source.partition("=")[0] for note in notes}
+    rows = {row for row in case.asked if BY_NAME[row].image_property in told}
+    on_qemu = facts.built_by_nova and facts.virt_type == "qemu" and case.asked.get("time_hpet") == "false"
+    return rows | ({"time_hpet"} if on_qemu else set())
 
 
 def not_said(case: Case, facts: LibvirtFacts) -> tuple[str, str, str]:

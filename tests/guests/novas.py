@@ -52,9 +52,9 @@ class NovasDriver:
         own = case.architecture == self._facts.architecture
         CONF.set_override("cpu_mode", "none" if own else None, "libvirt")
         # Guests of the other rows have the default console alone.
-        CONF.set_override("enabled", self._facts.spice_enabled and case.row == "usb_redirection", "spice")
+        CONF.set_override("enabled", self._facts.spice_enabled and "usb_redirection" in case.asked, "spice")
         try:
-            return Guest(self._xml(case), device=case.device)
+            return Guest(self._xml(case), asked=case.asked)
         except Exception as error:  # noqa: BLE001 - of Nova's, each of which fails the spawn
             return Guest("", f"{type(error).__name__}: {error}")
 
@@ -64,7 +64,7 @@ class NovasDriver:
         sizes = dict.fromkeys(("min_disk", "min_ram"), 0) | {"size": 1, "container_format": "bare"}
         about = {"id": uuidutils.generate_uuid(), "disk_format": disk_format, "properties": properties}
         image = objects.ImageMeta.from_dict({**about, **sizes})
-        instance = _instance(image)
+        instance = _instance(image, case.extra_specs)
         Path(utils.get_instance_path(instance)).mkdir(parents=True, exist_ok=True)
         devices: dict[str, Any] = dict.fromkeys(("root_device_name", "swap"))
         devices |= {name: [] for name in ("image", "ephemerals", "block_device_mapping")}
@@ -72,9 +72,9 @@ class NovasDriver:
         return str(self._driver._get_guest_xml(self._context, instance, _network(), disks, image))
 
 
-def _instance(image: Any) -> Any:
+def _instance(image: Any, extra_specs: dict[str, str]) -> Any:
     sizes = {"memory_mb": 128, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0}
-    flavor = objects.Flavor(id=1, name="small", flavorid="1", swap=0, extra_specs={}, **sizes)
+    flavor = objects.Flavor(id=1, name="small", flavorid="1", swap=0, extra_specs=extra_specs, **sizes)
     unset = (
         *("os_type", "vm_mode", "architecture", "root_device_name", "default_ephemeral_device", "default_swap_device"),
         *("ephemeral_key_uuid", "key_data", "numa_topology", "vcpu_model", "resources", "trusted_certs"),

@@ -7,7 +7,7 @@ from os_prefilter.hosts.driver_check import _Check
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, PLATFORM_ARCHITECTURES
+from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, PLATFORM_ARCHITECTURES, guest_architecture
 from tests.guests.cases import Case
 from tests.guests.starter import Guest
 
@@ -47,14 +47,15 @@ def guest_of(case: Case, facts: LibvirtFacts) -> Guest:
     if devices.find("redirdev") is not None:
         SubElement(devices, "graphics", type="spice")
     SubElement(devices, "memballoon", model="none")
-    return Guest(tostring(root, encoding="unicode"), device=case.device)
+    return Guest(tostring(root, encoding="unicode"), asked=case.asked)
 
 
 def _devices(settings: GuestSettings) -> Iterator[Element]:
     """Yield the devices that the driver describes itself, with the models that were asked for."""
     models = device_models(settings)
     for kind, device in (("disk", "disk"), ("cdrom", "cdrom")):
-        if bus := models.get(kind):
+        # The only disk of an ISO image is its CD-ROM.
+        if (bus := models.get(kind)) and (kind == "cdrom" or "cdrom" not in models):
             disk = Element("disk", type="file", device=device)
             SubElement(disk, "source", file="disk")
             SubElement(disk, "target", dev=_TARGETS.get(bus, "sda"), bus=bus)
@@ -69,4 +70,4 @@ def _devices(settings: GuestSettings) -> Iterator[Element]:
 
 def _has_no_usb(architecture: str, machine: str) -> bool:
     """Whether libvirt would give the guest a USB controller that its machine type cannot have."""
-    return machine in ("isapc", "microvm") or architecture not in PLATFORM_ARCHITECTURES
+    return machine in ("isapc", "microvm") or guest_architecture(architecture) not in PLATFORM_ARCHITECTURES

@@ -1,10 +1,9 @@
 """Starts guests on a real libvirt, paused, and destroys them at once."""
 
-import json
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -16,6 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from defusedxml.ElementTree import fromstring
 
 from os_prefilter.common.threads import start_thread
+from tests.guests.has import missing, seen
 from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
@@ -48,6 +48,11 @@ class Outcome(NamedTuple):
     answer: str
     """:data:`STARTS`, :data:`REFUSED` or :data:`NOT_KNOWN`."""
     reason: str = ""
+    lacks: tuple[str, ...] = ()
+    """The rows of which a guest that starts does not have the value."""
+
+
+_STARTED = Outcome(STARTS)
 
 
 class Guest(NamedTuple):
@@ -55,9 +60,8 @@ class Guest(NamedTuple):
 
     xml: str
     refusal: str = ""
-    device: str = ""
-    """What must be found in the guest once it has started: ``hpet`` or ``interface``; some machine types take the
-    element, and have no such device."""
+    asked: Mapping[str, str] = {}
+    """Row -> value: what must be found in the guest once it has started."""
 
 
 class Starter:
@@ -122,9 +126,10 @@ class Starter:
         except self._libvirt.libvirtError as error:
             return self._failed(error)
         try:
-            if guest.device and not self._has(domain, guest.device):
-                return Outcome(REFUSED, f"the guest starts without the {guest.device}")
-            return Outcome(STARTS)
+            hmp = self._libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
+            tree = self._libvirt_qemu.qemuMonitorCommand(domain, "info qtree", hmp)
+            lacks = missing(seen(fromstring(domain.XMLDesc()), tree), guest.asked)
+            return Outcome(REFUSED, f"the guest starts without {' and '.join(lacks)}", lacks) if lacks else _STARTED
         finally:
             with suppress(self._libvirt.libvirtError):
                 domain.destroy()
@@ -134,18 +139,6 @@ class Starter:
         names = ("OPERATION_DENIED", "ACCESS_DENIED", "AUTH_FAILED", "RPC", "NO_CONNECT")
         no_rights = error.get_error_code() in [getattr(self._libvirt, f"VIR_ERR_{name}") for name in names]
         return Outcome(NOT_KNOWN if no_rights or _LACKS.search(reason) else REFUSED, reason)
-
-    def _has(self, domain: Any, device: str) -> bool:
-        """Ask QEMU itself; where a machine type cannot have an HPET, that is an error."""
-        if device == "hpet":
-            question = {"execute": "qom-get", "arguments": {"path": "/machine", "property": "hpet"}}
-        else:
-            question = {"execute": "qom-list", "arguments": {"path": "/machine/peripheral"}}
-        try:
-            answer = json.loads(self._libvirt_qemu.qemuMonitorCommand(domain, json.dumps(question), 0)).get("return")
-        except self._libvirt.libvirtError:
-            return False
-        return answer is True or (device == "interface" and any(each["name"] == "net0" for each in answer or ()))
 
 
 def _name(number: int) -> str:
@@ -175,6 +168,10 @@ def _prepared(xml: str, number: int) -> str:
         driver.set("type", "raw")
         for source in disk.findall("source"):
             source.attrib = {"file": _disk(number)}
+        if disk.get("device") == "cdrom" and disk.find("readonly") is None:
+            SubElement(disk, "readonly")
+        # Beside a CD-ROM with the same image.
+        SubElement(disk, "shareable")
     for graphics in root.iter("graphics"):
         # Several libvirts of one machine would give two guests the same port.
         graphics.attrib = {"type": graphics.get("type", "vnc")}

@@ -1,7 +1,7 @@
 """What a request writes to no effect is noted: names that Nova does not know, and traits without their property."""
 
 from os_prefilter import Request
-from os_prefilter.request.remarks import notes_on_named_traits
+from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
@@ -93,7 +93,7 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         in_flavor = request_of(properties, {**extra_specs, f"trait:{trait}": "required"})
         in_image = request_of({**properties, f"trait:{trait}": "required"}, extra_specs)
         for spec, place in ((in_flavor, "flavor extra spec"), (in_image, "image property")):
-            notes = [str(note) for note in notes_on_named_traits(Request(spec), Options())]
+            notes = [str(note) for note in remarks_in_nova(Request(spec), Options())]
             assert notes == [f"{place} trait:{trait}=required: {reason}"] * bool(told), trait
     # Of another provider, forbidden, or malformed.
     for others in (
@@ -101,4 +101,4 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         {"resources_gpu:VGPU": "1", "trait_gpu:CUSTOM_COMPUTE_TIME_HPET": "required"},
         {"trait:a b": "required"},
     ):
-        assert not list(notes_on_named_traits(Request(request_of({}, others)), Options()))
+        assert not list(remarks_in_nova(Request(request_of({}, others)), Options()))

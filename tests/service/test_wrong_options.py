@@ -37,6 +37,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
     ("facts_interval", "facts_interval = 1801", "less than or equal to 1800"),
     ("nova_builds_guests", "nova_builds_guests = 3", "nova_builds_guests in FILE is not valid: .*'3'"),
+    ("require_implied_devices", "require_implied_devices = x", "require_implied_devices in FILE is not valid: .*'x'"),
     ("wait_for_reports", "wait_for_reports = hpet", "wait_for_reports in FILE is not valid: .*'hpet'"),
     (
         "preferred_properties",

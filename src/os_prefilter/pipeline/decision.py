@@ -129,7 +129,7 @@ class Progress:
 
     def look_again(self) -> None:
         """Take the draft for the request, after a filter written the Nova way has changed it."""
-        self.request = Request(self.draft, self.request.kept_machine_type)
+        self.request = Request(self.draft, self.request.kept_machine_type, None, self.request.implied)
         on_root = {(trait, True) for trait in self.request.root_required}
         on_root |= {(trait, False) for trait in self.request.root_forbidden}
         before = (item for run in self.runs for item in run.requirements if item.scope == ROOT)

@@ -1,14 +1,16 @@
 """Notes on what a request writes to no effect: traits that only choose a host, and unknown names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 
-from os_prefilter.common.errors import MalformedRequest, NamedDevice
+from os_prefilter.common.errors import MalformedRequest, NamedDevice, RequestRejected
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import NamedTrait, named_traits
 from os_prefilter.request.requirements import Note
+from os_prefilter.request.values import known_value
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES, LISTS
@@ -16,8 +18,8 @@ from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
 _CUTOFF = 0.8
-# Rows whose traits say what a host is, so that a request which names one has all that it asks for.
-_OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
+OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
+"""Rows whose traits say what a host is, so that a request which names one has all that it asks for."""
 LONGEST_NAME = 80
 """Longer ones have no near name."""
 
@@ -40,13 +42,62 @@ def known_properties() -> frozenset[str]:
     return KEPT_BY_NOVA | LISTS | LEGACY_NAMES.keys() | {"vmware_adaptertype", *rows}
 
 
-def notes_on_named_traits(request: Request, options: Options) -> Iterator[Note]:
+def remarks_in_nova(request: Request, options: Options) -> Iterator[Note]:
+    """Yield a note on each part of a request that has no effect on a guest of Nova.
+
+    :raises NamedDevice: for a switched device of a new server that a trait alone asks for, if Nova builds the guests
+    """
+    yield from _notes_on_named_traits(request, options)
+    if not (_ignored_names().isdisjoint(request.image_properties) and _ignored_names().isdisjoint(request.extra_specs)):
+        yield from _notes_on_ignored_values(request)
+
+
+IGNORED: Mapping[str, str] = {
+    "usb_model": "Nova gives a guest with a USB tablet or disk another one; hw_input_bus=virtio avoids the tablet",
+    "pointer_model": "Nova gives the guest the tablet of hw_input_bus instead",
+    **{
+        row.name: f"it means nothing without {row_named(row.depends_on.row).image_property}"
+        + (f"={' or '.join(sorted(row.depends_on.values))}" if row.depends_on.values else "")
+        for row in ROWS
+        if row.depends_on
+    },
+}
+"""Row -> why Nova gives a guest no value of it, beside some values of other rows or without them."""
+
+
+@cache
+def _ignored_names() -> frozenset[str]:
+    return frozenset(name for row in map(row_named, IGNORED) for name in (row.image_property, row.extra_spec) if name)
+
+
+def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
+    for name, reason in IGNORED.items():
+        row = row_named(name)
+        asked = {value for value in _values_by_property(request, row) if row.values[value].trait}
+        if asked and _is_ignored(request, row):
+            yield Note(f"{row.image_property or row.extra_spec}={asked.pop()}", reason, warn=True)
+
+
+def _is_ignored(request: Request, row: Row) -> bool:
+    # A contradiction is for the filters to reject.
+    with suppress(RequestRejected):
+        if row.depends_on:
+            return not known_value(request, row)
+        values = {name: known_value(request, row_named(name)) for name in ("input_bus", "disk_bus", "cdrom_bus")}
+        found = {name: choice.value for name, choice in values.items() if choice}
+        is_virtio = found.pop("input_bus", "") == "virtio"
+        if row.name == "pointer_model":
+            return is_virtio
+        on_usb = {name for name, value in found.items() if value == "usb"}
+        return not is_virtio or bool(on_usb - guest_of(request).may_lack)
+    return False
+
+
+def _notes_on_named_traits(request: Request, options: Options) -> Iterator[Note]:
     """Yield a note for each trait that a request names without the property by which Nova gives the guest the device.
 
     Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it. A
     server that exists moves on as it is.
-
-    :raises NamedDevice: for a switched device of a new server, if Nova builds the guests
     """
     for each, rows in _without_property(request):
         instead = instead_of_trait(rows)
@@ -94,7 +145,7 @@ def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
     """Return the rows that set up what a trait stands for, each with the trait under its own name."""
     names: dict[Trait, tuple[tuple[Row, Trait], ...]] = {}
     for row in ROWS:
-        if row.name in _OF_HOSTS or not (row.image_property or row.extra_spec):
+        if row.name in OF_HOSTS or not (row.image_property or row.extra_spec):
             continue
         of_row = [(trait, trait) for trait in row.traits]
         of_row += [

@@ -214,12 +214,12 @@ def _read(request: Request, row: Row) -> Resolved:
     read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
     if other.unknown:
         read = read._replace(unknown=other.unknown + read.unknown)
+    if row.device and not read.problem:
+        read = _switched(request, row.device, read)
     if read.value and not read.problem and row.beside:
         read = read._replace(problem=_problem_beside(request, row, read.value))
-    if read.problem:
+    if read.problem or row.device:
         return read
-    if row.device:
-        return _switched(request, row.device, read)
     if depends_on and depends_on.default and other.value and not is_set:
         source = other.value.source._replace(default=f"{row.name} {depends_on.default}")
         return read._replace(value=RowValue(depends_on.default, source))

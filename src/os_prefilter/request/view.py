@@ -302,11 +302,16 @@ class Request:
         ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
     :param reads: what may be read beyond image, flavor, groups and traits of the root
         (:attr:`os_prefilter.request.filter_contract.Declaration.reads`); None for everything
+    :param implied: image properties that are not set, and that its ``os_distro`` implies (``adapters/osinfo.py``)
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
     def __init__(  # noqa: PLR0915 - one list of attributes, without calls that not every request needs
-        self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
+        self,
+        request_spec: Any,
+        kept_machine_type: str | None = None,
+        reads: Collection[str] | None = None,
+        implied: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
         read = _SPEC[request_spec.__class__]
@@ -357,8 +362,11 @@ class Request:
         # Not a cached_property, which before Python 3.12 takes a lock that all requests share: every filter reads it.
         if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
             properties = _with_current_names(properties)
-        if kept_machine_type:
-            properties = {**properties, _MACHINE_TYPE: kept_machine_type}
+        self.implied: Final = implied
+        """Image properties that no one has written: Nova takes them from libosinfo."""
+        if implied or kept_machine_type:
+            kept = {_MACHINE_TYPE: kept_machine_type} if kept_machine_type else {}
+            properties = {**properties, **implied, **kept}
         self.image_properties: Final[Mapping[str, object]] = MappingProxyType(properties)
         """The image properties under their current names."""
         self._lists_traits = lists_traits
@@ -419,6 +427,8 @@ class Request:
         """Return where an image property is set, for messages."""
         if self.kept_machine_type and name == _MACHINE_TYPE:
             return f"the server's system metadata image_{name}"
+        if name in self.implied:
+            return f"by os_distro={self._properties['os_distro']}, image property {name}"
         return f"image property {name}"
 
     @property

@@ -130,6 +130,15 @@ first is a warning, and the second is left to the driver.
 """,
     ),
     cfg.BoolOpt(
+        "require_implied_devices",
+        default=False,
+        help="""
+Require also the network card and the disk bus that libosinfo names for the ``os_distro`` of an image, as if the image
+named them: Nova's libvirt driver gives them to the guest where nova-compute has libosinfo. nova-scheduler needs
+libosinfo with its Python binding, best with the same database; what that does not know is not required.
+""",
+    ),
+    cfg.BoolOpt(
         "wait_for_reports",
         default=True,
         help="""

@@ -17,7 +17,7 @@ from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.pipeline.pipeline import Pipeline, Remark, reads_of
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
-from os_prefilter.request.remarks import notes_on_named_traits
+from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.service import decision_log, deferral, known_traits, trait_scope
@@ -77,6 +77,8 @@ class Service:
     """Each is called with the end of each request: metrics, and the history (``service/decision_log.py``)."""
     remark: Remark | None = None
     """Yields notes on a request beside those of the filters, or rejects it (``os_prefilter.request.remarks``)."""
+    implied_by: Callable[[str], Mapping[str, str]] | None = None
+    """Returns the image properties that an ``os_distro`` implies; None if they are not required."""
 
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
@@ -104,6 +106,7 @@ class Service:
         host_traits: Reader | None = None,
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
+        implied_by: Callable[[str], Mapping[str, str]] | None = None,
     ) -> "Service":
         """Load the filters that ``conf`` enables.
 
@@ -122,6 +125,8 @@ class Service:
             an :class:`os_prefilter.adapters.shared_cache.SharedCache` for those of other hosts.
         :param in_nova: True in Nova's own scheduler, whose drivers read properties alone: a trait without the property
             gets a note, or is rejected as the option ``nova_builds_guests`` says
+        :param implied_by: as :attr:`implied_by`, for the option ``require_implied_devices``
+            (:func:`os_prefilter.adapters.osinfo.implied_by`)
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         _check_facts(facts)
@@ -150,7 +155,8 @@ class Service:
             if hosts and group.no_host_reason != "off"
             else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
-            notes_on_named_traits if in_nova else None,
+            remarks_in_nova if in_nova else None,
+            implied_by if group.require_implied_devices else None,
         )
         at_once = options.wait_for_reports and deferral.FACT not in known
         LOG.info(
@@ -248,11 +254,19 @@ class Service:
             # Replaced as a whole: what is being decided with earlier readings is not kept for later ones.
             self._moment = moment = self._moment_of(readings)
         request = Request(request_spec, None, self._reads)
-        if request.server_exists and self._kept_machine_type.matters_to(request):
-            request = Request(request_spec, self._kept_machine_type.of(request_spec, context), self._reads)
+        keeps = request.server_exists and self._kept_machine_type.matters_to(request)
+        implied = self._implied_in(request) if self.implied_by else {}
+        if keeps or implied:
+            kept = self._kept_machine_type.of(request_spec, context) if keeps else None
+            request = Request(request_spec, kept, self._reads, implied)
         if self._reads is None:
             return self._decided(moment.pipeline, request, context), False
         return moment.decisions.outcome(request, request_spec, lambda: self._decided(moment.pipeline, request, context))
+
+    def _implied_in(self, request: Request) -> dict[str, str]:
+        distro = request.image_property("os_distro")
+        found = self.implied_by(distro) if self.implied_by and isinstance(distro, str) else {}
+        return {name: value for name, value in found.items() if request.image_property(name) is None}
 
     def _decided(self, pipeline: Pipeline, request: Request, context: Any) -> Outcome:
         decision = pipeline.decide(request, context)

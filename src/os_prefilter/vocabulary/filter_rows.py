@@ -24,6 +24,7 @@ from os_prefilter.vocabulary.model import (
     unknown_to_nova,
 )
 
+_VIFS = "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov virtio vmxnet vmxnet3"
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
 _INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
 _WATCHDOG = Term(Trait("CUSTOM_COMPUTE_WATCHDOG"))
@@ -56,10 +57,7 @@ _NO_USB = Beside(
 FILTERED: tuple[Row, ...] = (
     Row(
         "vif_model",
-        terms(
-            "COMPUTE_NET_VIF_MODEL",
-            "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov virtio vmxnet vmxnet3",
-        ),
+        terms("COMPUTE_NET_VIF_MODEL", _VIFS),
         image_property="hw_vif_model",
         spelling=Spelling(
             older={
@@ -194,6 +192,8 @@ FILTERED: tuple[Row, ...] = (
         switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),
         image_property="hw_virtio_packed_ring",
         extra_spec="hw:virtio_packed_ring",
+        # libvirt refuses it for other interfaces.
+        beside={"true": Beside(never=tuple(Never("vif_model", model) for model in _VIFS.split() if model != "virtio"))},
         required_by=("packed_virtqueue",),
     ),
     Row(

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import load_conf
+from os_prefilter.adapters.osinfo import has_libosinfo
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
@@ -175,7 +176,9 @@ class ReportCapabilities(Listing):
         placement = PlacementReport(asked)
 
         def report(facts: HostFacts) -> str:
-            for line in builder_of(facts):
+            found = "has" if has_libosinfo() else "does not have"
+            libosinfo = f"This Python {found} libosinfo, by which Nova chooses devices where nova-compute has it."
+            for line in (*builder_of(facts), *[libosinfo] * facts.built_by_nova):
                 if line not in logged:
                     agent.LOG.info("%s", line)
                 logged.add(line)

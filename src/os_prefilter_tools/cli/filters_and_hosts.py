@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oslo_config import cfg
 
+from os_prefilter.adapters.osinfo import implied_by
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import not_utf8, open_file
@@ -18,7 +19,7 @@ from os_prefilter.hosts.reports import REPORTED, Part
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
-from os_prefilter.request.remarks import notes_on_named_traits
+from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.service import Service
 from os_prefilter.service.conf import (
     GROUP,
@@ -38,7 +39,7 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import CandidatesFound, ask_placement
-from os_prefilter_tools.operators.property_names import notes_on_names
+from os_prefilter_tools.operators.property_names import notes_on_implied_devices, notes_on_names
 from os_prefilter_tools.operators.readiness import reports_of
 
 if TYPE_CHECKING:
@@ -182,7 +183,12 @@ class FiltersAndHosts:
             filters,
             options,
             known,
-            remark=lambda request, of: (*notes_on_names(request), *notes_on_named_traits(request, of)),
+            remark=lambda request, of: (
+                *notes_on_names(request),
+                *notes_on_implied_devices(request),
+                *remarks_in_nova(request, of),
+            ),
+            implied_by=implied_by if conf[GROUP].require_implied_devices else None,
         )
 
     def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient") -> Sequence[str]:

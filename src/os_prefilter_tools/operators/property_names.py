@@ -9,6 +9,7 @@ from importlib import resources
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from os_prefilter.adapters.osinfo import DEVICES, has_libosinfo, implied_by
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter.request.remarks import LONGEST_NAME, known_properties, nearest_name, nearest_property
@@ -58,6 +59,22 @@ def reason_without_row(name: str) -> str:
     """Return why an image property or extra spec has no row; empty if it is none of these."""
     found = (each for each in properties_without_rows() if name in each.image_properties or each.has_extra_spec(name))
     return next((each.reason for each in found), "")
+
+
+def notes_on_implied_devices(request: Request) -> Iterator[Note]:
+    """Yield a note for each device that Nova takes from libosinfo, because the image names its system alone."""
+    distro = request.image_property("os_distro")
+    names = [name for name in DEVICES if request.image_property(name) is None]
+    if not isinstance(distro, str) or not distro or not names:
+        return
+    if not has_libosinfo():
+        told = f"where nova-compute has libosinfo, Nova takes {' and '.join(names)} from it; without it here, not known"
+        yield Note("image property os_distro", told)
+    for name in implied_by(distro).keys() & names:
+        told = (
+            f"where nova-compute has libosinfo, Nova gives the guest {name}={implied_by(distro)[name]}; set it to have"
+        )
+        yield Note(f"image property os_distro={distro}", f"{told} its trait required")
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:

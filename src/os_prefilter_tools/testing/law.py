@@ -15,7 +15,7 @@ from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.query import requirements_without_filters
-from os_prefilter.request.remarks import notes_on_named_traits
+from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
@@ -101,7 +101,7 @@ def case_of(
 @cache
 def _pipeline(emulated: frozenset[str], by_nova: bool) -> Service:  # noqa: FBT001 - both are keys of the cache
     options = Options(reported_traits=("*",), emulated_architectures=emulated, nova_builds_guests=by_nova)
-    return replace(Service.from_names(*list_requiring_filters(), options=options), remark=notes_on_named_traits)
+    return replace(Service.from_names(*list_requiring_filters(), options=options), remark=remarks_in_nova)
 
 
 @cache

@@ -211,8 +211,6 @@ def test_device_models_maps_each_device_to_its_requested_model() -> None:
     ("properties", "packed"),
     [
         ({"hw_virtio_packed_ring": "true", "hw_vif_model": "virtio"}, True),
-        # libvirt starts no guest with it.
-        ({"hw_virtio_packed_ring": "true", "hw_vif_model": "e1000"}, False),
         ({"hw_virtio_packed_ring": "false"}, False),
         ({}, False),
     ],

@@ -49,8 +49,7 @@ def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
     libvirt accepts packed virtqueues only for interfaces of the model virtio. Without a requested model, the driver
     knows which it gives.
     """
-    packed = settings.value("packed_virtqueue") == "true" and settings.value("vif_model") in (None, "virtio")
-    return {"interface": {"packed": "on"}} if packed else {}
+    return {"interface": {"packed": "on"}} if settings.value("packed_virtqueue") == "true" else {}
 
 
 def _elements(settings: GuestSettings) -> Iterator[Element]:

@@ -34,38 +34,13 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import as_boolean
 from os_prefilter.vocabulary.options import Options
 
-__all__ = [
-    "NOTHING",
-    "AggregateRequirement",
-    "Decision",
-    "Destination",
-    "Flavor",
-    "GuestSettings",
-    "HostFacts",
-    "Image",
-    "NetworkRequest",
-    "Note",
-    "Options",
-    "Pipeline",
-    "Preference",
-    "Reporter",
-    "Request",
-    "RequestGroup",
-    "RequestLevelParams",
-    "RequestSpec",
-    "Requirement",
-    "Requirements",
-    "Setting",
-    "Unsupported",
-    "allocation_candidates_query",
-    "as_boolean",
-    "capability_traits",
-    "forbid",
-    "forbid_aggregates",
-    "guest_settings",
-    "prefer",
-    "process_reqspec",
-    "require",
-    "require_aggregates",
-    "unsupported",
-]
+# What a scheduler gives.
+__all__ = ["Destination", "Flavor", "Image", "NetworkRequest", "RequestGroup", "RequestLevelParams", "RequestSpec"]
+# What a filter reads, and what it returns.
+__all__ += ["NOTHING", "AggregateRequirement", "Note", "Preference", "Request", "Requirement", "Requirements"]
+__all__ += ["as_boolean", "forbid", "forbid_aggregates", "prefer", "require", "require_aggregates"]
+# How filters run.
+__all__ += ["Decision", "Options", "Pipeline", "allocation_candidates_query", "process_reqspec"]
+# The virt driver's side.
+__all__ += ["GuestSettings", "HostFacts", "Reporter", "Setting", "Unsupported"]
+__all__ += ["capability_traits", "guest_settings", "unsupported"]

@@ -28,14 +28,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.adapters.shared_cache import SharedCache
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    ContradictingRequirements,
-    InvalidOption,
-    PrefilterError,
-    RejectedByFilter,
-    RequestRejected,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.hosts.reports import REPORTED, keys_in, parts_by_trait
@@ -208,9 +201,9 @@ class RequestFilters:
         _forget_inherited_connections()
         try:
             decision = self.service.apply(request_spec, context)
-        except RequestRejected as error:
+        except errors.RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
-        except PrefilterError as error:
+        except errors.PrefilterError as error:
             # An operator error: do not expose details to the end user.
             LOG.exception("A request was not scheduled because a request filter failed.")
             raise exception.RequestFilterFailed(
@@ -303,9 +296,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             anyway, _ = _decide(self.service.without_nova_style(), without_image, context)
             is_of_image = True
             required, contradiction = _decide(self.service, spec_obj, context)
-        except RequestRejected as error:
+        except errors.RequestRejected as error:
             # A filter written for Nova, which does not run it for a rebuild, refuses none.
-            if is_of_image and not isinstance(error, RejectedByFilter):
+            if is_of_image and not isinstance(error, errors.RejectedByFilter):
                 raise exception.NoValidHost(reason=str(error)) from error
             return _pass_unchecked(host_state, spec_obj, describe_error(error))
         except Exception:  # noqa: BLE001 - what is not known refuses no rebuild
@@ -364,11 +357,11 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
 def _decide(
     service: Service, spec_obj: Any, context: Any
-) -> tuple[tuple[Requirement, ...], ContradictingRequirements | None]:
+) -> tuple[tuple[Requirement, ...], errors.ContradictingRequirements | None]:
     """Return all that is required, also where it contradicts itself: the new image may have no part in that."""
     try:
         return service.decide(spec_obj, context).requirements, None
-    except ContradictingRequirements as error:
+    except errors.ContradictingRequirements as error:
         return error.requirements, error
 
 
@@ -406,7 +399,7 @@ def _service(client: PlacementClient) -> Service:
             function, option = STAYS_WITH_NOVA[name]
             advice = f"Set [scheduler] {option} = true." if option else "It needs no option."
             problem = f"{name!r} is for other schedulers: in nova-scheduler, Nova's own {function} takes its place"
-            raise InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
+            raise errors.InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
         return Service.from_conf(
             conf,
             facts,
@@ -417,7 +410,7 @@ def _service(client: PlacementClient) -> Service:
             in_nova=True,
             implied_by=implied_by,
         )
-    except ConfigurationError as error:
+    except errors.ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.
         LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
         raise

@@ -12,15 +12,7 @@ from os_prefilter.common.quoting import find_misspelt, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.documents.strict_json import parse_json, strict
-from os_prefilter.request.spec import (
-    Destination,
-    Flavor,
-    Image,
-    NetworkRequest,
-    RequestGroup,
-    RequestLevelParams,
-    RequestSpec,
-)
+from os_prefilter.request import spec
 from os_prefilter.request.view import GROUP_FIELDS, OTHER_IMAGE_NAMES, SPEC_FIELDS, loose_properties
 
 _NOVA_DATA = "nova_object.data"
@@ -127,7 +119,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     return dict(document)
 
 
-def image_from(document: object, path: str | Path, where: str = "image") -> Image:
+def image_from(document: object, path: str | Path, where: str = "image") -> spec.Image:
     """Return the image in the output of ``openstack image show -f json`` or in a request spec.
 
     :raises DocumentError: it is not one; the message begins with ``where``
@@ -136,7 +128,7 @@ def image_from(document: object, path: str | Path, where: str = "image") -> Imag
     return _image(document)
 
 
-def flavor_from(document: object, path: str | Path) -> Flavor:
+def flavor_from(document: object, path: str | Path) -> spec.Flavor:
     """Return the flavor in the output of ``openstack flavor show -f json`` or in a request spec.
 
     :raises DocumentError: it is not one
@@ -145,7 +137,7 @@ def flavor_from(document: object, path: str | Path) -> Flavor:
     return _flavor(document)
 
 
-def request_spec_from(document: object, path: str | Path) -> RequestSpec:
+def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
     """Return the request spec in what Nova stores in its table ``request_specs``, or in the plain form.
 
     The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
@@ -176,7 +168,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     networks = data.get("requested_networks")
     # Nova's objects have their items below a name of its own.
     networks = networks.get("objects") if isinstance(networks, dict) else networks
-    return RequestSpec(
+    return spec.RequestSpec(
         flavor=_flavor(data["flavor"]),
         image=None if data.get("image") is None else _image(data["image"]),
         is_bfv=bool(data.get("is_bfv")),
@@ -188,7 +180,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             if each.get("alias_name") and isinstance(each.get("request_id"), str)
         ),
         requested_destination=destination
-        and Destination(
+        and spec.Destination(
             aggregates=destination.get("aggregates") or None,
             forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
             in_tree=destination.get("in_tree"),
@@ -199,8 +191,8 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             name: [each for each in (value if isinstance(value, list) else [value]) if each is not None]
             for name, value in (data.get("scheduler_hints") or {}).items()
         },
-        requested_networks=[NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in networks or ()],
-        request_level_params=RequestLevelParams(
+        requested_networks=[spec.NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in networks or ()],
+        request_level_params=spec.RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
             same_subtree=_lists(level.get("same_subtree")),
@@ -239,23 +231,23 @@ def _check(schema: Mapping[str, Any], document: object, path: str | Path, where:
         raise DocumentError(path, prefix + mistakes[0].text)
 
 
-def _image(data: Any) -> Image:
+def _image(data: Any) -> spec.Image:
     properties = dict(data.get("properties") or {})
     for trait in properties.pop("traits_required", None) or ():
         properties[f"trait:{trait}"] = "required"
-    return Image(properties=properties, **{name: data.get(name) for name in ("disk_format", "id", "name")})
+    return spec.Image(properties=properties, **{name: data.get(name) for name in ("disk_format", "id", "name")})
 
 
-def _flavor(data: Any) -> Flavor:
+def _flavor(data: Any) -> spec.Flavor:
     # Clients print both; the one that is filled is meant.
     specs = data.get("extra_specs") or data.get("properties")
     # The client prints an empty string for none.
     sizes = {field: next(filter(None, map(data.get, names)), 0) for field, names in _SIZES.items()}
-    return Flavor(extra_specs=dict(specs or {}), name=data.get("name"), **sizes)
+    return spec.Flavor(extra_specs=dict(specs or {}), name=data.get("name"), **sizes)
 
 
-def _group(data: Mapping[str, Any]) -> RequestGroup:
-    return RequestGroup(
+def _group(data: Mapping[str, Any]) -> spec.RequestGroup:
+    return spec.RequestGroup(
         requester_id=data["requester_id"],
         resources={name: amount or 0 for name, amount in (data.get("resources") or {}).items()},
         required_traits=set(data.get("required_traits") or ()),

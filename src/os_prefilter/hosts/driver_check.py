@@ -15,17 +15,9 @@ from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
+from os_prefilter.request import values as asked
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import named_traits, sources_naming
-from os_prefilter.request.values import (
-    RowValue,
-    advice_of,
-    is_implied,
-    known_value,
-    pairs_of_nova,
-    resolve,
-    unknown_configurations,
-)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, reported_architecture, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
@@ -106,21 +98,21 @@ class _Check:
         request = self._request
         found = [
             Unsupported(f"flavor extra spec {quote(key)}", quote(request.extra_spec(key)), "no configuration template")
-            for key in unknown_configurations(request, self._rows)
+            for key in asked.unknown_configurations(request, self._rows)
         ]
         for row in self._rows:
-            for each in resolve(request, row).unknown[:1]:
+            for each in asked.resolve(request, row).unknown[:1]:
                 item = Unsupported(each.place, quote(each.raw), "unknown value")
                 # Rows that depend on this one find it as well.
                 found += [item] * (item not in found)
             if row.device and self._facts.built_by_nova and request.names_traits:
                 found += self._named_without_property(row, row.device)
             # Image or flavor, whichever has a known value.
-            choice = known_value(request, row)
+            choice = asked.known_value(request, row)
             if not choice:
                 continue
             reason = self._refusal(row, choice.value)
-            if reason and not is_implied(request, row, choice.value):
+            if reason and not asked.is_implied(request, row, choice.value):
                 place, value, default, *_ = choice.source
                 value = self._exact_machine() if row is _MACHINE else value
                 found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
@@ -132,7 +124,7 @@ class _Check:
         return [*found, *(item for item in self._named_traits() if (item.property, item.value) not in places)]
 
     def settings(self) -> GuestSettings:
-        known = ((row.name, known_value(self._request, row)) for row in self._rows)
+        known = ((row.name, asked.known_value(self._request, row)) for row in self._rows)
         values = {name: choice for name, choice in known if choice}
         secure_boot = values.get(_SECURE_BOOT.name)
         if secure_boot and secure_boot.value == "optional":
@@ -183,11 +175,11 @@ class _Check:
                 reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
                 yield Unsupported(source.place, source.value, reason)
 
-    def _not_built_by_nova(self, row: Row, choice: RowValue) -> Iterator[str]:
+    def _not_built_by_nova(self, row: Row, choice: asked.RowValue) -> Iterator[str]:
         """Yield why a guest of Nova does not start with a value beside another one."""
-        for pair, other in pairs_of_nova(self._request, row, choice.value):
+        for pair, other in asked.pairs_of_nova(self._request, row, choice.value):
             if not pair.on or self._lacks(pair.on, required=False):
-                yield f"as Nova builds the guest, it does not start beside {other}; set {advice_of(pair)} as well"
+                yield f"as Nova builds the guest, it does not start beside {other}; set {asked.advice_of(pair)} as well"
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:
         """Return why the host does not have a trait, or has one that it must not have."""

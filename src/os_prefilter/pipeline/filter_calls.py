@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from os_prefilter.common.errors import (
-    ContradictingAggregates,
-    ContradictingRequirements,
-    FilterFailed,
-    MissingFact,
-    PrefilterError,
-    UnsuitableRequestSpec,
-)
+from os_prefilter.common import errors
 from os_prefilter.pipeline import nova_style
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
@@ -33,7 +26,7 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
     """
     for fact in each.facts:
         if fact not in facts:
-            raise MissingFact(each.name, fact, "Pass its value among the facts, or UNKNOWN.")
+            raise errors.MissingFact(each.name, fact, "Pass its value among the facts, or UNKNOWN.")
     declared = each.declaration
     if declared.gate and facts[declared.gate] is not True:
         # True opens, False closes, anything else is not known: almost any object is true.
@@ -63,7 +56,7 @@ def _waiting_for(fact: str) -> Requirements:
 
 
 # What the filters before it required contradicts itself, or cannot be written for it to look at.
-_NOT_ITS_OWN = (ContradictingRequirements, ContradictingAggregates, UnsuitableRequestSpec)
+_NOT_ITS_OWN = (errors.ContradictingRequirements, errors.ContradictingAggregates, errors.UnsuitableRequestSpec)
 
 
 def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iterable[Adjust] = ()) -> Requirements:
@@ -81,11 +74,11 @@ def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iter
                 result = one(each, result, progress.request)
     except _NOT_ITS_OWN:
         raise
-    except PrefilterError as error:
+    except errors.PrefilterError as error:
         error.filter = error.filter or each.name
         raise
     except Exception as error:
-        raise FilterFailed(each.name, error) from error
+        raise errors.FilterFailed(each.name, error) from error
     return result
 
 

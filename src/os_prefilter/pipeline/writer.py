@@ -5,12 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from os_prefilter.common.errors import (
-    ContradictingAggregates,
-    ContradictingRequirements,
-    FilterFailed,
-    UnsuitableRequestSpec,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_uuid
@@ -63,7 +58,7 @@ def prepare(
     named: tuple[Requirement | Preference, ...] = (*requirements, *preferences)
     for item in named:
         if not is_trait_name(item.trait):
-            raise FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
+            raise errors.FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
     _check(request, requirements, own_groups)
     preferred = frozenset(item.trait for item in preferences)
     has_to_respell = preferred and respell_preferences(request.extra_specs, preferred) != request.extra_specs
@@ -81,7 +76,9 @@ def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
     forbidden: dict[str, AggregateRequirement] = {}
     for item in aggregates:
         if not item.aggregates or not all(map(is_uuid, item.aggregates)):
-            raise FilterFailed(item.filter, ValueError("it returned something that is not the UUID of an aggregate"))
+            raise errors.FilterFailed(
+                item.filter, ValueError("it returned something that is not the UUID of an aggregate")
+            )
         if not item.required:
             forbidden |= dict.fromkeys(item.aggregates, item)
     for item in aggregates:
@@ -89,7 +86,7 @@ def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
             other = forbidden[item.aggregates[0]]
             # The author of the request reads the error: it has neither names nor traits of others' aggregates.
             LOG.info("Rejected a request: of %s and %s no host is left.", item, other)
-            raise ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
+            raise errors.ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
 
 
 def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
@@ -101,13 +98,13 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
         for item in requirements:
             if item.scope not in groups:
-                raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
+                raise errors.FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
         known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
     for item in requirements:
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
             by, forbidden = map(_source_of, (item, against) if item.required else (against, item))
-            raise ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
+            raise errors.ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
         known[item.scope, item.trait, item.required] = item
 
 
@@ -141,7 +138,7 @@ def write(new: Additions, request_spec: Any) -> None:
             step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
-        raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {quote(str(error))}") from error
+        raise errors.UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {quote(str(error))}") from error
     if require:
         require(new.root_required)
     if forbid:

@@ -3,15 +3,7 @@
 from typing import NamedTuple
 
 from os_prefilter.request.view import Request, once
-from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.machine_types import (
-    NEVER_OF,
-    OTHER,
-    PLATFORM_ARCHITECTURES,
-    families_of,
-    families_without,
-    guest_architecture,
-)
+from os_prefilter.vocabulary import BY_NAME, machine_types
 from os_prefilter.vocabulary.resource_classes import resource_amount
 
 _ARCHITECTURE = BY_NAME["architecture"]
@@ -41,19 +33,23 @@ class Guest(NamedTuple):
 
     def families_without(self, row: str, value: str) -> frozenset[str]:
         """Return the families of machine types on which the guest cannot start with the value of a row."""
-        return frozenset() if row in self.may_lack else families_without(row, value)
+        return frozenset() if row in self.may_lack else machine_types.families_without(row, value)
 
     def what_rules_out(self, row: str, value: str) -> str:
         """Return the part of the platform that no guest can have beside the value of a row; empty if there is none.
 
         That is its machine type, or an architecture to emulate of whose machine types none can have it.
         """
-        if (row, value) in NEVER_OF.get(self.architecture, ()):
+        if (row, value) in machine_types.NEVER_OF.get(self.architecture, ()):
             return self.architecture_source
         without = self.families_without(row, value)
         if self.family:
             return self.family_source if self.family in without and not self.is_kept else ""
-        return self.architecture_source if self.architecture and families_of(self.architecture) <= without else ""
+        return (
+            self.architecture_source
+            if self.architecture and machine_types.families_of(self.architecture) <= without
+            else ""
+        )
 
 
 @once
@@ -66,9 +62,9 @@ def guest_of(request: Request) -> Guest:
     architecture = emulated or ("i686" if is_i686 else "")
     source = f"image property hw_{'emulation_' if emulated else ''}architecture={architecture}" if architecture else ""
     family_source = f"{request.place_of('hw_machine_type')}={family}" if family else ""
-    platform = guest_architecture(architecture)
-    if architecture and not family and platform not in PLATFORM_ARCHITECTURES:
-        family, family_source = OTHER, source
+    platform = machine_types.guest_architecture(architecture)
+    if architecture and not family and platform not in machine_types.PLATFORM_ARCHITECTURES:
+        family, family_source = machine_types.OTHER, source
     return Guest(
         architecture,
         source,

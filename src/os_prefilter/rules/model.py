@@ -14,20 +14,11 @@ from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import (
-    HINT,
-    PLACES,
-    Clause,
-    RuleCondition,
-    RuleSubject,
-    Value,
-    describe_clauses,
-    is_set,
-)
+from os_prefilter.rules import conditions
 
 PORTS: Final = "ports"
 """The scope of a rule about each request group of a port that requests resources."""
-ALWAYS: tuple[Clause, ...] = ((),)
+ALWAYS: tuple[conditions.Clause, ...] = ((),)
 """Holds for every request."""
 
 HINT_PREFIX = "trait:"
@@ -43,7 +34,7 @@ class Rule:
     """Traits that hosts must have, must not have, or preferably have, for the requests that it applies to."""
 
     name: str
-    when: tuple[Clause, ...]
+    when: tuple[conditions.Clause, ...]
     """Alternatives: it applies if all conditions of one of them hold."""
     require: tuple[Trait, ...] = ()
     forbid: tuple[Trait, ...] = ()
@@ -56,7 +47,7 @@ class Rule:
     line: int = field(default=0, compare=False)
     prefer: tuple[Trait, ...] = ()
     """Traits of the root that hosts preferably have."""
-    unless: tuple[Clause, ...] = ()
+    unless: tuple[conditions.Clause, ...] = ()
     """Alternatives: it does not apply if all conditions of one of them hold."""
     hint_trait: str = ""
     """The trait that it lets requests name in a hint; empty for a rule that an operator wrote as such."""
@@ -64,8 +55,8 @@ class Rule:
     @property
     def conditions(self) -> str:
         """To which requests it applies, in words."""
-        when = "every request" if self.when == ALWAYS else describe_clauses(self.when)
-        return f"{when} unless {describe_clauses(self.unless)}" if self.unless else when
+        when = "every request" if self.when == ALWAYS else conditions.describe_clauses(self.when)
+        return f"{when} unless {conditions.describe_clauses(self.unless)}" if self.unless else when
 
 
 class Match(NamedTuple):
@@ -91,7 +82,7 @@ class RuleSet:
         """All traits that rules require and forbid; preferred ones need not exist."""
         # Place, and whether it is about items -> name -> value, or None for any -> rules by number. An alternative is
         # under one of its conditions.
-        self._index: dict[tuple[str, bool], dict[str, dict[Value | None, list[int]]]] = {}
+        self._index: dict[tuple[str, bool], dict[str, dict[conditions.Value | None, list[int]]]] = {}
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:
@@ -99,7 +90,9 @@ class RuleSet:
                     self._always.append(number)
                     continue
                 # A condition with values matches fewer requests than one without.
-                first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
+                first = min(
+                    clause, key=lambda each: (not each.values, each.in_list, conditions.PLACES.index(each.place))
+                )
                 by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
                 for value in first.values or (None,):
                     by_value.setdefault(value, []).append(number)
@@ -129,13 +122,13 @@ class RuleSet:
 
         :param required_before: what other filters require, for conditions on requirements
         """
-        subject = RuleSubject(request, required_before)
+        subject = conditions.RuleSubject(request, required_before)
         found = set(self._always)
         for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
             for name in by_name.keys() & subject.all_of(place):
                 by_value = by_name[name]
-                if is_set(subject.value_of(place, name)):
+                if conditions.is_set(subject.value_of(place, name)):
                     for value in (None, *(by_value.keys() & subject.readings_of(place, name, in_list))):
                         found.update(by_value.get(value, ()))
         matches = []
@@ -157,7 +150,7 @@ def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:
     """Yield the rules for the hints about a trait that users may name."""
     for value, key in HINT_VALUES.items():
         name = f"{HINT_PREFIX}{trait}"
-        when = (RuleCondition(HINT, name, frozenset((value,))),)
+        when = (conditions.RuleCondition(conditions.HINT, name, frozenset((value,))),)
         asked: Any = {key: (Trait(trait),)}
         yield Rule(f"hint {name}={value}", (when,), file=file, line=line, hint_trait=trait, **asked)
 

@@ -16,13 +16,7 @@ from functools import partial
 from random import uniform
 from typing import Protocol, TypeVar
 
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    IronicError,
-    PlacementError,
-    PlacementUnavailable,
-    PrefilterError,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.common.threads import start_thread
@@ -121,7 +115,7 @@ class Watch:
         """Read the configuration again; a wrong one leaves the host and the report as they were."""
         try:
             self._host, self._report = self._configure()
-        except PrefilterError as error:
+        except errors.PrefilterError as error:
             LOG.warning(
                 "Failed to reload the configuration; the previous one stays in effect. %s", escape_line(str(error))
             )
@@ -143,8 +137,8 @@ class Watch:
             return
         try:
             changed = self._in_time(partial(self._report, facts), "report")
-        except (PlacementError, IronicError, ConfigurationError) as error:
-            if not self._has_reported and isinstance(error, ConfigurationError):
+        except (errors.PlacementError, errors.IronicError, errors.ConfigurationError) as error:
+            if not self._has_reported and isinstance(error, errors.ConfigurationError):
                 raise
             self._log_outage(_REPORT, error)
             return
@@ -158,7 +152,7 @@ class Watch:
         running = start_thread(call, what)
         if not wait([running], REPORT_TIMEOUT).done:
             self._give_up()
-            raise PlacementUnavailable("in time", f"the {what} has not ended in {REPORT_TIMEOUT:g} seconds")
+            raise errors.PlacementUnavailable("in time", f"the {what} has not ended in {REPORT_TIMEOUT:g} seconds")
         return running.result()
 
     def _current_facts(self) -> HostFacts | None:
@@ -170,15 +164,15 @@ class Watch:
                 self._facts = self._host.facts()
                 self._identity = identity
                 self._probe_due = self._clock() + PROBE_INTERVAL
-        except PrefilterError as error:
-            if self._facts is None and isinstance(error, ConfigurationError):
+        except errors.PrefilterError as error:
+            if self._facts is None and isinstance(error, errors.ConfigurationError):
                 raise
             self._log_outage(_PROBE, error)
             return None
         self._log_outage(_PROBE)
         return self._facts
 
-    def _log_outage(self, action: str, error: PrefilterError | None = None) -> None:
+    def _log_outage(self, action: str, error: errors.PrefilterError | None = None) -> None:
         """Log one line when an action begins to fail, and one when it works again, however long it lasts."""
         if error is None:
             if action in self._failing:

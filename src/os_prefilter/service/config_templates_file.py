@@ -10,21 +10,14 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, find_mistakes, mapping
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.vocabulary.config_templates import (
-    BIOS_STEP,
-    BUNDLED,
-    INTERFACES,
-    NODE_FIELDS,
-    BiosChange,
-    Step,
-    Template,
-    Templates,
-    Variant,
-)
+from os_prefilter.vocabulary import config_templates
 
 _STEP = mapping(
     {
-        "interface": {"enum": INTERFACES, "expected": f"one of Ironic's interfaces: {join_names(INTERFACES)}"},
+        "interface": {
+            "enum": config_templates.INTERFACES,
+            "expected": f"one of Ironic's interfaces: {join_names(config_templates.INTERFACES)}",
+        },
         "step": NAME,
         "args": {
             "type": "object",
@@ -51,7 +44,7 @@ _VARIANT = mapping(
             "expected": "names with values",
         },
         "steps": {"type": "array", "minItems": 1, "items": _STEP, "expected": "a list of steps"},
-        "node": mapping({}, dict.fromkeys(NODE_FIELDS, LINE)),
+        "node": mapping({}, dict.fromkeys(config_templates.NODE_FIELDS, LINE)),
         "in-use": {"type": "boolean"},
     },
     at_least_one("bios", "steps"),
@@ -75,12 +68,12 @@ _DOCUMENT = {
 }
 
 
-def load_templates(path: str | Path) -> Templates:
+def load_templates(path: str | Path) -> config_templates.Templates:
     """Return the bundled templates with those of a file in place of, or beside, them.
 
     :raises DocumentError: the file cannot be read, or is not such a document; says where in it
     """
-    templates = BUNDLED.replace_with(_parse(read_bytes(path), path))
+    templates = config_templates.BUNDLED.replace_with(_parse(read_bytes(path), path))
     for each in templates:
         if each.is_found and templates.found_traits.isdisjoint(each.traits):
             # Else it would be found out on the node, after the scheduler has chosen it.
@@ -92,11 +85,11 @@ def load_templates(path: str | Path) -> Templates:
     return templates
 
 
-def _parse(data: bytes, path: object) -> list[Template]:
+def _parse(data: bytes, path: object) -> list[config_templates.Template]:
     document = parse_document(data, path)
     for mistake in find_mistakes(_DOCUMENT, document.value):
         raise DocumentError(path, mistake.text, document.line(mistake.path))
-    templates: dict[tuple[str, str], Template] = {}
+    templates: dict[tuple[str, str], config_templates.Template] = {}
     for number, item in enumerate(document.value["templates"]):
         key, line = (item["config-type"], item["config-value"]), document.line(("templates", number))
         name = f"templates[{number}]"
@@ -108,23 +101,23 @@ def _parse(data: bytes, path: object) -> list[Template]:
             if problem := _contradiction(variants[-1]):
                 line = document.line(("templates", number, "variants", place))
                 raise DocumentError(path, f"{name}.variants[{place}] {problem}.", line)
-        templates[key] = Template(*key, tuple(item.get("traits", ())), tuple(variants))
+        templates[key] = config_templates.Template(*key, tuple(item.get("traits", ())), tuple(variants))
     return list(templates.values())
 
 
-def _variant(item: dict[str, Any]) -> Variant:
+def _variant(item: dict[str, Any]) -> config_templates.Variant:
     bios = {name: [value] if isinstance(value, str) else value for name, value in item.get("bios", {}).items()}
-    return Variant(
-        tuple(BiosChange(name, tuple(values)) for name, values in bios.items()),
-        tuple(Step(**each) for each in item.get("steps", ())),
+    return config_templates.Variant(
+        tuple(config_templates.BiosChange(name, tuple(values)) for name, values in bios.items()),
+        tuple(config_templates.Step(**each) for each in item.get("steps", ())),
         item.get("node", {}),
         in_use=item.get("in-use", False),
     )
 
 
-def _contradiction(variant: Variant) -> str:
+def _contradiction(variant: config_templates.Variant) -> str:
     for (interface, step), times in Counter(each.key for each in variant.steps).items():
-        if (interface, step) == BIOS_STEP:
+        if (interface, step) == config_templates.BIOS_STEP:
             return f"has the step {step} of the interface {interface}. Give its settings as bios"
         if times > 1:
             return f"has the step {step} of the interface {interface} {times} times. Keep one"

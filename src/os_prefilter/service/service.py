@@ -20,18 +20,9 @@ from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
-from os_prefilter.service import decision_log, deferral, known_traits, trait_scope
+from os_prefilter.service import decision_log, deferral, deployment_facts, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP, options_from, warn_of_misspelt_names
 from os_prefilter.service.decision_cache import DecisionCache
-from os_prefilter.service.deployment_facts import (
-    PATIENCE,
-    Fact,
-    ReadFact,
-    Reading,
-    check_callable,
-    known_or_none,
-    readings_of,
-)
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared, shared
 from os_prefilter.service.host_traits import HostTraits, Reader
 from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
@@ -52,7 +43,7 @@ _MOST_WARNINGS = 10
 class _Moment(NamedTuple):
     """State that holds as long as no fact changes."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[deployment_facts.Reading, ...]
     pipeline: Pipeline
     decisions: DecisionCache
 
@@ -66,7 +57,7 @@ class Service:
 
     filters: tuple[LoadedFilter, ...] = ()
     options: Options = field(default_factory=Options)
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, deployment_facts.Fact] = field(default_factory=dict)
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server which moves keeps."""
     host_traits: HostTraits | None = None
@@ -99,7 +90,7 @@ class Service:
     def from_conf(  # noqa: PLR0913 - all but the first have defaults
         cls,
         conf: cfg.ConfigOpts,
-        facts: Mapping[str, ReadFact] | None = None,
+        facts: Mapping[str, deployment_facts.ReadFact] | None = None,
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
@@ -131,15 +122,15 @@ class Service:
         """
         _check_facts(facts)
         if ensure_traits is not None:
-            check_callable("ensure_traits", ensure_traits, "names")
+            deployment_facts.check_callable("ensure_traits", ensure_traits, "names")
         if kept_machine_type is not None:
-            check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
+            deployment_facts.check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
         warn_of_misspelt_names(conf)
         options, group = options_from(conf, in_nova=in_nova), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
         stores = tuple(stores)
-        provided: Mapping[str, ReadFact] = shared(facts or {}, group.facts_interval, stores)
+        provided: Mapping[str, deployment_facts.ReadFact] = shared(facts or {}, group.facts_interval, stores)
         if measuring:
             provided = measuring.with_gauge(provided, options)
         filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
@@ -168,7 +159,7 @@ class Service:
 
     @classmethod
     def from_names(
-        cls, *names: str, options: Options | None = None, facts: Mapping[str, ReadFact] | None = None
+        cls, *names: str, options: Options | None = None, facts: Mapping[str, deployment_facts.ReadFact] | None = None
     ) -> "Service":
         """Load the filters of these names, without oslo.config.
 
@@ -178,7 +169,10 @@ class Service:
         """
         _check_facts(facts)
         filters = load_filters(names, NEEDS | (facts or {}).keys())
-        known = {name: Fact(name, read, _FACTS_INTERVAL) for name, read in prepared(facts or {}, filters).items()}
+        known = {
+            name: deployment_facts.Fact(name, read, _FACTS_INTERVAL)
+            for name, read in prepared(facts or {}, filters).items()
+        }
         return cls(filters, options or Options(), known)
 
     def __repr__(self) -> str:
@@ -187,7 +181,7 @@ class Service:
     def without_waiting(self) -> "Service":
         """Return the service as it enforces once every gate is open: nothing waits for compute nodes to report."""
         gates = {each.declaration.gate for each in self.filters} - {""}
-        opened = {gate: Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
+        opened = {gate: deployment_facts.Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
         return replace(self, options=replace(self.options, wait_for_reports=False), facts={**self.facts, **opened})
 
     def with_rules(self, rules: RuleSet) -> "Service":
@@ -195,7 +189,7 @@ class Service:
         filters = self.filters
         if not any(RULES in each.facts for each in filters):
             filters += load_filters((RULES,), NEEDS | {RULES})
-        fact = Fact(RULES, lambda _context: rules, inf, unknown=rules)
+        fact = deployment_facts.Fact(RULES, lambda _context: rules, inf, unknown=rules)
         return replace(self, filters=filters, facts={**self.facts, RULES: fact})
 
     def without_nova_style(self) -> "Service":
@@ -218,7 +212,7 @@ class Service:
         outcome = None
         is_cached = False
         # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
-        until = time.monotonic() + PATIENCE if self.no_host else inf
+        until = time.monotonic() + deployment_facts.PATIENCE if self.no_host else inf
         try:
             outcome, is_cached = self._outcome(request_spec, context)
             if self.no_host and outcome.root_demand:
@@ -248,7 +242,7 @@ class Service:
 
     def _outcome(self, request_spec: Any, context: Any) -> tuple[Outcome, bool]:
         """Return the outcome of an equal request from the cache, or run the filters; and which it was."""
-        readings = readings_of(self._facts, context)
+        readings = deployment_facts.readings_of(self._facts, context)
         moment = self._moment
         if not all(map(is_, moment.readings, readings)):
             # Replaced as a whole: what is being decided with earlier readings is not kept for later ones.
@@ -279,7 +273,7 @@ class Service:
         warning = "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
         return Outcome(decision, demand, warning, described)
 
-    def _moment_of(self, readings: tuple[Reading, ...]) -> _Moment:
+    def _moment_of(self, readings: tuple[deployment_facts.Reading, ...]) -> _Moment:
         values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
         pipeline = Pipeline(self.filters, self.options, values, self._adjustments(values), self.remark)
         return _Moment(readings, pipeline, DecisionCache(self._reads or ()))
@@ -290,17 +284,19 @@ class Service:
         The last one copies what the others have left.
         """
         if self._waits and self.filters:
-            yield deferral.defer(self.filters, known_or_none(values[deferral.FACT]), self.options)
-        known = known_or_none(values.get(known_traits.FACT))
+            yield deferral.defer(self.filters, deployment_facts.known_or_none(values[deferral.FACT]), self.options)
+        known = deployment_facts.known_or_none(values.get(known_traits.FACT))
         if known is not None:
             yield known_traits.leave_out_unknown(known, getattr(values.get(RULES), "traits", ()))
-        if trait_scope.is_mirrored(self.options.trait_scope, known_or_none(values.get(trait_scope.FACT))):
+        if trait_scope.is_mirrored(
+            self.options.trait_scope, deployment_facts.known_or_none(values.get(trait_scope.FACT))
+        ):
             yield trait_scope.mirror
 
 
-def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
+def _check_facts(facts: Mapping[str, deployment_facts.ReadFact] | None) -> None:
     for name, read in (facts or {}).items():
-        check_callable(f"the deployment fact {name!r}", read, "context")
+        deployment_facts.check_callable(f"the deployment fact {name!r}", read, "context")
 
 
 def _log(outcome: Outcome) -> None:

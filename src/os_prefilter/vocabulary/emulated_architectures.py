@@ -6,39 +6,23 @@ Frozen: no row, trait or feature is added here, because few clouds emulate; no o
 from collections.abc import Iterable, Mapping
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
-from os_prefilter.vocabulary.machine_types import (
-    ARCHITECTURE_ALIASES,
-    ARCHITECTURES,
-    MACHINES,
-    PLATFORM_ARCHITECTURES,
-    families_of,
-    guest_architecture,
-)
+from os_prefilter.vocabulary import machine_types
 from os_prefilter.vocabulary.model import Beside, Never, Row, Spelling, terms
 
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
 _STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
-_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_STANDARD.split())))
+_CUSTOM = " ".join(sorted(set(machine_types.ARCHITECTURES.split()) - set(_STANDARD.split())))
 
 # Nova gives a CD-ROM the bus of the host's architecture, IDE on x86_64, which these do not have.
-_NO_IDE = Beside(
-    never=(
-        Never(
-            "image_type",
-            "iso",
-            by_nova=True,
-            unless=(("cdrom_bus", ("scsi", "usb", "sata")),),
-            on=Trait("HW_ARCH_X86_64"),
-        ),
-    )
-)
+_OTHER_BUSES = (("cdrom_bus", ("scsi", "usb", "sata")),)
+_ON_IDE = Never("image_type", "iso", by_nova=True, unless=_OTHER_BUSES, on=Trait("HW_ARCH_X86_64"))
 
 EMULATION = Row(
     "emulation_architecture",
     terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
     image_property="hw_emulation_architecture",
-    spelling=Spelling(older=ARCHITECTURE_ALIASES),
-    beside=dict.fromkeys(("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"), _NO_IDE),
+    spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
+    beside=dict.fromkeys(("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"), Beside(never=(_ON_IDE,))),
 )
 
 # The values of which libvirt says something else of guests of i686 than of those of x86_64, beside the default machine
@@ -49,11 +33,14 @@ _APART_FOR_I686 = (("firmware_type", "uefi"), ("viommu_model", "auto"), ("viommu
 def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
     """Return, for rows ``per_architecture``: (trait, architecture) -> the trait that means the same for such guests."""
     by_name = {row.name: row for row in rows}
-    of_machines = {term.trait: MACHINES[value] for value, term in by_name["machine_type"].values.items()}
+    of_machines = {term.trait: machine_types.MACHINES[value] for value, term in by_name["machine_type"].values.items()}
     defaults = by_name["default_machine"].values
-    of_defaults = {term.trait: MACHINES.get(value, PLATFORM_ARCHITECTURES) for value, term in defaults.items()}
+    of_defaults = {
+        term.trait: machine_types.MACHINES.get(value, machine_types.PLATFORM_ARCHITECTURES)
+        for value, term in defaults.items()
+    }
     apart = [(by_name[row], value) for row, value in _APART_FOR_I686]
-    apart += [(by_name["default_machine"], family) for family in families_of("i686")]
+    apart += [(by_name["default_machine"], family) for family in machine_types.families_of("i686")]
     of_i686 = {row.values[value].trait for row, value in apart}
     architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
     return {
@@ -61,7 +48,10 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
         for row in by_name.values()
         if row.per_architecture
         for trait in sorted(row.traits)
-        for architecture in (*architectures.get(trait, PLATFORM_ARCHITECTURES), *({"i686"} if trait in of_i686 else ()))
+        for architecture in (
+            *architectures.get(trait, machine_types.PLATFORM_ARCHITECTURES),
+            *({"i686"} if trait in of_i686 else ()),
+        )
     }
 
 
@@ -79,5 +69,5 @@ def trait_of_platform(architecture: str) -> Trait | None:
 
     That of x86_64 for i686; None if Nova has none, as for sparc.
     """
-    term = EMULATION.values[guest_architecture(architecture)]
+    term = EMULATION.values[machine_types.guest_architecture(architecture)]
     return None if term.opt_in else term.trait

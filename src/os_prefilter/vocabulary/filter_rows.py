@@ -1,15 +1,8 @@
 """Rows of the request filters: device models, guest types, the disk's format."""
 
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary import machine_types
 from os_prefilter.vocabulary.emulated_architectures import EMULATION
-from os_prefilter.vocabulary.machine_types import (
-    ARCHITECTURE_ALIASES,
-    ARCHITECTURES,
-    MACHINE_PREFIXES,
-    MACHINES,
-    NONE,
-    OTHER,
-)
 from os_prefilter.vocabulary.model import (
     Beside,
     DependsOn,
@@ -39,20 +32,8 @@ HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
 
 
 # Nova gives the guest no USB controller where neither an input device nor a disk is on USB, unless a model is named.
-_NO_USB = Beside(
-    never=(
-        Never(
-            "input_bus",
-            "virtio",
-            by_nova=True,
-            unless=(
-                ("usb_model", ("qemu-xhci", "nec-xhci")),
-                ("disk_bus", ("usb",)),
-                ("cdrom_bus", ("usb",)),
-            ),
-        ),
-    )
-)
+_WITH_USB = (("usb_model", ("qemu-xhci", "nec-xhci")), ("disk_bus", ("usb",)), ("cdrom_bus", ("usb",)))
+_NO_USB = Beside(never=(Never("input_bus", "virtio", by_nova=True, unless=_WITH_USB),))
 
 FILTERED: tuple[Row, ...] = (
     Row(
@@ -92,9 +73,10 @@ FILTERED: tuple[Row, ...] = (
         "architecture",
         # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l ARMV7, which a driver that reports
         # HW_ARCH_ARMV7L and finds no such trait never reports.
-        terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
+        terms("HW_ARCH", machine_types.ARCHITECTURES, i686="X86_64")
+        | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
         image_property="hw_architecture",
-        spelling=Spelling(older=ARCHITECTURE_ALIASES),
+        spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
     ),
     EMULATION,
     Row(
@@ -157,15 +139,18 @@ FILTERED: tuple[Row, ...] = (
     ),
     Row(
         "machine_type",
-        terms("CUSTOM_COMPUTE_MACHINE", " ".join(MACHINES)),
+        terms("CUSTOM_COMPUTE_MACHINE", " ".join(machine_types.MACHINES)),
         image_property="hw_machine_type",
-        spelling=Spelling(prefixes=MACHINE_PREFIXES),
+        spelling=Spelling(prefixes=machine_types.MACHINE_PREFIXES),
         per_architecture=True,
     ),
     # No request requires it; filters forbid it where the default machine type can never have a device.
     Row(
         "default_machine",
-        terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER, NONE))),
+        terms(
+            "CUSTOM_COMPUTE_DEFAULT_MACHINE",
+            " ".join((*machine_types.MACHINES, machine_types.OTHER, machine_types.NONE)),
+        ),
         required_by=(),
         per_architecture=True,
     ),

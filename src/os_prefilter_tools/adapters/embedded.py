@@ -15,15 +15,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID, uuid5
 
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    PlacementError,
-    PlacementRefused,
-    PlacementUnavailable,
-    PrefilterError,
-    UnknownTraits,
-    install_extra,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
 
 try:
@@ -48,8 +40,8 @@ try:
     from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
     from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 except ModuleNotFoundError as error:
-    raise ConfigurationError(
-        f"The embedded Placement needs {error.name}, which is not installed: {install_extra('embedded')}."
+    raise errors.ConfigurationError(
+        f"The embedded Placement needs {error.name}, which is not installed: {errors.install_extra('embedded')}."
     ) from error
 
 _DATABASE = "sqlite://"
@@ -71,13 +63,13 @@ _LOGGERS = tuple(map(logging.getLogger, ("placement.fault_wrap", "oslo_db.sqlalc
 LOG = get_logger(__name__)
 
 
-class EmbeddedPlacementFailed(PlacementUnavailable):
+class EmbeddedPlacementFailed(errors.PlacementUnavailable):
     """The Placement inside this process failed: a fault of its own, or of the way in which it is used."""
 
     def __init__(self, what: str, fault: BaseException) -> None:
         reason = escape_line(" ".join(str(fault).split()).rstrip("."))
         reason = f"{type(fault).__name__}: {reason[:_DETAIL_LENGTH]}" if reason else type(fault).__name__
-        PlacementError.__init__(
+        errors.PlacementError.__init__(
             self,
             f"The Placement inside this process failed at {what}: {reason}. Ask that of a cloud with --os-cloud, or "
             "install another release of openstack-placement; the option -vv prints where it failed, for a report.",
@@ -147,13 +139,15 @@ class EmbeddedPlacement:
             that it has already, or no inventories
         """
         if not fleet.has_inventories:
-            raise PlacementRefused("the fleet", 400, "it was read without inventories, so no host has anything to give")
+            raise errors.PlacementRefused(
+                "the fleet", 400, "it was read without inventories, so no host has anything to give"
+            )
         self.know(fleet.traits, fleet.resource_classes)
         try:
             with _fail_at("the hosts"), self._engine.begin() as connection:
                 _insert(connection, fleet)
         except DBDuplicateEntry as error:
-            raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
+            raise errors.PlacementRefused("the fleet", 409, "one of its providers exists already") from error
 
     def know(self, traits: Iterable[str], resource_classes: Iterable[str] = ()) -> None:
         """Create the traits and resource classes that it lacks.
@@ -164,13 +158,13 @@ class EmbeddedPlacement:
         standard = [name for name in custom_classes if not name.startswith(CUSTOM_PREFIX)]
         if standard:
             detail = f"no such resource class: {', '.join(standard)}; only a newer os-resource-classes has it"
-            raise PlacementRefused("the fleet", 400, detail)
+            raise errors.PlacementRefused("the fleet", 400, detail)
         wrong = sorted(name for name in names if not is_trait_name(name))
         if wrong:
-            raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
+            raise errors.PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
         unknown = {name for name in names if not name.startswith(CUSTOM_PREFIX)} - standard_traits()
         if unknown:
-            raise UnknownTraits(unknown)
+            raise errors.UnknownTraits(unknown)
         for name in custom_classes:
             self.client.request("PUT", f"/resource_classes/{name}")
         # At once into the table: the API would take one request of 4 ms for each of some hundreds.
@@ -283,7 +277,7 @@ def _fail_at(what: str) -> Iterator[list[BaseException]]:
             cleanup.callback(logger.removeFilter, keep)
         try:
             yield faults
-        except (PrefilterError, DBDuplicateEntry):
+        except (errors.PrefilterError, DBDuplicateEntry):
             raise
         except Exception as error:
             LOG.debug("Placement failed at %s.", what, exc_info=True)

@@ -11,16 +11,9 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
+from os_prefilter_tools.cli import audit_rows
 from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
 from os_prefilter_tools.cli.audit_page import image_page, server_page
-from os_prefilter_tools.cli.audit_rows import (
-    image_document,
-    image_rows,
-    image_summary,
-    server_document,
-    server_rows,
-    server_summary,
-)
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.filters_and_hosts import names_in
@@ -59,14 +52,14 @@ class AuditFilters(Listing):
             raise _nothing_to_audit("image", asked.images, left_out, f"an image: %s {advice}")
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
-        self.about = {"filters": filters, "summary": image_document(found, left_out)}
+        self.about = {"filters": filters, "summary": audit_rows.image_document(found, left_out)}
         lines = [(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)]
         if not fleet.has_inventories:
             judged = "Only traits were read: resource classes of hosts are not judged."
             lines.append((judged, bool(fleet.changed_while_read)))
-        lines += ((text, False) for text in image_summary(found))
+        lines += ((text, False) for text in audit_rows.image_summary(found))
         self._finish(asked, lines, left_out, partial(image_page, found))
-        return image_rows(found, only=asked.only, is_csv=is_csv)
+        return audit_rows.image_rows(found, only=asked.only, is_csv=is_csv)
 
     def _servers(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
         left_out = LeftOut()
@@ -88,13 +81,16 @@ class AuditFilters(Listing):
         # Only 0 is an all-clear.
         is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
-        self.about = {"filters": _names_of(change.after), "summary": server_document(found, left_out, not_read)}
+        self.about = {
+            "filters": _names_of(change.after),
+            "summary": audit_rows.server_document(found, left_out, not_read),
+        }
         lines = [(_describe_filters(asked, change), False)]
         if not_read:
             lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
-        lines += ((text, False) for text in server_summary(found))
+        lines += ((text, False) for text in audit_rows.server_summary(found))
         self._finish(asked, lines, left_out, partial(server_page, found))
-        return server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
+        return audit_rows.server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 
     def _finish(
         self,

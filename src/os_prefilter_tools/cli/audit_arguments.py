@@ -9,14 +9,9 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.spec import Flavor, Image
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
+from os_prefilter_tools.cli import filters_and_hosts
 from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
 from os_prefilter_tools.cli.deadline import TIMEOUT, seconds
-from os_prefilter_tools.cli.filters_and_hosts import (
-    FiltersAndHosts,
-    add_pipeline_arguments,
-    names_in,
-    read_configuration,
-)
 from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
@@ -29,7 +24,7 @@ from os_prefilter_tools.operators.examples import example_requests
 
 def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of an audit, of images or of servers."""
-    add_pipeline_arguments(command, parser, filters=False)
+    filters_and_hosts.add_pipeline_arguments(command, parser, filters=False)
     group = parser.add_argument_group("the audit")
     text = (
         "read the images from this file: a JSON array of outputs of 'openstack image show -f json', a response of GET "
@@ -68,7 +63,7 @@ def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) 
 
 
 @dataclass(frozen=True)
-class AuditArguments(FiltersAndHosts):
+class AuditArguments(filters_and_hosts.FiltersAndHosts):
     """Parsed arguments of an audit, each field as the option of its name."""
 
     images: str | None = None
@@ -107,9 +102,9 @@ class AuditArguments(FiltersAndHosts):
         def service(names: Sequence[str]) -> Service:
             return replace(self, filter=names).service(fleet, context)
 
-        before, enable = names_in(self.before), names_in(self.enable)
+        before, enable = filters_and_hosts.names_in(self.before), filters_and_hosts.names_in(self.enable)
         if enable:
-            before = before or read_configuration(self.config_file)[GROUP].enabled_filters
+            before = before or filters_and_hosts.read_configuration(self.config_file)[GROUP].enabled_filters
         else:
             enable = [each.name for each in service(()).filters]
         after = [*before, *(name for name in enable if name not in before)]

@@ -7,56 +7,40 @@ from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, shorten
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter_tools.cli.listing import Cell, cut, escape_formula, first_of
+from os_prefilter_tools.operators.audit import image_audit, server_audit
 from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
-from os_prefilter_tools.operators.audit.image_audit import (
-    BECOMES_UNSCHEDULABLE,
-    CHANGED,
-    Audit,
-    Cause,
-    ImageLine,
-    ImageVerdict,
-    Loss,
-)
-from os_prefilter_tools.operators.audit.server_audit import (
-    MOST_HOSTS,
-    STRANDED,
-    URGENT,
-    Name,
-    ServerAudit,
-    ServerLine,
-)
 
 _MOST_NAMES = 3
 _FIRST = 10
-_ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
+_ONLY = {"changed": image_audit.CHANGED, "unschedulable": image_audit.BECOMES_UNSCHEDULABLE}
 
 
-def format_loss(loss: Loss) -> str:
+def format_loss(loss: image_audit.Loss) -> str:
     """Return a requirement and the number of hosts that lack it."""
     return f"{format_cause(loss.cause)}: {loss.lacking} ({loss.lacking_only} by it alone)"
 
 
-def format_cause(cause: Cause) -> str:
+def format_cause(cause: image_audit.Cause) -> str:
     """Return a requirement and the filter that it comes from."""
     sign = "!" if cause.rule == "forbidden" else ""
     on = f" on {escape_line(cause.on)}" if cause.on else ""
     return f"{sign}{cause.trait}{on} by {cause.by}"
 
 
-def image_rows(found: Audit, *, only: str | None, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
+def image_rows(found: image_audit.Audit, *, only: str | None, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
     """Return the columns and rows of the listing.
 
     :param only: ``changed``, ``unschedulable``, or None for all
     """
     waiting = ("Waiting",) * found.is_waiting
     columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
-    verdicts = _ONLY[only] if only else frozenset(ImageVerdict)
+    verdicts = _ONLY[only] if only else frozenset(image_audit.ImageVerdict)
     lines = (line for line in found.lines if line.verdict in verdicts)
     return columns, [_image_row(line, is_csv=is_csv, is_waiting=found.is_waiting) for line in lines]
 
 
-def _image_row(line: ImageLine, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
+def _image_row(line: image_audit.ImageLine, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     names, flavor = "; ".join(line.names), line.flavor
     if is_csv:
         names, flavor = escape_formula(names), escape_formula(flavor)
@@ -80,13 +64,13 @@ def _image_row(line: ImageLine, *, is_csv: bool, is_waiting: bool) -> tuple[Any,
     )
 
 
-def image_document(result: Audit, left_out: LeftOut) -> dict[str, Any]:
+def image_document(result: image_audit.Audit, left_out: LeftOut) -> dict[str, Any]:
     """Return the summary for JSON and YAML."""
     return {
         "images": result.images,
         "flavors": result.flavors,
         "hosts": result.hosts,
-        "verdicts": {str(verdict): result.count(verdict) for verdict in ImageVerdict},
+        "verdicts": {str(verdict): result.count(verdict) for verdict in image_audit.ImageVerdict},
         "not_met": [{**cause._asdict(), "images": images} for cause, images in result.unserved],
         "unused_hosts": list(result.unused),
         "newly_unused_hosts": list(result.newly_unused),
@@ -96,16 +80,17 @@ def image_document(result: Audit, left_out: LeftOut) -> dict[str, Any]:
     }
 
 
-def image_summary(result: Audit) -> Iterator[str]:
+def image_summary(result: image_audit.Audit) -> Iterator[str]:
     """Yield the lines beside the listing."""
     flavors = f" with {pluralize(result.flavors, 'flavor')} each" * bool(result.flavors)
     groups = pluralize(len(result.lines), "group")
     yield f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on {pluralize(result.hosts, 'host')}."
     if result.lines:
+        verdict = image_audit.ImageVerdict
         yield (
-            f"Become unschedulable: {result.count(*BECOMES_UNSCHEDULABLE)}. "
-            f"Lose hosts: {result.count(ImageVerdict.LOSES)}. "
-            f"Were unschedulable before: {result.count(ImageVerdict.ALREADY, ImageVerdict.ALREADY_REJECTED)}."
+            f"Become unschedulable: {result.count(*image_audit.BECOMES_UNSCHEDULABLE)}. "
+            f"Lose hosts: {result.count(verdict.LOSES)}. "
+            f"Were unschedulable before: {result.count(verdict.ALREADY, verdict.ALREADY_REJECTED)}."
         )
         yield from first_of(
             "No host meets",
@@ -126,15 +111,17 @@ def image_summary(result: Audit) -> Iterator[str]:
     yield from first_of("Not required", unknown)
 
 
-def server_rows(found: ServerAudit, *, only_stranded: bool, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
+def server_rows(
+    found: server_audit.ServerAudit, *, only_stranded: bool, is_csv: bool
+) -> tuple[tuple[str, ...], list[Any]]:
     """Return the columns and rows of the listing."""
     without = ("Without",) * bool(found.drained)
     columns = ("Host", "Project", "Servers", "Count", "Now", "If died", *without, "Verdict", "Why", "Destinations")
-    lines = [line for line in found.lines if not only_stranded or line.verdict in STRANDED]
+    lines = [line for line in found.lines if not only_stranded or line.verdict in server_audit.STRANDED]
     return columns, [_server_row(line, found, is_csv=is_csv) for line in lines]
 
 
-def _server_row(line: ServerLine, found: ServerAudit, *, is_csv: bool) -> tuple[Any, ...]:
+def _server_row(line: server_audit.ServerLine, found: server_audit.ServerAudit, *, is_csv: bool) -> tuple[Any, ...]:
     escape = escape_formula if is_csv else str
     names = [server.name or server.id for server in line.servers]
     sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
@@ -160,7 +147,7 @@ def _server_row(line: ServerLine, found: ServerAudit, *, is_csv: bool) -> tuple[
     )
 
 
-def format_name(server: Name) -> str:
+def format_name(server: server_audit.Name) -> str:
     """Return the name of a server and its ID."""
     return f"{server.name} ({server.id})" if server.name and server.id else server.name or server.id
 
@@ -170,12 +157,12 @@ def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
     return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
 
 
-def destinations_of(line: ServerLine, found: ServerAudit) -> list[str]:
+def destinations_of(line: server_audit.ServerLine, found: server_audit.ServerAudit) -> list[str]:
     """Return the names of the first destinations of a line."""
-    return [found.names[number] for number in numbers_in(line.now)[:MOST_HOSTS]]
+    return [found.names[number] for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]]
 
 
-def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:
+def server_document(found: server_audit.ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:
     """Return the summary for JSON and YAML.
 
     :param not_read: why not all servers were read; empty if they were
@@ -185,7 +172,7 @@ def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dic
         "not_read": not_read,
         "servers": found.servers,
         "hosts": found.hosts,
-        "verdicts": {str(verdict): found.count(verdict) for verdict in URGENT},
+        "verdicts": {str(verdict): found.count(verdict) for verdict in server_audit.URGENT},
         "drained": {"hosts": list(found.drained), **found.if_drained._asdict()} if found.if_drained else None,
         "if_host_died": [each._asdict() for each in found.of_hosts],
         "projects": [
@@ -199,10 +186,10 @@ def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dic
     }
 
 
-def server_summary(found: ServerAudit) -> Iterator[str]:
+def server_summary(found: server_audit.ServerAudit) -> Iterator[str]:
     """Yield the lines beside the listing."""
     yield f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}."
-    counts = [f"{verdict}: {found.count(verdict)}" for verdict in URGENT if found.count(verdict)]
+    counts = [f"{verdict}: {found.count(verdict)}" for verdict in server_audit.URGENT if found.count(verdict)]
     yield f"Verdicts: {'; '.join(counts)}."
     hosts = [f"{each.host} ({each} placed)" for each in found.of_hosts if each.placed < each.servers]
     yield from first_of("Hosts with servers that find no place if the host dies", hosts)

@@ -20,14 +20,8 @@ from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
 from os_prefilter_tools.cli.request_arguments import RequestArguments
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
-from os_prefilter_tools.operators.diagnose.result import (
-    CANDIDATES,
-    NO_ANSWER,
-    UNKNOWN,
-    Diagnosis,
-    Finding,
-)
 
 _COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
 _ERROR = 1
@@ -44,10 +38,10 @@ class DiagnoseRequest(RequestListing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
         self._diagnosis = self._diagnose(parsed_args)
-        self.exit_code = {CANDIDATES: 0, NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
+        self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
         return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
 
-    def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
+    def _diagnose(self, arguments: argparse.Namespace) -> result.Diagnosis:
         asked = values_of(FiltersAndHosts, arguments)
         spec = values_of(RequestArguments, arguments).read(self.context)
         try:
@@ -56,7 +50,7 @@ class DiagnoseRequest(RequestListing):
             service = asked.service(fleet, self.context)
             service = replace(service, options=replace(service.options, trait_scope=TraitScope.ROOT))
         except PlacementUnavailable as error:
-            return Diagnosis(NO_ANSWER, str(error))
+            return result.Diagnosis(result.NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asked.asks_live_placement(self.context)
         with _placement(self.context if live else None, fleet) as placement, self.context.progress() as progress:
@@ -85,7 +79,7 @@ class DiagnoseRequest(RequestListing):
                 super().produce_output(parsed_args, column_names, data)
         return 0
 
-    def _row(self, finding: Finding) -> tuple[Any, ...]:
+    def _row(self, finding: result.Finding) -> tuple[Any, ...]:
         required_by = f"{finding.by}: {finding.because}"
         counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
         return (finding.number, self._describe(finding.condition), required_by, *counts, finding.state)
@@ -120,7 +114,7 @@ class DiagnoseRequest(RequestListing):
             ]
             yield "Smallest sets of requirements that no host meets (each set must be broken)", lines
         in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
-        in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
+        in_the_way |= {each.number for each in found.requirements if each.state == result.UNKNOWN}
         helpful = [each for each in found.requirements if each.number in in_the_way]
         helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
         lines = [f"{short[each.number]}: {each.help}{_others(each)}" for each in helpful]
@@ -161,7 +155,7 @@ def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
     return f"{len(hosts)} {f'without {without}' if without else 'as it is'}: {_names(hosts)}"
 
 
-def _others(finding: Finding) -> str:
+def _others(finding: result.Finding) -> str:
     """Return what else excludes the hosts that meet a requirement."""
     if not finding.others_kept_out_by:
         return ""

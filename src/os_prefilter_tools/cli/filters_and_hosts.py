@@ -21,14 +21,7 @@ from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.service import Service
-from os_prefilter.service.conf import (
-    GROUP,
-    check_values,
-    misspelt_names,
-    options_from,
-    register_opts,
-    warn_of_misspelt_names,
-)
+from os_prefilter.service import conf as service_conf
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.wanted import wanted_parts
@@ -160,9 +153,9 @@ class FiltersAndHosts:
         :raises ConfigurationError: if the configuration cannot be served.
         """
         conf = read_configuration(self.config_file)
-        warn_of_misspelt_names(conf)
+        service_conf.warn_of_misspelt_names(conf)
         enabled = self._enabled(conf, hosts)
-        options = options_from(conf, in_nova=True)
+        options = service_conf.options_from(conf, in_nova=True)
         # Once: a fleet looks for them on each of its providers.
         in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
         if not options.reported_traits:
@@ -188,7 +181,7 @@ class FiltersAndHosts:
                 *notes_on_implied_devices(request),
                 *remarks_in_nova(request, of),
             ),
-            implied_by=implied_by if conf[GROUP].require_implied_devices else None,
+            implied_by=implied_by if conf[service_conf.GROUP].require_implied_devices else None,
         )
 
     def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient") -> Sequence[str]:
@@ -196,7 +189,7 @@ class FiltersAndHosts:
 
         :raises ConfigurationError: if there is none, or one has no rules to apply
         """
-        enabled: Sequence[str] = names_in(self.filter) or conf[GROUP].enabled_filters
+        enabled: Sequence[str] = names_in(self.filter) or conf[service_conf.GROUP].enabled_filters
         if not enabled and not self.config_file:
             # Not those of other packages: one that does not load would break every command.
             ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
@@ -206,9 +199,9 @@ class FiltersAndHosts:
             enabled = [each.name for each in filters if each.declaration.by_default and left_out.isdisjoint(each.facts)]
         if not enabled:
             text = f"{self.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
-            raise ConfigurationError(" ".join((text, *misspelt_names(conf))))
+            raise ConfigurationError(" ".join((text, *service_conf.misspelt_names(conf))))
         with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
-        if with_rules and not conf[GROUP].rules_dirs:
+        if with_rules and not conf[service_conf.GROUP].rules_dirs:
             advice = "give --config-file with [prefilter] rules_dirs."
             raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
         return enabled
@@ -232,7 +225,7 @@ def read_configuration(path: str | None, *register: Callable[[cfg.ConfigOpts], A
     :raises ConfigurationError: if it is no configuration file, or an option of ours has a wrong value
     """
     conf = cfg.ConfigOpts()
-    for each in (register_opts, *register):
+    for each in (service_conf.register_opts, *register):
         each(conf)
     with open_file(path) if path else nullcontext():
         try:
@@ -247,7 +240,7 @@ def read_configuration(path: str | None, *register: Callable[[cfg.ConfigOpts], A
 
             # Without its cause, which has the line, in which a password may be.
             raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
-    check_values(conf)
+    service_conf.check_values(conf)
     return conf
 
 

@@ -37,16 +37,7 @@ from os_prefilter.common.trait_names import standard_traits
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter_tools.fleet.model import (
-    MAX_INT,
-    Aggregate,
-    Fleet,
-    Inventory,
-    Provider,
-    aggregate_uuid,
-    provider_uuid,
-    uuid_in,
-)
+from os_prefilter_tools.fleet import model
 
 MAX_BYTES = 256 * 1024 * 1024
 """The most that is read of a file: a fleet of 50,000 hosts with 90 traits each is about half of it."""
@@ -58,14 +49,14 @@ MAX_LABEL = 255
 """The longest name of an aggregate or a zone in Nova."""
 
 _AGGREGATE_KEYS = ("uuid", "availability_zone", "metadata")
-_INVENTORY_KEYS = tuple(each.name for each in fields(Inventory))
+_INVENTORY_KEYS = tuple(each.name for each in fields(model.Inventory))
 _PROVIDER_KEYS = ("uuid", "description", "resources", "traits", "aggregates", "providers")
 _TOP_KEYS = ("hosts", "aggregates", "taken_at", "changed_while_read")
 _LOWEST = {"reserved": 0, "used": 0}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}")
 
 
-def load_fleet(path: str | Path) -> Fleet:
+def load_fleet(path: str | Path) -> model.Fleet:
     """Read a fleet file.
 
     :raises DocumentError: with the place in the file, what was found there and what is expected
@@ -73,12 +64,12 @@ def load_fleet(path: str | Path) -> Fleet:
     return parse_fleet(read_bytes(path, MAX_BYTES), path)
 
 
-def example_fleet() -> Fleet:
+def example_fleet() -> model.Fleet:
     """Return the fleet that comes with the library, for demonstrations and tests."""
     return parse_fleet((resources.files("os_prefilter_tools") / "data" / "fleet.yaml").read_bytes(), "data/fleet.yaml")
 
 
-def parse_fleet(data: bytes, path: object) -> Fleet:
+def parse_fleet(data: bytes, path: object) -> model.Fleet:
     """Return the fleet in the content of a file; ``path`` names it in errors.
 
     :raises DocumentError: with the place in the file, what was found there and what is expected
@@ -97,15 +88,15 @@ class _Reader:
         self._path = path
         self._names: dict[str, str] = {}
         self._uuids: dict[str, str] = {}
-        self._aggregates: dict[str, Aggregate] = {}
+        self._aggregates: dict[str, model.Aggregate] = {}
         self._uuids_of_aggregates: dict[str, str] = {}
         self._is_snapshot = False
         self._traits: dict[str, str] = {name: name for name in standard_traits()}
         self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
         self._trait_sets: dict[frozenset[str], frozenset[str]] = {}
-        self._inventories: dict[Inventory, Inventory] = {}
+        self._inventories: dict[model.Inventory, model.Inventory] = {}
 
-    def fleet(self, document: object) -> Fleet:
+    def fleet(self, document: object) -> model.Fleet:
         if document is None:
             raise DocumentError(
                 self._path, "the file is empty; expected hosts. 'os-prefilter snapshot' writes such a file."
@@ -122,7 +113,7 @@ class _Reader:
         hosts = self._providers("hosts", top.get("hosts"), depth=1)
         if not hosts and not self._is_snapshot:
             raise self._problem("hosts", "an empty mapping", "at least one host")
-        return Fleet(
+        return model.Fleet(
             hosts,
             taken_at,
             {each.uuid: each for each in self._aggregates.values()},
@@ -132,7 +123,7 @@ class _Reader:
     def _define_aggregate(self, name: str, value: object) -> None:
         where = f"aggregates.{self._name('aggregates', name, MAX_LABEL)}"
         body = self._mapping(where, value, _AGGREGATE_KEYS)
-        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else aggregate_uuid(name)
+        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else model.aggregate_uuid(name)
         zone = body.get("availability_zone", "")
         if "availability_zone" in body:
             self._name(f"{where}.availability_zone", zone, MAX_LABEL)
@@ -140,27 +131,27 @@ class _Reader:
         metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
         for key, text in metadata.items():
             self._text(f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}", text)
-        self._aggregates[name] = Aggregate(uuid, name, zone, dict(metadata))
+        self._aggregates[name] = model.Aggregate(uuid, name, zone, dict(metadata))
 
     def _aggregate(self, where: str, value: object) -> str:
         """Return the UUID of an aggregate; keep the name if it is new."""
         name = self._name(where, value, MAX_LABEL)
-        if uuid := uuid_in(name):
+        if uuid := model.uuid_in(name):
             return uuid
         if name not in self._aggregates:
-            self._aggregates[name] = Aggregate(aggregate_uuid(name), name)
+            self._aggregates[name] = model.Aggregate(model.aggregate_uuid(name), name)
         return self._aggregates[name].uuid
 
-    def _providers(self, where: str, value: object, depth: int) -> tuple[Provider, ...]:
+    def _providers(self, where: str, value: object, depth: int) -> tuple[model.Provider, ...]:
         if depth > MAX_NESTING:
             raise self._problem(where, f"level {depth} of providers", f"at most {MAX_NESTING} levels")
         return tuple(self._provider(where, *item, depth) for item in self._mapping(where, value).items())
 
-    def _provider(self, parent: str, name: str, value: object, depth: int) -> Provider:
+    def _provider(self, parent: str, name: str, value: object, depth: int) -> model.Provider:
         where = f"{parent}.{self._name(parent, name)}"
         self._check_unique(where, "name", name, self._names)
         body = self._mapping(where, value, _PROVIDER_KEYS)
-        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else provider_uuid(name)
+        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else model.provider_uuid(name)
         self._check_unique(where, "UUID", uuid, self._uuids)
         aggregates = self._strings(f"{where}.aggregates", body.get("aggregates", []), self._aggregate)
         inventories = self._mapping(f"{where}.resources", body.get("resources", {}))
@@ -169,7 +160,7 @@ class _Reader:
             for each, inventory in inventories.items()
         }
         traits = frozenset(self._strings(f"{where}.traits", body.get("traits", []), self._trait, self._traits))
-        return Provider(
+        return model.Provider(
             name=name,
             uuid=uuid,
             resources=found,
@@ -184,16 +175,16 @@ class _Reader:
             raise self._problem(where, f"a {kind} that {taken[value]} has too", f"{kind}s unique over the whole fleet")
         taken[value] = where
 
-    def _inventory(self, where: str, value: object) -> Inventory:
+    def _inventory(self, where: str, value: object) -> model.Inventory:
         if not isinstance(value, dict):
-            inventory = Inventory(self._integer(where, value, 1, "or a mapping with 'total'"))
+            inventory = model.Inventory(self._integer(where, value, 1, "or a mapping with 'total'"))
             return self._inventories.setdefault(inventory, inventory)
         body = self._mapping(where, value, _INVENTORY_KEYS)
         if "total" not in body:
             raise self._problem(where, "no 'total'", "a mapping with 'total'")
         ratio = self._ratio(f"{where}.allocation_ratio", body.pop("allocation_ratio", 1.0))
         numbers = {key: self._integer(f"{where}.{key}", number, _LOWEST.get(key, 1)) for key, number in body.items()}
-        inventory = Inventory(**numbers, allocation_ratio=ratio)
+        inventory = model.Inventory(**numbers, allocation_ratio=ratio)
         # Placement accepts both; in a file written by hand it is a mistake.
         for small, large in () if self._is_snapshot else (("reserved", "total"), ("min_unit", "max_unit")):
             if getattr(inventory, small) > getattr(inventory, large):
@@ -255,13 +246,13 @@ class _Reader:
         return known.setdefault(value, value)
 
     def _integer(self, where: str, value: object, low: int, alternative: str = "") -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_INT:
-            raise self._problem(where, quote(value), f"an integer from {low} to {MAX_INT} {alternative}".rstrip())
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= model.MAX_INT:
+            raise self._problem(where, quote(value), f"an integer from {low} to {model.MAX_INT} {alternative}".rstrip())
         return value
 
     def _ratio(self, where: str, value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= MAX_INT or not (value or self._is_snapshot):
+        if not is_number or not 0 <= value <= model.MAX_INT or not (value or self._is_snapshot):
             raise self._problem(where, quote(value), "a number above 0")
         return float(value)
 
@@ -271,7 +262,7 @@ class _Reader:
         return value
 
     def _uuid(self, where: str, value: object) -> str:
-        found = uuid_in(value) if isinstance(value, str) else ""
+        found = model.uuid_in(value) if isinstance(value, str) else ""
         if not found:
             raise self._problem(where, quote(value), "a UUID")
         return found

@@ -11,33 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import (
-    EXTRA_SPEC,
-    FLAVOR,
-    FORBIDS,
-    HINT,
-    IMAGE_PROPERTY,
-    PROJECT,
-    REQUIRES,
-    ZONE,
-    RuleCondition,
-    RuleSubject,
-    describe_clauses,
-    format_value,
-)
+from os_prefilter.rules import conditions as rule_conditions
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.image_audit import (
-    ANY_FLAVOR,
-    ImageVerdict,
-    Requested,
-    name_of,
-    requested_by,
-    verdict_of,
-)
+from os_prefilter_tools.operators.audit import image_audit
 from os_prefilter_tools.operators.readiness import compute_nodes
 
 if TYPE_CHECKING:
@@ -68,7 +48,7 @@ class Effect(NamedTuple):
     rule: Rule
     request: str
     """Conditions of the request beside the image, in words; empty for none."""
-    verdict: ImageVerdict | None
+    verdict: image_audit.ImageVerdict | None
     """None if it applies to no image."""
     images: tuple[OnImage, ...] = ()
 
@@ -81,7 +61,7 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
     """
     # Without a compute node everything is deferred.
     enforcing = service.without_waiting() if compute_nodes(fleet) else service
-    before: dict[tuple[int, str], Requested] = {}
+    before: dict[tuple[int, str], image_audit.Requested] = {}
     queries: dict[str, tuple[demand.Condition, ...]] = {}
     without = enforcing.with_rules(RuleSet())
     images = tuple(images)
@@ -91,12 +71,18 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
         alone = RuleSet((rule,))
         with_rule = enforcing.with_rules(alone)
         for clause in rule.when:
-            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
-            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            of_image = tuple(each for each in clause if each.place == rule_conditions.IMAGE_PROPERTY)
+            request = rule_conditions.describe_clauses(
+                [tuple(each for each in clause if each.place != rule_conditions.IMAGE_PROPERTY)]
+            )
             # What is required already is not added: it comes from the image, or not at all.
-            said = [each for each in clause if each.place not in (IMAGE_PROPERTY, REQUIRES, FORBIDS)]
+            said = [
+                each
+                for each in clause
+                if each.place not in (rule_conditions.IMAGE_PROPERTY, rule_conditions.REQUIRES, rule_conditions.FORBIDS)
+            ]
             for number, image in enumerate(images):
-                if not RuleSubject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                if not rule_conditions.RuleSubject(Request(RequestSpec(image_audit.ANY_FLAVOR, image))).meets(of_image):
                     continue
                 # With each value that the rule may except.
                 for values in islice(product(*map(_values, said)), _MOST_TRIED):
@@ -104,10 +90,10 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
                     # Each request once for all rules.
                     key = number, repr(replace(spec, image=None))
                     if key not in before:
-                        before[key] = requested_by(spec, without, queries, set())
+                        before[key] = image_audit.requested_by(spec, without, queries, set())
                     if alone.match(Request(spec), (*before[key].from_request, *before[key].added)):
-                        after = requested_by(spec, with_rule, queries, set())
-                        yield _Judged(request, name_of(image), before[key], after)
+                        after = image_audit.requested_by(spec, with_rule, queries, set())
+                        yield _Judged(request, image_audit.name_of(image), before[key], after)
                         break
 
     judged = [(rule, list(judge(rule))) for rule in rules]
@@ -119,53 +105,53 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, s
 class _Judged(NamedTuple):
     request: str
     name: str
-    before: Requested
-    after: Requested
+    before: image_audit.Requested
+    after: image_audit.Requested
 
 
 def _effects(rule: Rule, judged: Iterable[_Judged], index: HostIndex) -> list[Effect]:
-    found: dict[tuple[ImageVerdict, str], list[OnImage]] = {}
+    found: dict[tuple[image_audit.ImageVerdict, str], list[OnImage]] = {}
     for each in judged:
         had, has = each.before.hosts_in(index), each.after.hosts_in(index)
-        verdict = verdict_of(each.before, each.after, had, has)
+        verdict = image_audit.verdict_of(each.before, each.after, had, has)
         on_image = OnImage(each.name, had.bit_count(), has.bit_count(), each.after.rejected)
         found.setdefault((verdict, each.request), []).append(on_image)
-    order = sorted(found, key=lambda key: list(ImageVerdict).index(key[0]))
+    order = sorted(found, key=lambda key: list(image_audit.ImageVerdict).index(key[0]))
     effects = [Effect(rule, request, verdict, tuple(found[verdict, request])) for verdict, request in order]
     return effects or [Effect(rule, "", None)]
 
 
-def _values(condition: RuleCondition) -> list[str]:
+def _values(condition: rule_conditions.RuleCondition) -> list[str]:
     """Return the values that a request may have to meet the condition."""
     if condition.values:
-        return sorted(map(format_value, condition.values))
+        return sorted(map(rule_conditions.format_value, condition.values))
     known: list[str] = []
-    if condition.place == EXTRA_SPEC:
+    if condition.place == rule_conditions.EXTRA_SPEC:
         known = [value for prefix, value in _VALUES_OF_NOVA.items() if condition.name.startswith(prefix)]
         known = known or [value for row in table() if row.extra_spec == condition.name for value in row.values]
     return known or [*_ANY_VALUES]
 
 
-def _request(image: Image, said: Sequence[tuple[RuleCondition, str]]) -> RequestSpec:
+def _request(image: Image, said: Sequence[tuple[rule_conditions.RuleCondition, str]]) -> RequestSpec:
     values: dict[str, dict[str, list[str]]] = {}
     # A list has all its items; a value that is compared as a whole takes their place.
     for condition, value in sorted(said, key=lambda each: (not each[0].values, each[0].in_list)):
         found = values.setdefault(condition.place, {}).setdefault(condition.name, [])
-        if not found or condition.place == HINT or condition.in_list:
+        if not found or condition.place == rule_conditions.HINT or condition.in_list:
             found.append(value)
     exact = {each.key for each, _ in said if each.values and not each.in_list}
     extra_specs: Mapping[str, Any] = {
-        name: found[0] if (EXTRA_SPEC, name) in exact else ",".join(found)
-        for name, found in values.get(EXTRA_SPEC, {}).items()
+        name: found[0] if (rule_conditions.EXTRA_SPEC, name) in exact else ",".join(found)
+        for name, found in values.get(rule_conditions.EXTRA_SPEC, {}).items()
     }
 
     def first_of(place: str) -> str | None:
         return next(iter(values.get(place, {}).get("", ())), None)
 
     return RequestSpec(
-        replace(ANY_FLAVOR, extra_specs=extra_specs, name=first_of(FLAVOR)),
+        replace(image_audit.ANY_FLAVOR, extra_specs=extra_specs, name=first_of(rule_conditions.FLAVOR)),
         image,
-        project_id=first_of(PROJECT),
-        availability_zone=first_of(ZONE),
-        scheduler_hints=values.get(HINT, {}),
+        project_id=first_of(rule_conditions.PROJECT),
+        availability_zone=first_of(rule_conditions.ZONE),
+        scheduler_hints=values.get(rule_conditions.HINT, {}),
     )

@@ -12,14 +12,8 @@ from typing import Any
 from openstack import exceptions, utils
 from openstack.baremetal.v1.node import Node
 
+from os_prefilter.adapters.ironic import errors
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
-from os_prefilter.adapters.ironic.errors import (
-    IronicRefused,
-    IronicUnavailable,
-    NodeNotReady,
-    OutcomeUnknown,
-    StepsFailed,
-)
 from os_prefilter.common.errors import IronicError
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
@@ -110,12 +104,12 @@ class Task:
             belongs = f"it belongs to the instance {quote(owner)}" if owner else "it belongs to no instance"
             raise self._not_ready(f"{belongs}, not to {quote(self.instance)}", "Find out where the instance is now.")
 
-    def _not_ready(self, reason: str, advice: str) -> NodeNotReady:
-        return NodeNotReady(str(self.node.id), reason, advice)
+    def _not_ready(self, reason: str, advice: str) -> errors.NodeNotReady:
+        return errors.NodeNotReady(str(self.node.id), reason, advice)
 
-    def _outcome_unknown(self, reason: str | IronicError) -> OutcomeUnknown:
+    def _outcome_unknown(self, reason: str | IronicError) -> errors.OutcomeUnknown:
         advice = "It is safe to run it again: what is still under way is waited for, not begun a second time."
-        return OutcomeUnknown(str(self.node.id), str(getattr(reason, "reason", reason)), advice)
+        return errors.OutcomeUnknown(str(self.node.id), str(getattr(reason, "reason", reason)), advice)
 
     def _wait_for_lock(self, timeout: float) -> None:
         """Wait until the node is not locked; the node is then what it is afterwards."""
@@ -143,7 +137,9 @@ class Task:
                     return True
         return False
 
-    def _check_maintenance(self, failure: type[NodeNotReady | StepsFailed] = NodeNotReady, ended: str = "") -> None:
+    def _check_maintenance(
+        self, failure: type[errors.NodeNotReady | errors.StepsFailed] = errors.NodeNotReady, ended: str = ""
+    ) -> None:
         if self.node.is_maintenance:
             # The state tells whether it is in maintenance because a step has failed.
             is_ours = self.node.provision_state in (_FAILED, *_UNDER_WAY)
@@ -196,9 +192,9 @@ class Task:
                 self.node.set_provision_state(self.baremetal, "service", service_steps=steps)
         except IronicError as error:
             # Ironic may have begun before the connection broke; and once it has, the SDK reads the node.
-            if isinstance(error, IronicUnavailable) or getattr(error.__cause__, "method", "") == "GET":
+            if isinstance(error, errors.IronicUnavailable) or getattr(error.__cause__, "method", "") == "GET":
                 raise self._outcome_unknown(error) from error
-            if isinstance(error, IronicRefused):
+            if isinstance(error, errors.IronicRefused):
                 # Another request may have been faster: the node's state says more than Ironic's words.
                 self._fetch()
                 self._check_startable()
@@ -216,7 +212,7 @@ class Task:
         if self.node.provision_state != _ACTIVE:
             reason = f" ({one_short_line(self.node.last_error)})" if self.node.last_error else ""
             advice = "Fix the cause, then run it again; Ironic may have put the node into maintenance."
-            raise StepsFailed(str(self.node.id), state + reason, advice)
+            raise errors.StepsFailed(str(self.node.id), state + reason, advice)
 
     def _check_end(self, *, begun: bool) -> None:
         """Check that the node is active, out of maintenance, unlocked, without an error, and has its BIOS settings.
@@ -233,7 +229,7 @@ class Task:
                 raise
             raise self._outcome_unknown(error) from error
         ended = "Ironic ended the service without an error, but " if begun else ""
-        failure = StepsFailed if begun else NodeNotReady
+        failure = errors.StepsFailed if begun else errors.NodeNotReady
         self._check_maintenance(failure, ended)
         if node.provision_state != _ACTIVE:
             advice = "Run it again when the node is active; openstack baremetal node show says what is done to it."

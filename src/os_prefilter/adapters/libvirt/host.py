@@ -18,14 +18,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from os_prefilter.adapters.libvirt.documents import (
-    capabilities_from,
-    domain_capabilities_from,
-    facts_from_xml,
-    is_architecture,
-    nova_architecture,
-    virt_type_of,
-)
+from os_prefilter.adapters.libvirt import documents
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed, install_extra
 from os_prefilter.common.threads import start_thread
@@ -103,7 +96,7 @@ class LibvirtHost:
             hypervisor_version = self._version("getVersion", call)
             capabilities = call("getCapabilities").encode()
             try:
-                return facts_from_xml(
+                return documents.facts_from_xml(
                     capabilities,
                     list(_domain_capabilities(call, capabilities, self._settings, emulated)),
                     settings=self._settings,
@@ -175,16 +168,16 @@ def _domain_capabilities(
     call: _Call, document: bytes, settings: LibvirtSettings, emulated: Collection[str] | None
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the domain capabilities of each guest architecture, those of its default machine type first."""
-    capabilities = capabilities_from(_CAPABILITIES, document)
-    virt_type = virt_type_of(capabilities, settings)
+    capabilities = documents.capabilities_from(_CAPABILITIES, document)
+    virt_type = documents.virt_type_of(capabilities, settings)
     if virt_type not in ("kvm", "qemu"):
         return
     for architecture, domain_types in capabilities.guests.items():
         domain_type = capabilities.domain_type(architecture, virt_type)
-        platform = guest_architecture(nova_architecture(architecture))
-        wanted = emulated is None or platform in {*emulated, nova_architecture(capabilities.architecture)}
+        platform = guest_architecture(documents.nova_architecture(architecture))
+        wanted = emulated is None or platform in {*emulated, documents.nova_architecture(capabilities.architecture)}
         # An architecture without a known name has no trait either.
-        if not wanted or not is_architecture(architecture) or domain_type not in domain_types:
+        if not wanted or not documents.is_architecture(architecture) or domain_type not in domain_types:
             continue
         default = ""
         for machine, exact in ((None, ""), *sorted(domain_types[domain_type].items())):
@@ -194,7 +187,7 @@ def _domain_capabilities(
             arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
             where, found = _describe(*arguments), call(*arguments).encode()
             if machine is None:
-                default = domain_capabilities_from(where, found).machine
+                default = documents.domain_capabilities_from(where, found).machine
             yield where, found
 
 

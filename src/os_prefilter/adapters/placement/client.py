@@ -17,13 +17,7 @@ from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
 from os_prefilter.adapters.login import advice_on
-from os_prefilter.common.errors import (
-    GenerationConflict,
-    PlacementRefused,
-    PlacementUnavailable,
-    UnknownProvider,
-    UnknownTraits,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.hosts.reports import WANTED, keys_in
@@ -132,7 +126,7 @@ class PlacementClient:
         body |= {"consumer_generation": None, "consumer_type": "INSTANCE"}
         try:
             self.request("PUT", f"/allocations/{quote_url(consumer, safe='')}", body)
-        except PlacementRefused as error:
+        except errors.PlacementRefused as error:
             # No other candidate helps a server that has resources already.
             if error.status == _CONFLICT and "consumer generation conflict" not in error.detail:
                 return False
@@ -194,7 +188,7 @@ class PlacementClient:
         names = frozenset(names)
         missing = sorted(names - self.traits()) if names else []
         if standard := [name for name in missing if not name.startswith(CUSTOM_PREFIX)]:
-            raise UnknownTraits(standard)
+            raise errors.UnknownTraits(standard)
         for name in missing:
             self.create_trait(name)
         return tuple(missing)
@@ -207,7 +201,7 @@ class PlacementClient:
         """Delete a ``CUSTOM_`` trait that no provider has; one that a provider has got meanwhile stays."""
         try:
             self.request("DELETE", f"/traits/{name}")
-        except PlacementRefused as error:
+        except errors.PlacementRefused as error:
             if error.status not in (_NOT_FOUND, _CONFLICT):
                 raise
 
@@ -232,7 +226,7 @@ class PlacementClient:
         for provider in self.providers(f"name={quote_url(name, safe='')}"):
             if provider.name == name:
                 return provider
-        raise UnknownProvider(name)
+        raise errors.UnknownProvider(name)
 
     def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         """Return the generation and the traits of a resource provider.
@@ -281,7 +275,7 @@ class PlacementClient:
             document = response.text
         if not isinstance(document, dict):
             problem = f"the response is not a JSON object but {quote(document)}"
-            raise PlacementUnavailable(f"{method} {url.partition('?')[0]}", problem)
+            raise errors.PlacementUnavailable(f"{method} {url.partition('?')[0]}", problem)
         return document
 
     def _response(self, method: str, url: str, body: object = None) -> Any:
@@ -300,26 +294,26 @@ class PlacementClient:
         except (exceptions.ClientException, OSError, ValueError) as error:
             # OSError: the file of the certificate authority cannot be read, for one; ValueError: no URL.
             reason = escape_line(" ".join(str(error).split()).rstrip("."))
-            raise PlacementUnavailable(what, reason or type(error).__name__) from error
+            raise errors.PlacementUnavailable(what, reason or type(error).__name__) from error
         status = response.status_code
         if status >= 300:  # noqa: PLR2004
             detail = _detail(response)
             if status >= 500:  # noqa: PLR2004
-                raise PlacementUnavailable(what, f"status {status}, {quote(detail)}")
+                raise errors.PlacementUnavailable(what, f"status {status}, {quote(detail)}")
             if status == _BAD_REQUEST and (match := _NO_SUCH_TRAIT.search(detail)):
-                raise UnknownTraits(re.findall(r"\w+", match[1]))
+                raise errors.UnknownTraits(re.findall(r"\w+", match[1]))
             roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
-            raise PlacementRefused(what, status, detail, advice_on(status, roles))
+            raise errors.PlacementRefused(what, status, detail, advice_on(status, roles))
         return response
 
     def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
         try:
             return self.request(method, f"/resource_providers/{uuid}/{part}", body)
-        except PlacementRefused as error:
+        except errors.PlacementRefused as error:
             if error.status == _NOT_FOUND:
-                raise UnknownProvider(uuid) from error
+                raise errors.UnknownProvider(uuid) from error
             if error.status == _CONFLICT:
-                raise GenerationConflict(uuid) from error
+                raise errors.GenerationConflict(uuid) from error
             raise
 
 
@@ -330,7 +324,7 @@ def check_response(what: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
-        raise PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
+        raise errors.PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
 
 
 def _by_host(

@@ -11,26 +11,12 @@ from random import uniform
 from typing import NamedTuple
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    GenerationConflict,
-    PlacementError,
-    UnknownProvider,
-    UnknownTraits,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
-from os_prefilter.hosts.desired_traits import (
-    Goal,
-    TraitChange,
-    changes_between,
-    check_traits,
-    is_foreign,
-    is_recognized,
-    with_traits,
-)
+from os_prefilter.hosts import desired_traits
 from os_prefilter.hosts.reports import REPORTED, keys_in
 
 LOG = get_logger(__name__)
@@ -58,7 +44,7 @@ class _Verdict(NamedTuple):
 
     provider: ResourceProvider
     """With the generation at which it has the traits ``present``."""
-    goal: Goal
+    goal: desired_traits.Goal
     owned: bool
     present: frozenset[str]
     wanted: frozenset[str]
@@ -99,7 +85,7 @@ class ProviderTraits:
         # The CUSTOM_ traits that Placement has.
         self._known: frozenset[str] = frozenset()
 
-    def sync(self, goal: Goal, *, dry_run: bool = False) -> list[TraitChange]:
+    def sync(self, goal: desired_traits.Goal, *, dry_run: bool = False) -> list[desired_traits.TraitChange]:
         """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
 
         :raises UnknownProvider: there is no such provider
@@ -108,7 +94,7 @@ class ProviderTraits:
         :raises ConfigurationError: the goal has an invalid trait, or the provider is not that of a host
         :raises PlacementError: Placement does not answer, or refuses
         """
-        check_traits(goal.traits)
+        desired_traits.check_traits(goal.traits)
         now = self._clock()
         ends = now + UNWANTED_AFTER
         self._wanted_until = {key: min(until, ends) for key, until in self._wanted_until.items()}
@@ -116,8 +102,8 @@ class ProviderTraits:
         if now >= self._recheck_due:
             self._verdicts.clear()
             self._recheck_due = now + RECHECK_INTERVAL
-        changes: list[TraitChange] = []
-        outdated: PlacementError
+        changes: list[desired_traits.TraitChange] = []
+        outdated: errors.PlacementError
         for attempt in range(ATTEMPTS):
             if attempt:
                 # Random: writers that met once would meet again after equal waits.
@@ -125,9 +111,9 @@ class ProviderTraits:
             tree = self._tree()
             try:
                 self._reconcile(tree, goal, changes, dry_run=dry_run)
-            except (GenerationConflict, UnknownProvider) as error:
+            except (errors.GenerationConflict, errors.UnknownProvider) as error:
                 outdated = error
-            except UnknownTraits as error:
+            except errors.UnknownTraits as error:
                 # A CUSTOM_ trait was deleted after it was seen; a standard one does not come by waiting.
                 if not any(trait.startswith(CUSTOM_PREFIX) for trait in error.traits):
                     raise
@@ -135,8 +121,8 @@ class ProviderTraits:
                 outdated = error
             else:
                 return changes
-        if isinstance(outdated, GenerationConflict):
-            raise GenerationConflict(self._name, ATTEMPTS) from outdated
+        if isinstance(outdated, errors.GenerationConflict):
+            raise errors.GenerationConflict(self._name, ATTEMPTS) from outdated
         raise outdated
 
     def recently_wanted(self) -> frozenset[str]:
@@ -156,9 +142,9 @@ class ProviderTraits:
                 self._uuid = self._client.provider_named(self._name).uuid
                 tree = self._read_tree()
         if not tree:
-            raise UnknownProvider(self._name)
+            raise errors.UnknownProvider(self._name)
         if tree[0].parent:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"The resource provider {quote(self._name, 200)} is not that of a host: it is below another one. Name "
                 "the root provider of the host."
             )
@@ -175,7 +161,12 @@ class ProviderTraits:
         return tree
 
     def _reconcile(
-        self, tree: Sequence[ResourceProvider], goal: Goal, changes: list[TraitChange], *, dry_run: bool
+        self,
+        tree: Sequence[ResourceProvider],
+        goal: desired_traits.Goal,
+        changes: list[desired_traits.TraitChange],
+        *,
+        dry_run: bool,
     ) -> None:
         writes = self._writes(tree, goal)
         added = frozenset(trait for write in writes for trait in write.wanted - write.present)
@@ -186,7 +177,7 @@ class ProviderTraits:
             if not dry_run:
                 self._client.create_trait(trait)
                 self._known |= {trait}
-            changes.append(TraitChange("", trait, "create"))
+            changes.append(desired_traits.TraitChange("", trait, "create"))
         # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
         for write in reversed(writes):
             provider = write.provider
@@ -194,9 +185,9 @@ class ProviderTraits:
                 generation = self._client.set_provider_traits(provider.uuid, provider.generation, write.wanted)
                 written = provider._replace(generation=generation)
                 self._remember(write._replace(provider=written, present=write.wanted))
-            changes += changes_between(provider.name, write.present, write.wanted)
+            changes += desired_traits.changes_between(provider.name, write.present, write.wanted)
 
-    def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> list[_Verdict]:
+    def _writes(self, tree: Sequence[ResourceProvider], goal: desired_traits.Goal) -> list[_Verdict]:
         """Return the verdicts of the providers whose traits are not what they should be."""
         uuids = {provider.uuid for provider in tree}
         self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in uuids}
@@ -225,19 +216,19 @@ class ProviderTraits:
             covered = markers.union(*(goal.parts.get(key, ()) for key in keys_in(REPORTED, markers)))
             self._left = frozenset(covered), present & covered
 
-    def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
+    def _judge(self, provider: ResourceProvider, goal: desired_traits.Goal) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
         wanted = present if provider.parent else self._with_report(present, goal)
         owner = goal.owner
-        is_owned = owner is not None and not is_foreign(present, owner)
+        is_owned = owner is not None and not desired_traits.is_foreign(present, owner)
         if owner and is_owned and provider.parent and owner.owner_trait not in present:
             # Read after the traits: if it changes in between, the write is refused.
-            is_owned = is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
+            is_owned = desired_traits.is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
         if owner and is_owned:
             wanted |= {owner.owner_trait}
         return _Verdict(provider._replace(generation=generation), goal, is_owned, present, wanted)
 
-    def _with_report(self, present: frozenset[str], goal: Goal) -> frozenset[str]:
+    def _with_report(self, present: frozenset[str], goal: desired_traits.Goal) -> frozenset[str]:
         """Return the traits of the root provider after the change."""
         if self._left and present & self._left[0] != self._left[1]:
             LOG.warning(
@@ -249,4 +240,4 @@ class ProviderTraits:
         # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
         for key in keys_in(REPORTED, present):
             self._wanted_until.setdefault(key, self._clock() + UNWANTED_AFTER)
-        return with_traits(present, goal, self.recently_wanted())
+        return desired_traits.with_traits(present, goal, self.recently_wanted())

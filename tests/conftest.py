@@ -19,7 +19,6 @@ from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption
-from tests.support.budget import Budget
 from tests.support.placements import Observed, lone_host
 
 # No test may ask the developer's own cloud.
@@ -159,8 +158,7 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count what the run uses, and prepare for its end, whatever ends it."""
-    config.pluginmanager.register(Budget(config))
+    """Prepare for the end of the run, whatever ends it."""
     interruption.install(config)
 
 

@@ -14,18 +14,21 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import unsupported
+from os_prefilter.adapters.libvirt.host import KVM_DEVICE
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.testing.law import disagreements, single_cases
+from os_prefilter_tools.testing.law import disagreements, pair_cases, platform_cases, single_cases
+from tests.conftest import one_in
 from tests.guests.cases import NOT_SAID, ROWS, SOME_VALUES, WAYS, Case, cases, not_said, samples, without_effect
 from tests.guests.record import as_built, built, probed, started
 from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 from tests.guests.starter import Guest, Outcome
 from tests.services.libvirt.connection import needs_libvirt, uri
+from tests.support.hosts import OFFERED
 
 pytestmark = needs_libvirt
 # A machine type may have no such device: the late check refuses it.
@@ -120,10 +123,22 @@ def _disagreements(known: Mapping[Case, Outcome], facts: LibvirtFacts) -> Iterat
             yield case, outcome
 
 
+def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> None:
+    """Of the virt type that the host has: not every KVM has System Management Mode."""
+    facts = probed(uri(), "kvm" if Path(KVM_DEVICE).exists() else "qemu")
+    some = [Case(facts.architecture, "q35", "secure_boot", value) for value in BY_NAME["secure_boot"].values]
+    assert dict(_disagreements(started(some, facts, uri()), facts)) == {}
+
+
 def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(facts: LibvirtFacts) -> None:
-    assert list(disagreements(single_cases(facts.emulated_architectures, by_nova=facts.built_by_nova), facts)) == []
-    without = replace(facts, emulated_architectures=frozenset())
-    assert list(disagreements(single_cases(by_nova=facts.built_by_nova), without)) == []
+    """For each value, and for a sample of the pairs: tests/property has all, on hosts that are written down."""
+    by_nova, step = facts.built_by_nova, one_in(20)
+    for offered in OFFERED:
+        pairs = pair_cases(step=step, emulated=offered, by_nova=by_nova)
+        on_platforms = platform_cases(step=step, emulated=offered, by_nova=by_nova)
+        host = replace(facts, emulated_architectures=offered)
+        cases = (*single_cases(offered, by_nova=by_nova), *pairs, *on_platforms)
+        assert list(disagreements(cases, host)) == []
 
 
 def test_nova_guest_with_redirected_ports_does_not_start_without_spice(host: LibvirtFacts) -> None:

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds, its generated pages have what the code has, and it fits a phone."""
+"""The documentation as a site: it builds, and its generated pages have what the code has."""
 
 import html
 import re
@@ -11,19 +11,8 @@ import pytest
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter.service.option_definitions import OPTIONS
-from tests.services.browser.browser import browser, needs_browser, show
-from tests.support.pages import DOCS, PAGES, installed_by_us
+from tests.support.pages import DOCS, installed_by_us
 from tests.support.project import our_commands
-
-PHONE = 390
-WIDER = (800, 1100, 1400)
-# The widest element that no box of its own lets scroll, for the message.
-_WIDEST = """
-    const right = element => element.getBoundingClientRect().right;
-    const boxed = element => element.closest('.table-wrapper, pre, .sidebar-drawer, .toc-drawer');
-    const wide = [...document.body.querySelectorAll('*')].filter(each => right(each) > innerWidth && !boxed(each));
-    return wide.sort((a, b) => right(b) - right(a)).slice(0, 1).map(each => each.outerHTML.slice(0, 200)).join();
-"""
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +54,3 @@ def test_each_plugin_and_each_command_is_described(site: Path) -> None:
     commands = text_of(site / "commands.html")
     for name in our_commands():
         assert f"openstack prefilter {name}" in commands
-
-
-@needs_browser
-def test_no_page_is_wider_than_its_window(site: Path, tmp_path: Path) -> None:
-    """Tables and code scroll in their own boxes, never the page: each page on a phone, some in windows of all sizes.
-
-    The decisions and the indexes are left out, which have hardly more than text.
-    """
-    too_wide = {}
-    pages = {page.relative_to(DOCS).with_suffix(".html") for page in PAGES if page.parent == DOCS}
-    sizes = [(site / page, PHONE) for page in sorted(pages)]
-    sizes += [(site / f"{page}.html", width) for page in ("start", "commands") for width in WIDER]
-    with browser(tmp_path / "profile") as driver:
-        for page, width in sizes:
-            show(driver, page, width=width)
-            content, window = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-            if max(content, window) > width:
-                too_wide[page.name, width] = (content, driver.execute_script(_WIDEST))
-    assert not too_wide

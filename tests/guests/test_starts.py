@@ -21,7 +21,7 @@ from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.testing.law import disagreements, pair_cases, platform_cases, single_cases
+from os_prefilter_tools.testing.law import cloud_of, disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import one_in
 from tests.guests.cases import NOT_SAID, ROWS, SOME_VALUES, WAYS, Case, cases, not_said, samples, without_effect
 from tests.guests.record import as_built, built, probed, started
@@ -132,12 +132,10 @@ def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> None
 
 def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(facts: LibvirtFacts) -> None:
     """For each value, and for a sample of the pairs: tests/property has all, on hosts that are written down."""
-    by_nova, step = facts.built_by_nova, one_in(20)
     for offered in OFFERED:
-        pairs = pair_cases(step=step, emulated=offered, by_nova=by_nova)
-        on_platforms = platform_cases(step=step, emulated=offered, by_nova=by_nova)
-        host = replace(facts, emulated_architectures=offered)
-        cases = (*single_cases(offered, by_nova=by_nova), *pairs, *on_platforms)
+        host, step = replace(facts, emulated_architectures=offered), one_in(20)
+        cloud = cloud_of(host)
+        cases = (*single_cases(cloud), *pair_cases(step=step, cloud=cloud), *platform_cases(step=step, cloud=cloud))
         assert list(disagreements(cases, host)) == []
 
 

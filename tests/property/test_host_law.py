@@ -14,7 +14,7 @@ from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, trait_of_platform
 from os_prefilter_tools.testing import reporter_conformance
-from os_prefilter_tools.testing.law import Case, case_of, choices, platform_cases, single_cases
+from os_prefilter_tools.testing.law import Case, Cloud, case_of, choices, cloud_of, platform_cases, single_cases
 from os_prefilter_tools.testing.reporters import compare
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
@@ -45,15 +45,14 @@ def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(re
     """And for each in an i686 image: one in ten on each host, different ones on the next."""
     step = one_in(10)
     for number, facts in enumerate(libvirt_hosts()):
-        emulated, by_nova = facts.emulated_architectures, facts.built_by_nova
-        cases = (*single_cases(emulated, by_nova=by_nova), *_i686_cases(emulated, by_nova))
+        cases = (*single_cases(cloud_of(facts)), *_i686_cases(cloud_of(facts)))
         compare(cases[number % step :: step], facts, record_property)
 
 
 @cache
-def _i686_cases(emulated: frozenset[str], by_nova: bool) -> list[Case]:
+def _i686_cases(cloud: Cloud) -> list[Case]:
     i686 = (BY_NAME["architecture"], "i686")
-    return [case_of((i686, choice), emulated=emulated, by_nova=by_nova) for choice in choices(emulated)]
+    return [case_of((i686, choice), cloud=cloud) for choice in choices(cloud.emulated)]
 
 
 @pytest.mark.parametrize("driver", installed_by_us(REPORTERS))
@@ -63,35 +62,35 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
-            cases = _pairs_without(reporter_of(facts).owns, facts.emulated_architectures, facts.built_by_nova)
+            cases = _pairs_without(reporter_of(facts).owns, cloud_of(facts))
             compare(cases, facts, record_property)
 
 
 def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(record_property: Record) -> None:
     """Its CD-ROM needs a machine type that has the bus, and its disk bus may be of no device."""
     for facts in _FEW:
-        compare(_iso_cases(facts.built_by_nova), facts, record_property)
+        compare(_iso_cases(cloud_of(facts)._replace(emulated=frozenset())), facts, record_property)
 
 
 @cache
-def _iso_cases(by_nova: bool) -> list[Case]:
+def _iso_cases(cloud: Cloud) -> list[Case]:
     machine, iso = BY_NAME["machine_type"], (BY_NAME["image_type"], "iso")
     buses = [(row, value) for row in (BY_NAME["cdrom_bus"], BY_NAME["disk_bus"]) for value in row.values]
     machines = [(), *(((machine, family),) for family in machine.values)]
-    return [case_of((iso, bus, *of), by_nova=by_nova) for bus in buses for of in machines]
+    return [case_of((iso, bus, *of), cloud=cloud) for bus in buses for of in machines]
 
 
 @cache
-def _pairs_without(owned: frozenset[str], emulated: frozenset[str], by_nova: bool) -> list[Case]:
-    others = [choice for choice in choices(emulated) if choice[0].name not in owned]
+def _pairs_without(owned: frozenset[str], cloud: Cloud) -> list[Case]:
+    others = [choice for choice in choices(cloud.emulated) if choice[0].name not in owned]
     pairs = [pair for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
-    return [case_of(pair, emulated=emulated, by_nova=by_nova) for pair in pairs]
+    return [case_of(pair, cloud=cloud) for pair in pairs]
 
 
 @pytest.mark.parametrize("emulated", OFFERED, ids=len)
 def test_whole_requests_are_compared_but_for_an_architecture_that_no_trait_is_of(emulated: frozenset[str]) -> None:
     """Of the others, the filters must require all that the late check looks at."""
-    for case in (*single_cases(emulated), *platform_cases(0, one_in(30), emulated)):
+    for case in (*single_cases(Cloud(emulated)), *platform_cases(0, one_in(30), Cloud(emulated))):
         values = [value for row, value in case.choices if row.name == "emulation_architecture"]
         unknown = not emulated and any(trait_of_platform(value) is None for value in values)
         assert case.is_complete == (not unknown or case.required is None), case

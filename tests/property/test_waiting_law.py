@@ -21,7 +21,7 @@ from os_prefilter.service.wanted import configured_filters, wanted_parts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
-from os_prefilter_tools.testing.law import Case, list_requiring_filters, single_cases
+from os_prefilter_tools.testing.law import Case, Cloud, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import REPORTS, SECTIONS, Report, by_nova_alone, by_the_agent, fleet_of, wanted_by
@@ -59,7 +59,7 @@ _MIXED: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
     """Return each request that excludes a host which can."""
     found = []
-    for case in single_cases(pipeline.options.emulated_architectures):
+    for case in single_cases(Cloud(pipeline.options.emulated_architectures)):
         try:
             required = pipeline.apply(deepcopy(case.spec)).requirements
         except RequestRejected:
@@ -105,7 +105,7 @@ def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_h
     fleet = fleet_of([by_the_agent(each) for each in hosts])
     waiting, at_once = (_pipeline(fleet, offered, wait=wait) for wait in (True, False))
     compared = 0
-    for case in single_cases(offered):
+    for case in single_cases(Cloud(offered)):
         if case.required is None:
             continue
         expected = at_once.apply(deepcopy(case.spec)).requirements
@@ -138,7 +138,7 @@ def test_placement_offers_every_capable_host_while_filters_wait(seed: int, offer
     reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
     fleet = fleet_of([report(facts) for facts, report in zip(hosts, reports, strict=True)])
     # Requirements of Nova's own never wait.
-    asking = [case for case in single_cases(offered) if case.required and case.choices]
+    asking = [case for case in single_cases(Cloud(offered)) if case.required and case.choices]
     cases = random.sample([case for case in asking if "query" not in case.choices[0][0].required_by], 25)
     with EmbeddedPlacement(fleet) as placement:
         conf = _conf(offered)

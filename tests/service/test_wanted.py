@@ -13,7 +13,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
 from os_prefilter.vocabulary import HPET, QUALIFIED, TRAITS_OF_EMULATION, table
 from os_prefilter.vocabulary.config_templates import BUNDLED
-from os_prefilter_tools.testing.law import single_cases
+from os_prefilter_tools.testing.law import Cloud, single_cases
 from tests.conftest import conf_with
 from tests.support.hosts import EVERY_ARCHITECTURE, KVM, other_hosts
 from tests.support.reporting_fleets import SECTIONS, Section, wanted_by
@@ -51,7 +51,7 @@ def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
     wanted = {trait for part in wanted_parts(*configured_filters(conf)) for trait in part.traits}
     owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}
     pipeline = Service.from_conf(conf)
-    for case in single_cases(EVERY_ARCHITECTURE):
+    for case in single_cases(Cloud(EVERY_ARCHITECTURE)):
         try:
             decision = pipeline.apply(deepcopy(case.spec))
         except RequestRejected:

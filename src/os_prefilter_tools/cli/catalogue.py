@@ -14,11 +14,9 @@ from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.property_names import properties_without_rows
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
+_WRITTEN = ("Image property", "Flavor extra spec", "Value", "Also spelt")
 VOCABULARY_COLUMNS = (
-    "Image property",
-    "Flavor extra spec",
-    "Value",
-    "Also spelt",
+    *_WRITTEN,
     "Rule",
     "Trait",
     "Kind",

@@ -46,12 +46,9 @@ def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
     requested, required = example.list_requested(), lines_of(decision)
     title, properties = f"{example.name}: {example.title}", [f"  {each}" for each in requested]
     lines = list(map(_format_line, required)) or ["nothing"]
+    about = {"name": example.name, "title": example.title, "requested": requested}
     return (
-        _cell(
-            {"name": example.name, "title": example.title, "requested": requested},
-            [title, *properties],
-            [textwrap.fill(title, _WIDTH), *properties],
-        ),
+        _cell(about, [title, *properties], [textwrap.fill(title, _WIDTH), *properties]),
         _cell([line._asdict() for line in required], lines, map(_fold_note, lines)),
         _cell(list(hosts), hosts or ["none"]),
         _cell(spared, spared or ["none"]),

@@ -19,7 +19,6 @@ from os_prefilter.hosts.reports import REPORTED, Part
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
-from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.service import Service
 from os_prefilter.service import conf as service_conf
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
@@ -32,7 +31,7 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import CandidatesFound, ask_placement
-from os_prefilter_tools.operators.property_names import notes_on_implied_devices, notes_on_names
+from os_prefilter_tools.operators.property_names import remarks_of_commands
 from os_prefilter_tools.operators.readiness import reports_of
 
 if TYPE_CHECKING:
@@ -176,11 +175,7 @@ class FiltersAndHosts:
             filters,
             options,
             known,
-            remark=lambda request, of: (
-                *notes_on_names(request),
-                *notes_on_implied_devices(request),
-                *remarks_in_nova(request, of),
-            ),
+            remark=remarks_of_commands,
             implied_by=implied_by if conf[service_conf.GROUP].require_implied_devices else None,
         )
 

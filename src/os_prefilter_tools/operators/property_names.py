@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 from os_prefilter.adapters.osinfo import DEVICES, has_libosinfo, implied_by
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.request.remarks import LONGEST_NAME, known_properties, nearest_name, nearest_property
+from os_prefilter.request.remarks import LONGEST_NAME, known_properties, nearest_name, nearest_property, remarks_in_nova
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS, table
 from os_prefilter.vocabulary.config_templates import PREFIX
+from os_prefilter.vocabulary.options import Options
 
 _FILE = "properties-without-rows.yaml"
 # Between the names that are free. os_* is not: Glance and users have properties of their own there.
@@ -61,6 +62,11 @@ def reason_without_row(name: str) -> str:
     return next((each.reason for each in found), "")
 
 
+def remarks_of_commands(request: Request, options: Options) -> Iterator[Note]:
+    """Yield what commands say of a request beside the notes of its filters."""
+    return chain(notes_on_names(request), notes_on_implied_devices(request), remarks_in_nova(request, options))
+
+
 def notes_on_implied_devices(request: Request) -> Iterator[Note]:
     """Yield a note for each device that Nova takes from libosinfo, because the image names its system alone."""
     distro = request.image_property("os_distro")
@@ -68,13 +74,13 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
     if not isinstance(distro, str) or not distro or not names:
         return
     if not has_libosinfo():
-        told = f"where nova-compute has libosinfo, Nova takes {' and '.join(names)} from it; without it here, not known"
-        yield Note("image property os_distro", told)
+        what = " and ".join(names)
+        yield Note("image property os_distro", f"where nova-compute has libosinfo, it decides {what}: not known here")
     for name in implied_by(distro).keys() & names:
-        told = (
-            f"where nova-compute has libosinfo, Nova gives the guest {name}={implied_by(distro)[name]}; set it to have"
+        given = (
+            f"where nova-compute has libosinfo, the guest has {name}={implied_by(distro)[name]}: set it in the image"
         )
-        yield Note(f"image property os_distro={distro}", f"{told} its trait required")
+        yield Note(f"image property os_distro={distro}", given)
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:

@@ -22,16 +22,9 @@ from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.testing import generated
 from os_prefilter_tools.testing.builders import ALL_REPORTED, pipeline_of, request_of
 from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, fail, forbid_io
-from os_prefilter_tools.testing.generated import (
-    TENANT,
-    any_request,
-    odd_requests,
-    with_fields_unset,
-    with_value,
-    written_by_a_tenant,
-)
 from os_prefilter_tools.testing.law import choices, spec_with
 
 # The same requests at each run, as many as hypothesis' profile says: a filter that conforms today does so tomorrow.
@@ -77,7 +70,7 @@ def filter_conformance(
         "asks": some,
         "requests": [*some, *(spec_with((choice,)) for choice in choices(frozenset(ARCHITECTURES.split())))],
         "never_asks": never_asks,
-        "any_request": any_request(some),
+        "any_request": generated.any_request(some),
     }
     return type("Conformance", (_EachFilter if pipeline.filters[0].nova_style else _PureFilter,), members)
 
@@ -169,14 +162,14 @@ class _EachFilter:
         for spec in self.requests:
             for name, value, others in _booleans(spec):
                 for other in others:
-                    changed = with_value(spec, name, other)
+                    changed = generated.with_value(spec, name, other)
                     if _meaning(self._answer(changed)) != _meaning(self._answer(deepcopy(spec))):
                         what = f"gave another answer to {name}={other!r} than to {name}={value!r}"
                         self._fail(f"{what}. Read booleans with os_prefilter.as_boolean.", spec)
 
     def test_no_odd_value_makes_it_raise(self) -> None:
         """Each value that it reads is left out, or is a list, a number, 20,000 characters, half a character."""
-        for spec in odd_requests(self.asks):
+        for spec in generated.odd_requests(self.asks):
             self._answer(spec)
 
     @_any
@@ -205,10 +198,10 @@ class _EachFilter:
     def test_traits_are_valid_names_and_never_what_a_tenant_wrote(self) -> None:
         """Placement refuses the whole query for a trait that it cannot have. Names are constants of the code."""
         standard = standard_traits()
-        for spec in (*self.requests, *written_by_a_tenant(self.asks)):
+        for spec in (*self.requests, *generated.written_by_a_tenant(self.asks)):
             for item in self._required(spec):
                 trait = "" if isinstance(item, AggregateRequirement) else item.trait
-                if TENANT in trait.upper().replace("_", ""):
+                if generated.TENANT in trait.upper().replace("_", ""):
                     self._fail(f"builds the trait {trait} from what a tenant wrote.", spec)
                 if trait and not (is_trait_name(trait) and (trait.startswith(CUSTOM_PREFIX) or trait in standard)):
                     self._fail(f"requires {trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec)
@@ -229,7 +222,7 @@ class _PureFilter(_EachFilter):
 
     def test_fields_that_are_unset_do_not_make_it_raise(self) -> None:
         """Nova's objects have fields that are not set."""
-        for spec in with_fields_unset():
+        for spec in generated.with_fields_unset():
             self._answer(spec)
 
     @_any
@@ -245,7 +238,7 @@ class _PureFilter(_EachFilter):
 
     def test_every_requirement_names_its_source(self) -> None:
         """The part of the request that requires it, on one line: 'os-prefilter explain' and errors show it."""
-        for spec in (*self.requests, *odd_requests(self.asks)):
+        for spec in (*self.requests, *generated.odd_requests(self.asks)):
             for item in self._required(spec):
                 if not item.source.strip():
                     what = "aggregates" if isinstance(item, AggregateRequirement) else item.trait

@@ -29,6 +29,23 @@ Choice = tuple[Row, str]
 _EMULATED = ("x86_64", "i686", "aarch64", "armv7l", "s390x", "sparc")
 
 
+class Cloud(NamedTuple):
+    """What requirements depend on beside the request."""
+
+    emulated: frozenset[str] = frozenset()
+    """The option ``emulated_architectures``."""
+    by_nova: bool = False
+    """True if Nova builds the guests."""
+
+
+_PLAIN = Cloud()
+
+
+def cloud_of(facts: HostFacts) -> Cloud:
+    """Return the cloud of a host."""
+    return Cloud(facts.emulated_architectures, facts.built_by_nova)
+
+
 class Case(NamedTuple):
     """A request and what it requires of a host."""
 
@@ -74,21 +91,11 @@ def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = No
     return RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs=specs), Image(properties, disk_format=disk_format))
 
 
-def case_of(
-    some: tuple[Choice, ...],
-    extra_specs: Mapping[str, str] | None = None,
-    *,
-    emulated: frozenset[str] = frozenset(),
-    by_nova: bool = False,
-) -> Case:
-    """Return a request for these values with what the filters and Nova's own translation require.
-
-    :param emulated: the option ``emulated_architectures``
-    :param by_nova: True for hosts on which Nova builds the guests
-    """
+def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = None, cloud: Cloud = _PLAIN) -> Case:
+    """Return a request for these values with what the filters and Nova's own translation require."""
     spec = spec_with(some, extra_specs)
     try:
-        decision = _pipeline(emulated, by_nova).apply(spec)
+        decision = _pipeline(cloud).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
@@ -99,65 +106,51 @@ def case_of(
 
 
 @cache
-def _pipeline(emulated: frozenset[str], by_nova: bool) -> Service:  # noqa: FBT001 - both are keys of the cache
-    options = Options(reported_traits=("*",), emulated_architectures=emulated, nova_builds_guests=by_nova)
+def _pipeline(cloud: Cloud) -> Service:
+    options = Options(reported_traits=("*",), emulated_architectures=cloud.emulated, nova_builds_guests=cloud.by_nova)
     return replace(Service.from_names(*list_requiring_filters(), options=options), remark=remarks_in_nova)
 
 
 @cache
-def single_cases(emulated: frozenset[str] = frozenset(), *, by_nova: bool = False) -> tuple[Case, ...]:
-    """Return each value alone, and each with one of the flavor's ways to name a device by its trait.
-
-    :param emulated: the option ``emulated_architectures``
-    """
+def single_cases(cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
+    """Return each value alone, and each with one of the flavor's ways to name a device by its trait."""
     explicit = [
-        case_of(
-            (), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, emulated=emulated, by_nova=by_nova
-        )
+        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, cloud=cloud)
         for row in table()
         if row.boolean and row.values["true"].trait
         for suffix, resources in (("", {}), ("1", {"resources1:VCPU": "1"}), ("2", {"resources2:VGPU": "1"}))
         for rule in ("required", "forbidden")
     ]
-    return (*(case_of((choice,), emulated=emulated, by_nova=by_nova) for choice in choices(emulated)), *explicit)
+    return (*(case_of((choice,), cloud=cloud) for choice in choices(cloud.emulated)), *explicit)
 
 
 @cache
 def pair_cases(
-    owned: frozenset[str] | None = None,
-    first: int = 0,
-    step: int = 1,
-    emulated: frozenset[str] = frozenset(),
-    *,
-    by_nova: bool = False,
+    owned: frozenset[str] | None = None, first: int = 0, step: int = 1, cloud: Cloud = _PLAIN
 ) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
     :param owned: only those in which one is of these rows
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
-    :param emulated: the option ``emulated_architectures``
     """
     pairs = (
         pair
-        for pair in combinations(choices(emulated), 2)
+        for pair in combinations(choices(cloud.emulated), 2)
         if pair[0][0] is not pair[1][0] and (owned is None or any(row.name in owned for row, _ in pair))
     )
-    return tuple(case_of(pair, emulated=emulated, by_nova=by_nova) for pair in islice(pairs, first, None, step))
+    return tuple(case_of(pair, cloud=cloud) for pair in islice(pairs, first, None, step))
 
 
 @cache
-def platform_cases(
-    first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset(), *, by_nova: bool = False
-) -> tuple[Case, ...]:
+def platform_cases(first: int = 0, step: int = 1, cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
     """Return each value on each machine type of some emulated architectures, and on the default one of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
-    :param emulated: the option ``emulated_architectures``
     """
     machine, emulation = row_named("machine_type"), row_named("emulation_architecture")
-    offered = [choice for choice in choices(emulated) if choice[0] is emulation and choice[1] in _EMULATED]
+    offered = [choice for choice in choices(cloud.emulated) if choice[0] is emulation and choice[1] in _EMULATED]
     platforms: list[tuple[Choice, ...]] = [((machine, family), each) for family in machine.values for each in offered]
     # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
@@ -165,10 +158,10 @@ def platform_cases(
     triples = (
         (*platform, choice)
         for platform in platforms
-        for choice in choices(emulated)
+        for choice in choices(cloud.emulated)
         if choice[0] not in (platform[0][0], emulation)
     )
-    return tuple(case_of(triple, emulated=emulated, by_nova=by_nova) for triple in islice(triples, first, None, step))
+    return tuple(case_of(triple, cloud=cloud) for triple in islice(triples, first, None, step))
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

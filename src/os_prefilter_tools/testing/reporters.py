@@ -16,7 +16,7 @@ from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
 from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, fail, forbid_io
-from os_prefilter_tools.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases
+from os_prefilter_tools.testing.law import Case, cloud_of, disagreements, pair_cases, platform_cases, single_cases
 
 Record = Callable[[str, object], None]
 Question = tuple[str, str, str]
@@ -141,12 +141,10 @@ class _Laws:
 
         Of two values, one is of a row that it owns.
         """
-        first, emulated = self.hosts.index(facts) % self.one_in, facts.emulated_architectures
-        by_nova = facts.built_by_nova
-        compare(single_cases(emulated, by_nova=by_nova), facts, record_property)
-        pairs = pair_cases(self.reporter.owns, first, self.one_in, emulated, by_nova=by_nova)
-        compare(pairs, facts, record_property)
-        compare(platform_cases(first, self.one_in, emulated, by_nova=by_nova), facts, record_property)
+        first, cloud = self.hosts.index(facts) % self.one_in, cloud_of(facts)
+        compare(single_cases(cloud), facts, record_property)
+        compare(pair_cases(self.reporter.owns, first, self.one_in, cloud), facts, record_property)
+        compare(platform_cases(first, self.one_in, cloud), facts, record_property)
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:

@@ -23,9 +23,8 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.threads import start_thread
-from os_prefilter.service import agent
-from os_prefilter.service.agent import Watch
-from os_prefilter_tools.cli import context
+from os_prefilter_tools.cli import agent, context
+from os_prefilter_tools.cli.agent import Watch
 from os_prefilter_tools.cli.main import main
 from tests.faults.watched import Host
 from tests.support.logins import Logins

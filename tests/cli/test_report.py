@@ -161,7 +161,7 @@ import sys
 from os_prefilter.adapters.libvirt import host
 from os_prefilter_tools.cli.main import main
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.service.agent import LOG, Watch
+from os_prefilter_tools.cli.agent import LOG, Watch
 from tests.cli.test_report import Libvirt
 host.LibvirtHost = Libvirt
 Libvirt.path = Libvirt.path / sys.argv[1]
@@ -190,7 +190,7 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
             until(lambda: log.exists() and log.read_text().count("\n") >= number, log.read_text)
             return log.read_text().splitlines()[number - 1]
 
-        assert f" INFO os_prefilter.service.agent [-] {HOST}: added " in line()
+        assert f" INFO os_prefilter_tools.cli.agent [-] {HOST}: added " in line()
         before = everything(aware.placement)
         path.write_text(f"{text}[prefilter]\nowner_trait = a b\n")
         process.send_signal(signal.SIGHUP)

@@ -91,7 +91,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait longer."""
-    monkeypatch.setattr("os_prefilter.service.service.PATIENCE", 0.5)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.5)
     monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
     with frozen() as url:
         conf = conf_with(enabled_filters=["image_metadata", "hpet"])

@@ -9,7 +9,7 @@ from os_prefilter import Options
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import REPORTED
-from os_prefilter.service.agent import LOG, Watch
+from os_prefilter_tools.cli.agent import LOG, Watch
 
 _STATES = (
     {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},

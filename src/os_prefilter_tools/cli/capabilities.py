@@ -20,8 +20,8 @@ from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of, with_traits, withdrawn
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import REPORTED, emulated_in, names_with
-from os_prefilter.service import agent
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
+from os_prefilter_tools.cli import agent
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of
 from os_prefilter_tools.cli.deadline import seconds
 from os_prefilter_tools.cli.filters_and_hosts import read_configuration

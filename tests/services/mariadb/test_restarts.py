@@ -16,7 +16,7 @@ from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service.agent import LOG, Watch
+from os_prefilter_tools.cli.agent import LOG, Watch
 from tests.conftest import times
 from tests.faults.watched import GOALS, MARKER, OURS, WHOLE, Host, after_round, levels
 from tests.services.own_services import Service, needs, own_mariadb

@@ -20,8 +20,8 @@ from os_prefilter.common.errors import (
     UnknownProvider,
 )
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service import agent
-from os_prefilter.service.agent import PROBE_INTERVAL, Watch, run_until_signal
+from os_prefilter_tools.cli import agent
+from os_prefilter_tools.cli.agent import PROBE_INTERVAL, Watch, run_until_signal
 
 DOWN = ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
 NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused")
@@ -30,7 +30,7 @@ NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused"
 @pytest.fixture(autouse=True)
 def _first_round_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin at the start of the first interval, not at a random moment of it."""
-    monkeypatch.setattr("os_prefilter.service.agent.uniform", lambda low, _high: low)
+    monkeypatch.setattr("os_prefilter_tools.cli.agent.uniform", lambda low, _high: low)
 
 
 class FakeHost:
@@ -96,7 +96,7 @@ class Story:
 
 @pytest.fixture
 def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
-    with caplog.at_level(logging.INFO, "os_prefilter.service.agent"):
+    with caplog.at_level(logging.INFO, "os_prefilter_tools.cli.agent"):
         yield Story(caplog)
 
 
@@ -263,8 +263,8 @@ def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
 
 SERVICE = """
 import sys, threading
-from os_prefilter.service import agent
-from os_prefilter.service.agent import Watch, run_until_signal
+from os_prefilter_tools.cli import agent
+from os_prefilter_tools.cli.agent import Watch, run_until_signal
 from os_prefilter.hosts.reporter import HostFacts
 class Host:
     def identity(self):

@@ -33,8 +33,8 @@ def test_without_libosinfo_nothing_is_known_which_is_logged_once(caplog: pytest.
     assert len([record for record in caplog.records if "libosinfo cannot be asked here" in record.getMessage()]) == 1
     (note,) = notes_on_implied_devices(Request(spec_of({"os_distro": "win2k19"})))
     assert str(note) == (
-        "image property os_distro: where nova-compute has libosinfo, it decides hw_vif_model and hw_disk_bus: "
-        "not known here"
+        "image property os_distro: where nova-compute has libosinfo, it decides hw_vif_model and hw_disk_bus if "
+        "not set: not known here"
     )
 
 

@@ -128,24 +128,25 @@ def test_device_by_its_trait_alone_is_rejected_in_the_words_of_its_author(
 
 
 def test_pair_with_which_no_guest_of_nova_starts_is_rejected_unless_a_third_value_helps(start: Start) -> None:
-    pair: dict[str, Any] = {"hw_sound_model": "usb", "hw_input_bus": "virtio"}
+    pair, sound = {"hw_input_bus": "virtio"}, {"hw:sound_model": "usb"}
     start("image_metadata")
     with pytest.raises(exception.RequestFilterFailed) as raised:
-        our_entry()(user_context(), nova_spec(pair))
+        our_entry()(user_context(), nova_spec(pair, sound))
     assert str(raised.value) == (
-        "Scheduling failed: No guest of Nova starts with image property hw_sound_model=usb beside image property "
+        "Scheduling failed: No guest of Nova starts with flavor extra spec hw:sound_model=usb beside image property "
         "hw_input_bus=virtio. Set hw_usb_model=qemu-xhci as well, or change one of the two."
     )
-    for helps in ({"hw_usb_model": "nec-xhci"}, {"hw_disk_bus": "usb"}, {"hw_input_bus": "usb"}):
-        our_entry()(user_context(), nova_spec(pair | helps))
+    our_entry()(user_context(), nova_spec(pair, sound | {"hw:usb_model": "nec-xhci"}))
+    for helps in ({"hw_disk_bus": "usb"}, {"hw_input_bus": "usb"}):
+        our_entry()(user_context(), nova_spec(pair | helps, sound))
     # The only disk of an ISO image is a CD-ROM; one on USB that may not be there does not help.
     start("image_metadata,image_type")
     for helps, disk_format in (({"hw_disk_bus": "usb"}, "iso"), ({"hw_cdrom_bus": "usb"}, "raw")):
         with pytest.raises(exception.RequestFilterFailed):
-            our_entry()(user_context(), nova_spec(pair | helps, disk_format=disk_format))
-    our_entry()(user_context(), nova_spec(pair | {"hw_cdrom_bus": "usb"}, disk_format="iso"))
+            our_entry()(user_context(), nova_spec(pair | helps, sound, disk_format=disk_format))
+    our_entry()(user_context(), nova_spec(pair | {"hw_cdrom_bus": "usb"}, sound, disk_format="iso"))
     start("image_metadata", "nova_builds_guests = false")
-    our_entry()(user_context(), nova_spec(pair))
+    our_entry()(user_context(), nova_spec(pair, sound))
 
 
 def test_iso_image_of_an_emulated_architecture_goes_to_hosts_that_give_its_cdrom_a_bus(start: Start) -> None:

@@ -74,13 +74,13 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
     if not isinstance(distro, str) or not distro or not names:
         return
     if not has_libosinfo():
-        what = " and ".join(names)
-        yield Note("image property os_distro", f"where nova-compute has libosinfo, it decides {what}: not known here")
+        told = f"where nova-compute has libosinfo, it decides {' and '.join(DEVICES)} if not set: not known here"
+        yield Note("image property os_distro", told, warn=True)
     for name in implied_by(distro).keys() & names:
         given = (
             f"where nova-compute has libosinfo, the guest has {name}={implied_by(distro)[name]}: set it in the image"
         )
-        yield Note(f"image property os_distro={distro}", given)
+        yield Note(f"image property os_distro={distro}", given, warn=True)
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:

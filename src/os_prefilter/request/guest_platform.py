@@ -45,11 +45,8 @@ class Guest(NamedTuple):
         without = self.families_without(row, value)
         if self.family:
             return self.family_source if self.family in without and not self.is_kept else ""
-        return (
-            self.architecture_source
-            if self.architecture and machine_types.families_of(self.architecture) <= without
-            else ""
-        )
+        never = self.architecture and machine_types.families_of(self.architecture) <= without
+        return self.architecture_source if never else ""
 
 
 @once

@@ -125,8 +125,8 @@ and for Placement, all together.
         help="""
 Nova's own drivers build the guests: they read properties and extra specs alone. nova-scheduler then rejects a request
 that names a device by its trait without the property (``trait:CUSTOM_COMPUTE_TIME_HPET``), and one with two values with
-which no guest of Nova starts, and says what to set. With false, for a driver that takes ``guest_settings``, the
-first is a warning, and the second is left to the driver.
+which no guest of Nova starts, and says what to set; nova-api refuses the first in a flavor. With false, for a driver
+that takes ``guest_settings``, the first is a warning, and the second is left to the driver.
 """,
     ),
     cfg.BoolOpt(

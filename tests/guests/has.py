@@ -17,7 +17,7 @@ class Seen(NamedTuple):
     devices: list[str]
     """QEMU's devices by type, one for each (``info qtree``)."""
     tree: str
-    """The same with their properties."""
+    """The same with their properties, and its TPM."""
 
     def has(self, pattern: str) -> bool:
         """Return whether QEMU has a device whose type is a pattern."""
@@ -121,9 +121,14 @@ def _has_secure_boot(guest: Seen, value: str) -> bool:
 
 
 def _has_tpm(attribute: str, path: str) -> Callable[[Seen, str], bool]:
-    return lambda guest, value: (
-        guest.xml.find(f"{path}[@{attribute}='{value}']") is not None and guest.has("tpm-(tis|crb|tis-device|spapr)")
-    )
+    """Return a check of the XML, and that QEMU has the model of TPM which the XML has (``info tpm``)."""
+
+    def check(guest: Seen, value: str) -> bool:
+        tpm = guest.xml.find("devices/tpm")
+        has_model = tpm is not None and f"model={tpm.get('model')}" in guest.tree
+        return has_model and guest.xml.find(f"{path}[@{attribute}='{value}']") is not None
+
+    return check
 
 
 def _has_input(guest: Seen, value: str) -> bool:

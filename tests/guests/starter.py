@@ -127,7 +127,9 @@ class Starter:
             return self._failed(error)
         try:
             hmp = self._libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
-            tree = self._libvirt_qemu.qemuMonitorCommand(domain, "info qtree", hmp)
+            ask = partial(self._libvirt_qemu.qemuMonitorCommand, domain, flags=hmp)
+            # A TPM of the model tpm-crb is on no bus.
+            tree = f"{ask('info qtree')}\n{ask('info tpm')}"
             lacks = missing(seen(fromstring(domain.XMLDesc()), tree), guest.asked)
             return Outcome(REFUSED, f"the guest starts without {' and '.join(lacks)}", lacks) if lacks else _STARTED
         finally:

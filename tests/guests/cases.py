@@ -112,7 +112,7 @@ class Case(NamedTuple):
             if self.distro:
                 found["os_distro"] = self.distro
             elif not self.way:
-                found[str(BY_NAME[row].image_property)] = value
+                found[BY_NAME[row].image_property or "disk_format"] = value
         return found
 
     def spec(self, own: str) -> RequestSpec:

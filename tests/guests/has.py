@@ -35,7 +35,7 @@ def seen(xml: Element, tree: str) -> Seen:
 
 def missing(guest: Seen, asked: Mapping[str, str]) -> tuple[str, ...]:
     """Return the rows of which a guest does not have the value that was asked for."""
-    return tuple(row for row, value in asked.items() if not _HAS[row](guest, value))
+    return tuple(row for row, value in asked.items() if row in _HAS and not _HAS[row](guest, value))
 
 
 def _by_devices(types: Mapping[str, str]) -> Callable[[Seen, str], bool]:

@@ -93,6 +93,19 @@ def test_what_is_told_to_have_no_effect_has_none(facts: LibvirtFacts, outcomes: 
     assert {case.row for case, outcome in outcomes.items() if outcome.lacks} <= {*lacks, *_NEVER_SILENT}
 
 
+def test_no_guest_of_nova_starts_with_a_pair_and_each_does_with_the_advice(host: LibvirtFacts) -> None:
+    facts, virtio = as_built(host, by_nova=True), ("input_bus", "virtio")
+    advice = {
+        Case("x86_64", "pc", "sound_model", "usb", (virtio,)): ("usb_model", "qemu-xhci"),
+        Case("x86_64", "q35", "usb_redirection", "1", (virtio,)): ("usb_model", "nec-xhci"),
+        Case("armv7l", "virt", "image_type", "iso"): ("cdrom_bus", "scsi"),
+    }
+    cases = [*advice, *(case._replace(more=(*case.more, other)) for case, other in advice.items())]
+    found = started(cases, facts, uri())
+    assert [found[case].answer for case in cases] == [REFUSED] * 3 + [STARTS] * 3
+    assert [_accepts(case, facts) for case in cases] == [False] * 3 + [True] * 3
+
+
 def test_other_ways_to_ask_give_the_same_guest_or_are_told(facts: LibvirtFacts, tmp_path: Path) -> None:
     """By extra spec as by property; by the name of a trait a switched device of ours alone, and nothing else."""
     own = facts.architecture

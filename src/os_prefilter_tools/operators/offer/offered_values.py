@@ -6,7 +6,7 @@ hosts that could serve it. So the result is that of the scheduler with the same 
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
@@ -162,7 +162,8 @@ class _SmallestRequests:
     """The smallest requests for one value, behind the filters of a service."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        # These requests are nobody's: what has no effect in them is not to be told.
+        self._service = replace(service, remark=None)
         self.rows = {row.name: row for row in service.options.rows if row.required_by}
         """All rows that can be requested, by name."""
         self._deferred: set[tuple[str, str]] = set()

@@ -34,7 +34,7 @@ PROPERTIES = {
     "hw_rng_model": "virtio",
     "hw_scsi_model": "virtio-scsi",
     "hw_video_model": "virtio",
-    "hw_vif_model": "e1000e",
+    "hw_vif_model": "virtio",
     "hw_vif_multiqueue_enabled": "true",
     "hw_virtio_packed_ring": "true",
     "hw_watchdog_action": "reset",

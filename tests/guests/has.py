@@ -97,9 +97,7 @@ def _has_sound(guest: Seen, value: str) -> bool:
 
 def _has_usb_model(guest: Seen, value: str) -> bool:
     models = {"nec-xhci": "nec-usb-xhci", "qemu-xhci": "qemu-xhci"}
-    # A guest with a USB device gets a controller in any case.
-    needs = any(guest.has(each) for each in ("usb-(?!host).*",))
-    return needs or not guest.has(".*(usb-uhci.*|xhci|ehci|ohci)") if value == "none" else guest.has(models[value])
+    return not guest.has(".*(usb-uhci.*|xhci|ehci.*|ohci)") if value == "none" else guest.has(models[value])
 
 
 def _has_viommu(guest: Seen, value: str) -> bool:

@@ -73,7 +73,8 @@ def _ignored_names() -> frozenset[str]:
 def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
     for name, reason in IGNORED.items():
         row = row_named(name)
-        asked = {value for value in _values_by_property(request, row) if row.values[value].trait}
+        # That there be no controller asks for something as well.
+        asked = {value for value in _values_by_property(request, row) if row.values[value].trait or value == "none"}
         if asked and _is_ignored(request, row):
             yield Note(f"{row.image_property or row.extra_spec}={asked.pop()}", reason, warn=True)
 

@@ -15,14 +15,10 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS = {
-    "audit": "audit images",
-    "audit_servers": "audit servers",
     "candidates": "candidates",
     "mixed_cloud": "mixed_cloud",
     "no_host": "no_host",
     "pipeline": "pipeline",
-    "scale": "commands scale",
-    "start": "commands start",
     "workers": "workers",
 }
 """Name -> module and arguments."""

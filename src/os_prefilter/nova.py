@@ -23,6 +23,7 @@ from oslo_cache import core as oslo_cache
 from sqlalchemy.engine import make_url
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
+from os_prefilter.adapters.nova_hosts_left import SchedulingWatch, counting
 from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
@@ -108,7 +109,8 @@ def activate() -> list[type]:
     An enabled filter replaces Nova's filter of the same purpose, so that no request pays twice, and what Nova requires
     wrongly does not exclude the hosts that ours finds. Calling it again applies the configuration as it is then.
 
-    :return: the host filters that ``[filter_scheduler] enabled_filters`` may name: :class:`RebuildFilter`.
+    :return: the host filters that ``[filter_scheduler] enabled_filters`` may name: :class:`RebuildFilter`; and with
+        ``count_hosts`` a subclass of each enabled one, which counts (:mod:`os_prefilter.adapters.nova_hosts_left`)
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
     client = _placement_client()
@@ -128,10 +130,11 @@ def activate() -> list[type]:
         if not isinstance(each, RequestFilters)
     ]
     skipped = [*replaced.values(), isolate]
+    watch = SchedulingWatch(service, _ADAPTER) if service.filters and nova.conf.CONF[GROUP].count_hosts else None
     # In place: other modules may have imported the list.
     request_filter.ALL_REQUEST_FILTERS[:] = [
         *(_Replaced(_skip, each) if each in skipped else each for each in entries),
-        RequestFilters(service, isolate if isolate in entries else None),
+        RequestFilters(service, isolate if isolate in entries else None, watch),
     ]
     for warning in filter(None, _warnings(service)):
         LOG.warning("%s", warning)
@@ -143,7 +146,8 @@ def activate() -> list[type]:
     # Nova makes one object of the class, without arguments.
     # A server that is rebuilt runs with its flavor's traits already.
     as_it_runs = replace(service, options=replace(service.options, nova_builds_guests=False))
-    return [type(RebuildFilter.__name__, (RebuildFilter,), {"service": as_it_runs, "client": client})]
+    rebuild = type(RebuildFilter.__name__, (RebuildFilter,), {"service": as_it_runs, "client": client})
+    return [rebuild, *(counting(watch, rebuild) if watch else ())]
 
 
 class _Replaced(partial[bool]):
@@ -188,9 +192,12 @@ class RequestFilters:
     """Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> the share of the
     preferred traits that it has."""
 
-    def __init__(self, service: Service, isolate: _NovaFilter | None = None) -> None:
+    def __init__(
+        self, service: Service, isolate: _NovaFilter | None = None, watch: SchedulingWatch | None = None
+    ) -> None:
         self.service = service
         self._isolate = isolate
+        self._watch = watch
 
     def __call__(self, context: Any, request_spec: Any) -> bool:
         """Run the filters on Nova's request spec.
@@ -218,6 +225,8 @@ class RequestFilters:
             )
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
+        if self._watch:
+            self._watch.begin(request_spec, context, _http_session())
         return True
 
 
@@ -386,8 +395,7 @@ def _refusal(unmet: Iterable[Requirement]) -> str:
 
 
 def _placement_client() -> PlacementClient:
-    adapter: Any = ReportClientAdapter()
-    return PlacementClient(adapter, microversion="1.22")
+    return PlacementClient(_ADAPTER, microversion="1.22")
 
 
 def _service(client: PlacementClient) -> Service:
@@ -449,6 +457,9 @@ class ReportClientAdapter:
         return client.get(url, version=microversion)
 
 
+_ADAPTER: Any = ReportClientAdapter()
+
+
 def _forget_inherited_connections() -> None:
     """Close the connections to Placement that this process has inherited, before its first request, ours or Nova's.
 
@@ -459,11 +470,16 @@ def _forget_inherited_connections() -> None:
         return
     with _lock_of(_PROCESS):
         if _owner_of_connections[0] != os.getpid():
-            session = getattr(getattr(report.report_client_singleton(), "_client", None), "session", None)
-            http = getattr(session, "session", None)
+            http = _http_session()
             if http is not None:
                 http.close()
             _owner_of_connections[0] = os.getpid()
+
+
+def _http_session() -> Any:
+    """Return the ``requests.Session`` of Nova's client of Placement; None while it has none."""
+    session = getattr(getattr(report.report_client_singleton(), "_client", None), "session", None)
+    return getattr(session, "session", None)
 
 
 def _kept_machine_type(context: Any, request_spec: Any) -> str | None:

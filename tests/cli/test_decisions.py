@@ -151,6 +151,7 @@ def _record(**changes: Any) -> bytes:
         "server": None,
         "result": "passed",
         "reason": None,
+        "hosts": [],
         "requirements": [],
         "preferences": [],
         "aggregates": [],

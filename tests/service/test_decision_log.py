@@ -66,6 +66,7 @@ def test_line_has_requirements_sources_and_identifiers_and_no_name_of_a_user(his
         "server": _SERVER,
         "result": "passed",
         "reason": None,
+        "hosts": [],
         "requirements": [
             {
                 "trait": "COMPUTE_NET_VIF_MODEL_E1000E",

@@ -184,10 +184,10 @@ def _some(chance: random.Random, names: Sequence[str]) -> frozenset[str]:
 def test_history_and_metrics_count_rejections(placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     pipeline = _pipeline(Observed(placement), decision_history=True, metrics=True)
-    before = REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") or 0.0
+    before = REGISTRY.get_sample_value("os_prefilter_no_host_total", {"stage": "traits", "by": ""}) or 0.0
     for model in ("igb", "virtoi", "ne2k_pci", "ne2k_pci"):
         _reason(pipeline, {"hw_vif_model": model})
-    assert REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") == before + 2
+    assert REGISTRY.get_sample_value("os_prefilter_no_host_total", {"stage": "traits", "by": ""}) == before + 2
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "os_prefilter.decisions"]
     assert [line["result"] for line in lines] == ["passed", "passed", "rejected", "rejected"]
 

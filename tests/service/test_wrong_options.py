@@ -18,6 +18,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
     ("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
     ("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),
+    ("count_hosts", "count_hosts = all", "count_hosts in FILE is not valid: .*'all'"),
     ("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
     (
         "reported_traits",

@@ -5,7 +5,7 @@ through :func:`os_prefilter.common.quoting.quote`, so that it can break neither 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line, mask_passwords, quote
 
@@ -191,6 +191,30 @@ class NoHostServes(RequestRejected):
             if len(text.encode()) <= _REASON_LENGTH:
                 break
         super().__init__(text)
+
+
+class HostsAt(NamedTuple):
+    """How many hosts there were before and after one step of the search for a host."""
+
+    by: str
+    """The host filter, or the resource class that the hosts had, or had not, room for."""
+    before: int
+    after: int
+
+
+class NoHostLeft(RequestRejected):
+    """No host was left for a request that passed all request filters.
+
+    :param stage: where: ``host filters``, or ``room`` where Placement had no candidate
+    :param by: the host filter that left none, or the resource classes that are short
+    :param hosts: the numbers of hosts, as far as they are known
+    """
+
+    def __init__(self, reason: str, stage: str, by: Iterable[str], hosts: Iterable[HostsAt] = ()) -> None:
+        self.stage = stage
+        self.by = tuple(by)
+        self.hosts = tuple(hosts)
+        super().__init__(reason.encode()[:_REASON_LENGTH].decode(errors="ignore"))
 
 
 def _shorten_property(name: str) -> str:

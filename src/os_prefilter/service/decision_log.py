@@ -9,7 +9,7 @@ import os
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from os_prefilter.common.errors import PrefilterError, RequestRejected
+from os_prefilter.common.errors import NoHostLeft, PrefilterError, RequestRejected
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
 from os_prefilter.pipeline.decision import Decision
@@ -75,7 +75,12 @@ def record(observed: Observed) -> None:
     the sources of requirements. The request ID is that of an oslo.context RequestContext.
     """
     error = observed.error
+    hosts: list[dict[str, Any]] = []
     result = "passed" if error is None else "rejected" if isinstance(error, RequestRejected) else "failed"
+    if isinstance(error, NoHostLeft):
+        # A line of its own, after that of the decision.
+        result = "no_host"
+        hosts = [{**each._asdict(), "by": _cut(each.by, _NAME_LENGTH)} for each in error.hosts[:_MOST_REQUIREMENTS]]
     reason = error if isinstance(error, PrefilterError | None) else describe_error(error)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     own = {
@@ -85,6 +90,7 @@ def record(observed: Observed) -> None:
         "server": _identifier(field_of(observed.request_spec, "instance_uuid")),
         "result": result,
         "reason": None if error is None else _cut(reason, _REASON_LENGTH),
+        "hosts": hosts,
     }
     described = observed.outcome.described if observed.outcome else _NOTHING_DECIDED
     _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")

@@ -10,7 +10,14 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from os_prefilter.common.errors import ConfigurationError, NoHostServes, PrefilterError, RequestRejected, install_extra
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    NoHostLeft,
+    NoHostServes,
+    PrefilterError,
+    RequestRejected,
+    install_extra,
+)
 from os_prefilter.hosts.reports import parts_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
@@ -20,7 +27,7 @@ from os_prefilter.vocabulary.options import Options
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
 # Families without the label "filter"; all others must have it.
-_OF_NO_FILTER = ("no_host", "unreported")
+_OF_NO_FILTER = ("no_host", "unreported", "before", "after")
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
 
@@ -62,10 +69,17 @@ class Measuring:
             )
             families.deferred.labels(run.filter).inc(sum(note.waits for note in run.notes))
         if isinstance(error, NoHostServes):
-            families.no_host.inc()
+            families.no_host.labels("traits", "").inc()
+        elif isinstance(error, NoHostLeft):
+            families.no_host.labels(error.stage, " and ".join(error.by)).inc()
         elif isinstance(error, PrefilterError) and error.filter:
             ended = families.rejections if isinstance(error, RequestRejected) else families.failures
             ended.labels(error.filter).inc()
+
+    def count_hosts(self, host_filter: str, before: int, after: int) -> None:
+        """Count the hosts before and after a host filter of the scheduler."""
+        self._families.before.labels(host_filter).inc(before)
+        self._families.after.labels(host_filter).inc(after)
 
     def with_gauge(self, facts: Mapping[str, ReadFact], options: Options) -> Mapping[str, ReadFact]:
         """Return facts of which ``reports`` sets the gauge when it is read."""
@@ -104,9 +118,9 @@ def _families() -> SimpleNamespace:
         seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         requirements=counter("requirements", "Traits, and sets of aggregates, that a filter required or forbade"),
         deferred=counter("deferred", "Traits that a filter does not require yet: hosts must report first"),
-        no_host=prometheus.Counter(
-            "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"
-        ),
+        no_host=prometheus.Counter("os_prefilter_no_host", "Requests for which no host was left", ["stage", "by"]),
+        before=prometheus.Counter("os_prefilter_hosts_before", "Hosts before a host filter", ["host_filter"]),
+        after=prometheus.Counter("os_prefilter_hosts_after", "Hosts that a host filter left", ["host_filter"]),
         unreported=prometheus.Gauge(
             "os_prefilter_compute_nodes_not_reported",
             "Compute nodes that have not reported whether they have the traits of a row of the vocabulary",

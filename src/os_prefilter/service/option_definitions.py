@@ -46,9 +46,19 @@ needs the fact ``nested_providers``, which the entry point for Nova provides; wh
             ("counts", "also how many hosts there are, and how many serve each property by itself"),
         ],
         help="""
-The reason in the fault of a server whose traits no host has, in place of "No valid host was found.". Placement confirms
-each rejection; capacity, aggregates and availability zones are not considered. Needs a reader of Placement from the
-embedding service, which the entry point for Nova provides.
+The reason in the fault of a server for which there is no host, in place of "No valid host was found.": the properties
+that no host has, by Placement's word; with ``count_hosts``, also the resource that is short, or in plain words the host
+filter that left no host. Needs a reader of Placement from the embedding service, which the entry point for Nova
+provides.
+""",
+    ),
+    cfg.BoolOpt(
+        "count_hosts",
+        default=True,
+        help="""
+Count the hosts before and after each host filter of nova-scheduler, and ask Placement what is short if it has no
+candidate, for metrics, the history of decisions and ``no_host_reason``. It changes no choice of a host. The line
+``available_filters = os_prefilter.nova.activate`` must be the last one of its option.
 """,
     ),
     cfg.StrOpt(

@@ -66,6 +66,8 @@ class Service:
     """Rejects what no host can serve; None if requests are not rejected for that."""
     observe: tuple[Observe, ...] = ()
     """Each is called with the end of each request: metrics, and the history (``service/decision_log.py``)."""
+    count_hosts: Callable[[str, int, int], None] | None = None
+    """Called with a host filter of the scheduler, and the hosts before and after it; None without metrics."""
     remark: Remark | None = None
     """Yields notes on a request beside those of the filters, or rejects it (``os_prefilter.request.remarks``)."""
     implied_by: Callable[[str], Mapping[str, str]] | None = None
@@ -146,6 +148,7 @@ class Service:
             if hosts and group.no_host_reason != "off"
             else None,
             (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
+            measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
         )
@@ -219,11 +222,11 @@ class Service:
                 self.no_host.check(outcome.root_demand, context, until)
             write(outcome.decision.additions, request_spec)
         except BaseException as error:
-            self._tell(Observed(request_spec, context, outcome, is_cached, error))
+            self.tell(Observed(request_spec, context, outcome, is_cached, error))
             raise
         _log(outcome)
         if self.observe:
-            self._tell(Observed(request_spec, context, outcome, is_cached, None))
+            self.tell(Observed(request_spec, context, outcome, is_cached, None))
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:
@@ -233,7 +236,8 @@ class Service:
         """
         return self._outcome(request_spec, context)[0].decision
 
-    def _tell(self, observed: Observed) -> None:
+    def tell(self, observed: Observed) -> None:
+        """Have metrics and the history record the end of a request, also one that comes after its decision."""
         for observe in self.observe:
             try:
                 observe(observed)

@@ -85,6 +85,7 @@ def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     where = (each.time, each.server or "")
     if each.reason is not None:
         yield (*where, "", each.result, "", "", each.reason)
+    yield from ((*where, "", f"{step['after']} of {step['before']} hosts", "", step["by"], "") for step in each.hosts)
     for item in each.items():
         yield (*where, *line_of(item))
     for note in each.notes:

@@ -16,6 +16,7 @@ from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
     "requirements": {"trait": str, "required": bool, "scope": str, "filter": str, "source": str},
     "preferences": {"trait": str, "filter": str, "source": str},
+    "hosts": {"by": str, "before": int, "after": int},
     "aggregates": {"aggregates": list, "required": bool, "filter": str, "source": str},
 }
 """Keys of each item of these fields."""
@@ -41,9 +42,12 @@ class LoggedDecision(NamedTuple):
     server: str | None
     """The UUID of the server."""
     result: str
-    """``passed``, ``rejected`` because of what the request requires, or ``failed`` because of an error."""
+    """``passed``, ``rejected`` because of what the request requires, ``failed`` because of an error, or ``no_host``: no
+    host was left for a request that had passed."""
     reason: str | None
-    """Why the request was rejected, or failed."""
+    """Why the request was rejected, failed, or has no host."""
+    hosts: list[dict[str, Any]]
+    """Of ``no_host``: each host filter or resource class (``by``), with the hosts ``before`` and ``after`` it."""
     requirements: list[dict[str, Any]]
     """The requirements, each with ``trait``, ``required``, ``scope``, ``filter`` and ``source``."""
     preferences: list[dict[str, Any]]

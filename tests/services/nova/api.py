@@ -50,9 +50,30 @@ class Api:
             "X-Service-Catalog": json.dumps(catalog),
             "OpenStack-API-Version": "compute 2.95",
         }
-        # The cloud keeps it, and may have another one of these after this.
-        flavor = {"name": f"small-{uuid4()}", "ram": 64, "vcpus": 1, "disk": 1}
-        self._flavor = self._send("POST", "/flavors", {"flavor": flavor}, _ADMIN)["flavor"]["id"]
+        self._flavor = self.flavor()
+
+    def flavor(self, size: Mapping[str, int] | None = None, extra_specs: Mapping[str, str] | None = None) -> str:
+        """Make a small flavor, but for ``size``; return its ID. The cloud keeps it, and may have another like it."""
+        flavor = {"name": f"small-{uuid4()}", "ram": 64, "vcpus": 1, "disk": 1, **(size or {})}
+        made = str(self._send("POST", "/flavors", {"flavor": flavor}, _ADMIN)["flavor"]["id"])
+        if extra_specs:
+            self._send("POST", f"/flavors/{made}/os-extra_specs", {"extra_specs": dict(extra_specs)}, _ADMIN)
+        return made
+
+    def group(self, policy: str) -> str:
+        """Make a server group; return its ID."""
+        body = {"server_group": {"name": policy, "policy": policy}}
+        return str(self._send("POST", "/os-server-groups", body, _USER)["server_group"]["id"])
+
+    def resize(self, server: Server, flavor: str) -> tuple[str, str]:
+        """Resize a server in vain; return its status, and what the last of its actions says to an administrator."""
+        self._send("POST", f"/servers/{server.uuid}/action", {"resize": {"flavorRef": flavor}}, _USER)
+        shown = self._wait(server.uuid)
+        actions = self._send("GET", f"/servers/{server.uuid}/os-instance-actions", None, _ADMIN)["instanceActions"]
+        request = next(each["request_id"] for each in actions if each["action"] == "resize")
+        path = f"/servers/{server.uuid}/os-instance-actions/{request}"
+        events = self._send("GET", path, None, _ADMIN)["instanceAction"]["events"]
+        return shown.status, " ".join(str(each.get("details")) for each in events)
 
     def _image(self, properties: Mapping[str, str]) -> str:
         """Make an image; return its ID."""
@@ -63,12 +84,18 @@ class Api:
         assert self._http.put(f"{self._glance}/images/{image.json()['id']}/file", b"x", headers=data).ok
         return str(image.json()["id"])
 
-    def server(self, properties: Mapping[str, str] | None = None) -> Server:
-        """Create a server from an image with these properties; return it when it is active or has failed."""
+    def server(
+        self,
+        properties: Mapping[str, str] | None = None,
+        flavor: str = "",
+        number: int = 1,
+        hints: Mapping[str, str] | None = None,
+    ) -> Server:
+        """Create servers from an image with these properties; return the first when it is active or has failed."""
         image = self._image(properties or {})
-        body = {"name": "server", "imageRef": image, "flavorRef": self._flavor, "networks": "none"}
-        uuid = str(self._send("POST", "/servers", {"server": body}, _USER)["server"]["id"])
-        return self._wait(uuid)
+        body = {"name": "server", "imageRef": image, "flavorRef": flavor or self._flavor, "networks": "none"}
+        asked = {"server": {**body, "min_count": number}, "os:scheduler_hints": dict(hints or {})}
+        return self._wait(str(self._send("POST", "/servers", asked, _USER)["server"]["id"]))
 
     def _wait(self, uuid: str) -> Server:
         """Return a server when it is active, or has failed and has a fault, and nothing is under way."""
@@ -95,9 +122,9 @@ class Api:
             self._send("DELETE", f"/servers/{each['id']}", None, _USER)
         until(lambda: not there(), lambda: f"these are not deleted: {there()}")
 
-    def set_service(self, host: str, status: str) -> None:
-        """Enable or disable the nova-compute of a host."""
-        self._send("PUT", f"/os-services/{self._service(host)}", {"status": status}, _ADMIN)
+    def set_service(self, host: str, **change: object) -> None:
+        """Change the ``status`` of the nova-compute of a host, or say that it is ``forced_down``."""
+        self._send("PUT", f"/os-services/{self._service(host)}", change, _ADMIN)
 
     def delete_host(self, host: str) -> None:
         """Delete the nova-compute of a host, and its resource provider."""

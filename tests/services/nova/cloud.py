@@ -76,6 +76,9 @@ auth_type = admin_token
 endpoint = {placement}
 endpoint_override = {placement}
 token = admin
+[quota]
+cores = -1
+ram = -1
 [scheduler]
 workers = 2
 """

@@ -95,13 +95,13 @@ def test_fault_says_what_no_host_serves_until_there_is_one(cloud: Cloud, api: Ap
 
 
 def test_property_is_blamed_not_the_disabled_service_of_the_one_host_that_serves_it(api: Api) -> None:
-    api.set_service("e1000e-host", "disabled")
+    api.set_service("e1000e-host", status="disabled")
     try:
         blamed = _OURS.replace("No host", "No available host") + "hw_vif_model=e1000e "
         # Once the scheduler has read of it.
         until(lambda: api.server({"hw_vif_model": "e1000e"}).fault.startswith(blamed), lambda: "it is not blamed")
     finally:
-        api.set_service("e1000e-host", "enabled")
+        api.set_service("e1000e-host", status="enabled")
     assert _is_built(api.server({"hw_vif_model": "e1000e"}), "e1000e-host")
 
 

@@ -1,0 +1,209 @@
+"""What nova-scheduler does with a request after its request filters, watched: no choice of a host changes.
+
+Nova's map of host filters takes the later of two classes of one name: :func:`counting` returns a subclass of each
+enabled one that counts. Where Placement has no candidate, Nova gives no reason and calls nothing more; what sees the
+response is an event hook of requests, on the HTTP session of Nova's client.
+"""
+
+import inspect
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextvars import ContextVar
+from functools import partial
+from http import HTTPStatus
+from typing import Any, ClassVar
+from urllib.parse import unquote
+from weakref import ref
+
+import nova.conf
+from nova import exception
+from nova.scheduler import filters
+
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.common.errors import HostsAt, NoHostLeft
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
+from os_prefilter.service.hosts_left import RoomCheck, left_by_filters
+from os_prefilter.service.observed import Observed
+from os_prefilter.service.service import Service
+
+LOG = get_logger(__name__)
+
+OURS = "os_prefilter.nova.activate"
+# A response without candidates has 55 bytes; one with a candidate has its resources, mappings and a provider.
+_LONGEST_EMPTY = 100
+# That of Nova's own query for candidates.
+_MICROVERSION = "1.36"
+
+
+class _Scheduling:
+    """A request between its request filters and its host, in the one thread, or greenlet, that schedules it."""
+
+    def __init__(self, spec: Any, context: Any = None) -> None:
+        self.of = ref(spec)
+        self.context = context
+        self.asked: list[str] = []
+        """Queries for candidates, urlencoded, that Placement answered with none."""
+        self.has_candidates = False
+        self.index = 0
+        self.runs: Counter[tuple[int, str]] = Counter()
+        self.steps: list[HostsAt] = []
+
+
+# Not an attribute of the filters: all threads share them. A greenlet has its own value, as a thread has.
+_SCHEDULING: ContextVar[_Scheduling | None] = ContextVar("scheduling", default=None)
+_INDEX: ContextVar[int] = ContextVar("index", default=0)
+
+
+class SchedulingWatch:
+    """Tells why no host is left, and lets the user read it where nothing has to be undone.
+
+    :param client: of Placement, as Nova asks it
+    """
+
+    def __init__(self, service: Service, adapter: Any) -> None:
+        group = nova.conf.CONF.prefilter
+        self.service = service
+        self._counts = group.no_host_reason == "counts"
+        self._is_told = group.no_host_reason != "off"
+        self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
+        client = PlacementClient(adapter, microversion=_MICROVERSION)
+        self._room = RoomCheck(
+            lambda query: len(client.candidates(query).by_host),
+            lambda query: sum(1 for each in client.each_provider(query) if not each.parent),
+            records=bool(group.decision_history),
+            counts=self._counts,
+        )
+
+    def begin(self, spec: Any, context: Any, session: Any) -> None:
+        """SchedulingWatch a request that passed its request filters.
+
+        :param session: the ``requests.Session`` of Nova's client of Placement; None if it has none yet
+        """
+        _SCHEDULING.set(_Scheduling(spec, context))
+        if session is not None and self.see not in session.hooks["response"]:
+            # Nova makes another one after some errors; of an earlier activation, none stays.
+            others = [each for each in session.hooks["response"] if not _is_ours(each)]
+            session.hooks["response"] = [*others, self.see]
+
+    def see(self, response: Any, *_args: Any, **_options: Any) -> None:
+        """Look at a response of Placement; a hook of requests.
+
+        :raises nova.exception.NoValidHost: in place of Nova's own, which has no reason
+        """
+        now = _SCHEDULING.get()
+        _, _, query = response.url.partition("/allocation_candidates?")
+        spec = now.of() if now else None
+        if now is None or spec is None or now.has_candidates or not query or response.status_code != HTTPStatus.OK:
+            return
+        if len(response.content) > _LONGEST_EMPTY:
+            now.has_candidates = True
+            return
+        now.asked.append(query)
+        if "PCPU:" in unquote(query) and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query:
+            # Nova asks again, with VCPU in place of it.
+            return
+        _SCHEDULING.set(None)
+        # In a thread, whose own query is not looked at.
+        asked, problem = ask_in_time(partial(self._room.look, now.asked[0]), "room", time.monotonic() + PATIENCE)
+        if problem:
+            LOG.warning("What is short for server %s is not known: %s", spec.instance_uuid, problem)
+            return
+        found = asked.result()
+        if found:
+            error, is_certain = found
+            self._tell(now, spec, error)
+            if self._is_told and is_certain:
+                raise exception.NoValidHost(reason=str(error))
+
+    def count(self, name: str, before: int, after: int, spec: Any) -> None:
+        """Count the hosts before and after a host filter.
+
+        :raises nova.exception.NoValidHost: if none is left, in place of Nova's own, which has another reason
+        """
+        now = _SCHEDULING.get()
+        if now is None or now.of() is not spec:
+            # A rebuild, which has no request filters.
+            now = _Scheduling(spec)
+            _SCHEDULING.set(now)
+        index = _INDEX.get()
+        now.runs[index, name] += 1
+        if now.runs[index, name] > self._listed[name]:
+            # All servers of the request have their hosts: these are alternates, of which there may be none.
+            return
+        if index != now.index:
+            now.index, now.steps = index, []
+        now.steps.append(HostsAt(name, before, after))
+        if self.service.count_hosts:
+            self.service.count_hosts(name, before, after)
+        if not after and before:
+            error = left_by_filters(now.steps, counts=self._counts)
+            self._tell(now, spec, error)
+            # The second of several servers: Nova releases what it has claimed for the first one only if it gets a list.
+            if self._is_told and not index:
+                raise exception.NoValidHost(reason=str(error))
+
+    def _tell(self, now: _Scheduling, spec: Any, error: NoHostLeft) -> None:
+        numbers = ", ".join(f"{each.by} {each.after} of {each.before}" for each in error.hosts)
+        LOG.info("No host is left for server %s: %s (%s)", spec.instance_uuid, error, numbers or "no numbers")
+        self.service.tell(Observed(spec, now.context, None, False, error))
+
+
+def _is_ours(hook: object) -> bool:
+    return isinstance(getattr(hook, "__self__", None), SchedulingWatch)
+
+
+class _Counting:
+    """Before a class of host filters: counts what it leaves, and changes nothing else."""
+
+    watch: ClassVar[SchedulingWatch]
+
+    def run_filter_for_index(self, index: int) -> Any:
+        # Nova asks this before each run, and tells the filter itself no index.
+        _INDEX.set(index)
+        return super().run_filter_for_index(index)  # type: ignore[misc]
+
+    def filter_all(self, hosts: Iterable[Any], spec: Any) -> Any:
+        hosts = list(hosts)
+        found = super().filter_all(hosts, spec)  # type: ignore[misc]
+        if found is None:
+            return None
+        left = list(found)
+        self.watch.count(type(self).__name__, len(hosts), len(left), spec)
+        return left
+
+
+def counting(watch: SchedulingWatch, ours: type) -> list[type]:
+    """Return a class in place of each enabled host filter, also for that of this library.
+
+    A line of ``available_filters`` that names a function is called once more, as Nova calls it.
+    """
+    options = nova.conf.CONF.filter_scheduler
+    lines = [each.strip() for each in options.available_filters]
+    if OURS not in lines:
+        # A function of an operator's own has called it, and must not be called again by it.
+        LOG.warning("[filter_scheduler] available_filters does not name %s: hosts are not counted.", OURS)
+        return []
+    place = len(lines) - lines[::-1].index(OURS)
+    before = [each for each in lines[:place] if each != OURS]
+    found = {each.__name__: each for each in filters.HostFilterHandler().get_matching_classes(before)}
+    if lines[place:]:
+        LOG.warning(
+            "[filter_scheduler] available_filters: hosts are not counted at filters of the lines after %s: make it the "
+            "last one.",
+            OURS,
+        )
+    found[ours.__name__] = ours
+    return [_counting(found[name], watch) for name in dict.fromkeys(options.enabled_filters) if name in found]
+
+
+def _counting(of: type, watch: SchedulingWatch) -> type:
+    if not inspect.isclass(of) or not callable(getattr(of, "filter_all", None)):
+        return of
+    try:
+        return type(of.__name__, (_Counting, of), {"watch": watch, "__module__": of.__module__, "__doc__": of.__doc__})
+    except Exception as error:  # noqa: BLE001 - any class of another package; it runs as it is
+        LOG.warning("Hosts are not counted at the host filter %s: %s", of.__name__, describe_error(error))
+        return of

@@ -1,0 +1,206 @@
+"""Host filters that count: the same hosts as without, whatever class a filter is."""
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from nova import exception, objects
+from nova.conf import CONF
+from nova.scheduler import filters
+from nova.scheduler.host_manager import HostState
+
+from os_prefilter.adapters import nova_hosts_left
+from os_prefilter.common.errors import NoHostLeft
+from os_prefilter.service.hosts_left import SUBJECTS, RoomCheck
+from tests.conftest import times
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start
+
+_SERVER = "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11"
+
+
+class OddFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    """Lets hosts with an even number pass; raises for a project."""
+
+    def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
+        if spec_obj.project_id == "raises":
+            raise ValueError("of the operator")
+        return int(host_state.host[1:]) % 2 == 0
+
+
+class PassesNothingFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    """Has no ``host_passes``."""
+
+
+class SealedFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    """Can have no subclass."""
+
+    def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
+        return True
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("sealed")
+
+
+def _manager(start: Start, *names: str, lines: tuple[str, ...] = ()) -> Any:
+    ours = [
+        f"available_filters = {__name__}.{each.__name__}" for each in (OddFilter, PassesNothingFilter, SealedFilter)
+    ]
+    more = (*lines, "[filter_scheduler]", f"enabled_filters = {','.join(names)}", *ours)
+    return start("hpet", *more, "available_filters = os_prefilter.nova.activate").host_manager
+
+
+def _hosts(random: Random, number: int = 6) -> list[Any]:
+    hosts = [HostState(f"h{each}", f"n{each}", None) for each in range(number)]
+    for each in hosts:
+        each.service = {"disabled": random.random() < 0.2, "host": each.host}
+        each.supported_instances = random.choice([[("x86_64", "qemu", "hvm")], [("aarch64", "kvm", "hvm")], []])
+        each.hypervisor_version, each.num_instances, each.num_io_ops = 7_000_000, random.randrange(4), 0
+        each.instances, each.aggregates = {}, []
+    return hosts
+
+
+def _spec(random: Random, hosts: list[Any]) -> Any:
+    policy = random.choice([None, "affinity", "anti-affinity"])
+    group = policy and objects.InstanceGroup(
+        policy=policy, policies=[policy], rules={}, members=[], hosts=random.sample([each.host for each in hosts], 2)
+    )
+    properties = random.choice([{}, {"hw_architecture": "aarch64"}, {"img_hv_type": "qemu"}])
+    ignored = random.choice([None, ["h1"], ["h0", "h1", "h2", "h3", "h4", "h5"]])
+    fields: dict[str, Any] = {
+        "ignore_hosts": ignored,
+        "force_hosts": None,
+        "force_nodes": None,
+        "requested_destination": None,
+    }
+    extra_specs = random.choice([{}, {"capabilities:hypervisor_version": "s== 1"}])
+    spec = nova_spec(properties, extra_specs, instance_group=group, scheduler_hints={}, project_id="p", **fields)
+    spec.instance_uuid = _SERVER
+    return spec
+
+
+@pytest.fixture(autouse=True)
+def _services_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nova.servicegroup.api.API.service_is_up", lambda _api, service: service["host"] != "h0")
+
+
+def test_hosts_and_their_order_are_as_without_counting(start: Start) -> None:
+    """With no_host_reason off; in a request for several servers, and where a filter is written twice."""
+    names = [*CONF.filter_scheduler.enabled_filters, "NumInstancesFilter", "OddFilter", "SealedFilter", "OddFilter"]
+    counted = _manager(start, *names, lines=("no_host_reason = off",))
+    plain = _manager(start, *names, lines=("count_hosts = false",))
+    assert sum(isinstance(each, nova_hosts_left._Counting) for each in counted.enabled_filters) == len(names) - 1
+    assert not any(isinstance(each, nova_hosts_left._Counting) for each in plain.enabled_filters)
+    random, left = Random(36), set[int]()  # noqa: S311 - no secret
+    for _ in range(times(4_000)):
+        hosts = _hosts(random)
+        spec, index = _spec(random, hosts), random.choice([0, 0, 1])
+        found = [list(each.get_filtered_hosts(list(hosts), spec, index)) for each in (counted, plain)]
+        assert found[0] == found[1]
+        left.add(len(found[0]))
+    assert {0, 1, 2} <= left
+
+
+def _ends(manager: Any, spec: Any, hosts: list[Any], index: int = 0) -> str:
+    try:
+        return f"{len(list(manager.get_filtered_hosts(hosts, spec, index)))} hosts"
+    except Exception as error:  # noqa: BLE001 - any of a filter
+        return f"{type(error).__name__}: {error}"
+
+
+def test_filter_of_another_package_is_named_and_its_own_errors_stay(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts = _hosts(Random(1))  # noqa: S311 - no secret
+    spec = nova_spec(project_id="p", ignore_hosts=None, force_hosts=None, force_nodes=None, requested_destination=None)
+    spec.instance_uuid = _SERVER
+    manager = _manager(start, "SealedFilter", "OddFilter", lines=("no_host_reason = counts",))
+    assert "Hosts are not counted at the host filter SealedFilter: TypeError: sealed" in caplog.text
+    named = "No valid host was found. The host filter OddFilter of this cloud allows no host (OddFilter 0 of 1)."
+    assert _ends(manager, spec, hosts[1:2]) == f"NoValidHost: {named}"
+    # No host before, the second of several servers, and alternates.
+    assert [_ends(manager, spec, [])] + [_ends(manager, spec, hosts[1:2], 1) for _ in range(2)] == ["0 hosts"] * 3
+    spec.project_id = "raises"
+    assert _ends(manager, spec, hosts) == "ValueError: of the operator"
+    assert _ends(_manager(start, "PassesNothingFilter"), spec, hosts) == "NotImplementedError: "
+    caplog.clear()
+    start("hpet", "[filter_scheduler]", "available_filters = nova.scheduler.filters.all_filters")
+    assert "hosts are not counted at filters of the lines after" in caplog.text
+    assert {each.name for each in caplog.records if "not counted" in each.getMessage()} == {nova_hosts_left.__name__}
+
+
+def test_each_host_filter_of_nova_has_its_words() -> None:
+    novas = {each.__name__ for each in filters.all_filters()}
+    # The first two pass each host, or are the bases of others.
+    assert novas - set(SUBJECTS) <= {
+        "AllHostsFilter",
+        "BaseHostFilter",
+        "MetricsFilter",
+        "RetryFilter",
+        "AggregateFilter",
+    }
+
+
+def _room(has: dict[str, int], hosts: int, query: str, **options: bool) -> tuple[str, bool, int] | None:
+    asked: list[str] = []
+
+    def candidates(asks: str) -> int:
+        asked.append(asks)
+        assert "resources2" not in asks
+        return next(number for name, number in has.items() if f"resources={name}%3A" in asks)
+
+    check = RoomCheck(candidates, lambda asks: hosts, **{"records": False, "counts": False, **options})
+    found = check.look(query)
+    return found and (str(found[0]), found[1], len(asked))
+
+
+_QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&root_required=A%2C%21B&member_of=x&limit=1000"
+
+
+@pytest.mark.parametrize(
+    ("has", "hosts", "query", "found"),
+    [
+        ((0, 1, 1), 2, _QUERY, ("memory", True, 3)),
+        ((0, 0, 1), 2, _QUERY, ("memory and CPUs", True, 3)),
+        ((0, 0, 0), 2, _QUERY, ("memory, CPUs and disk", True, 3)),
+        ((0, 0, 0), 0, _QUERY, None),
+        ((1, 1, 1), 2, _QUERY, ("memory, CPUs and disk together", True, 3)),
+        ((1, 1, 1), 2, f"{_QUERY}&resources2=PCI%3A1", ("memory, CPUs and disk together", False, 3)),
+        ((1, 1, 1), 2, "resources2=PCI%3A1", None),
+    ],
+)
+def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: int, query: str, found: Any) -> None:
+    room = _room(dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=True)), hosts, query)
+    assert room == (found and (f"No available host has room for this flavor's {found[0]}.", *found[1:]))
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
+    fallback: bool, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start("hpet", "[workarounds]", f"disable_fallback_pcpu_query = {not fallback}")
+    service = SimpleNamespace(tell=lambda observed: told.append(observed.error), count_hosts=None)
+    told: list[Any] = []
+    watch = nova_hosts_left.SchedulingWatch(service, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(watch._room, "look", _short)
+    spec = nova_spec(instance_uuid=_SERVER)
+    session = SimpleNamespace(hooks={"response": []})
+    watch.begin(spec, None, session)
+    assert session.hooks["response"] == [watch.see]
+
+    def see(resource: str) -> str:
+        url = f"http://placement/allocation_candidates?resources={resource}%3A2"
+        try:
+            watch.see(SimpleNamespace(url=url, status_code=200, content=b"{}"))
+        except exception.NoValidHost as error:
+            return str(error)
+        return ""
+
+    short = "No valid host was found. resources=PCPU%3A2 is short."
+    assert [see("PCPU"), see("VCPU"), see("VCPU")] == (["", short, ""] if fallback else [short, "", ""])
+    assert len(told) == 1
+
+
+def _short(query: str) -> Any:
+    return NoHostLeft(f"{query} is short.", "room", ("PCPU",)), True

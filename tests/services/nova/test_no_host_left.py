@@ -1,0 +1,117 @@
+"""What a user reads where hosts have the traits: a host filter of Nova left none, or Placement has no room."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services.nova.api import Api, Server, api_running
+from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
+from tests.support.programs import Program, needs_services
+
+pytestmark = needs_services
+
+_OPTIONS = """
+[prefilter]
+enabled_filters = image_metadata,hpet,compute_status
+decision_history = true
+no_host_reason = {reason}
+[scheduler]
+workers = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def api(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with api_running(cloud, tmp_path_factory.mktemp("api")) as api:
+        yield api
+
+
+@pytest.fixture(scope="module", params=["properties", "counts"])
+def scheduler(request: pytest.FixtureRequest, cloud: Cloud) -> Iterator[tuple[Program, bool]]:
+    """Run nova-scheduler; return it, and whether it tells numbers."""
+    more = ACTIVATION + _OPTIONS.format(reason=request.param)
+    with cloud.starting_scheduler(more, host=f"scheduler-{request.param}") as program:
+        program.wait_for_log(LISTENING)
+        yield program, request.param == "counts"
+
+
+@pytest.fixture(autouse=True)
+def _afterwards(api: Api) -> Iterator[None]:
+    yield
+    for host in HOSTS:
+        api.set_service(host, forced_down=False)
+    api.delete_servers()
+
+
+def _reads(server: Server, scheduler: tuple[Program, bool], text: str, numbers: str) -> bool:
+    """Return whether the owner of a server reads this, and the history has it with the numbers of hosts."""
+    program, counts = scheduler
+    told = f"{text} ({numbers})." if counts else f"{text}."
+    assert (server.status, server.host, server.fault) == ("ERROR", None, f"No valid host was found. {told}")
+    lines = [each[each.index('{"time"') :] for each in program.log.splitlines() if f'"server": "{server.uuid}"' in each]
+    passed, no_host = map(json.loads, lines)
+    return (passed["result"], no_host["result"], no_host["reason"]) == ("passed", "no_host", told)
+
+
+def test_each_default_filter_of_nova_says_what_it_is_about(api: Api, scheduler: tuple[Program, bool]) -> None:
+    version = api.server({"img_hv_type": "xen"})
+    text = "No host supports the architecture, hypervisor or VM mode of this image"
+    assert _reads(version, scheduler, text, "ImagePropertiesFilter 0 of 3")
+    capable = api.server(flavor=api.flavor(None, {"capabilities:hypervisor_type": "s== none"}))
+    text = "No host has the capabilities that this flavor requires"
+    assert _reads(capable, scheduler, text, "ComputeCapabilitiesFilter 0 of 3")
+    apart = {"group": api.group("anti-affinity")}
+    assert [api.server(hints=apart).status for _ in HOSTS] == ["ACTIVE"] * 3
+    text = "The server group allows no further host"
+    assert _reads(api.server(hints=apart), scheduler, text, "ServerGroupAntiAffinityFilter 0 of 3")
+    together = {"group": api.group("affinity")}
+    first = api.server(hints=together)
+    api.set_service(str(first.host), forced_down=True)
+    text = "The host of the server group cannot take this server"
+    numbers = "ComputeFilter 2 of 3, ServerGroupAffinityFilter 0 of 2"
+    assert _reads(api.server(hints=together), scheduler, text, numbers)
+    for host in HOSTS:
+        api.set_service(host, forced_down=True)
+    text = "The compute service of each host is down or disabled"
+    assert _reads(api.server(), scheduler, text, "ComputeFilter 0 of 3")
+
+
+@pytest.mark.parametrize(
+    ("size", "word"),
+    [({"ram": 10**9}, "memory"), ({"vcpus": 1001}, "CPUs"), ({"disk": 10**7}, "disk")],
+    ids=["memory", "cpu", "disk"],
+)
+def test_resource_that_no_host_has_room_for_is_named(
+    size: dict[str, int], word: str, api: Api, scheduler: tuple[Program, bool]
+) -> None:
+    """More CPUs than a host has, but not than it may share out, are no room either."""
+    numbers = ", ".join(f"{each}: {0 if each == word else 3} of 3 hosts" for each in ("memory", "CPUs", "disk"))
+    text = f"No available host has room for this flavor's {word}"
+    assert _reads(api.server(flavor=api.flavor(size)), scheduler, text, numbers)
+
+
+def test_second_of_several_servers_and_its_alternates_have_novas_words_and_leave_nothing(
+    api: Api, cloud: Cloud, scheduler: tuple[Program, bool]
+) -> None:
+    apart = {"group": api.group("anti-affinity")}
+    fourth = api.server(number=4, hints=apart)
+    assert fourth.fault == "No valid host was found. There are not enough hosts available."
+    providers = cloud.placement.get_list("/resource_providers", "resource_providers")
+    used = [cloud.placement.request("GET", f"/resource_providers/{each['uuid']}/usages") for each in providers]
+    assert all(set(each["usages"].values()) == {0} for each in used)
+    # Each of the three has a host, and no alternate is left.
+    assert api.server(number=3, hints={"group": api.group("anti-affinity")}).status == "ACTIVE"
+
+
+def test_resize_without_a_host_leaves_the_server_as_it_is_and_the_reason_in_its_faults(
+    api: Api, cloud: Cloud, scheduler: tuple[Program, bool]
+) -> None:
+    """Nova shows a fault of servers in ERROR alone, and its own words in the list of actions."""
+    server = api.server()
+    status, said = api.resize(server, api.flavor({"ram": 10**9}))
+    assert (status, "No valid host found for resize" in said) == ("ACTIVE", True)
+    table = f"{cloud.databases.token}_nova_cell1.instance_faults"
+    of_server = f"WHERE instance_uuid = '{server.uuid}'"
+    ((fault,),) = cloud.databases.run(f"SELECT message FROM {table} {of_server}")  # noqa: S608 - ours
+    assert fault.startswith("No valid host was found. No available host has room for this flavor's memory")

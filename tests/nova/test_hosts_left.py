@@ -11,8 +11,8 @@ from nova.scheduler import filters
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter.adapters import nova_hosts_left
-from os_prefilter.common.errors import NoHostLeft
-from os_prefilter.service.hosts_left import SUBJECTS, RoomCheck
+from os_prefilter.common.errors import HostsAt, NoHostLeft
+from os_prefilter.service.hosts_left import SUBJECTS, RoomCheck, left_by_filters
 from tests.conftest import times
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start
@@ -142,37 +142,43 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
     }
 
 
-def _room(has: dict[str, int], hosts: int, query: str, **options: bool) -> tuple[str, bool, int] | None:
-    asked: list[str] = []
-
+def _room(has: dict[str, int], hosts: int, query: str) -> tuple[str, bool] | None:
     def candidates(asks: str) -> int:
-        asked.append(asks)
         assert "resources2" not in asks
         return next(number for name, number in has.items() if f"resources={name}%3A" in asks)
 
-    check = RoomCheck(candidates, lambda asks: hosts, **{"records": False, "counts": False, **options})
-    found = check.look(query)
-    return found and (str(found[0]), found[1], len(asked))
+    hosts_of = lambda asks: hosts if "required=COMPUTE_NODE" in asks else -1  # noqa: E731
+    error = RoomCheck(candidates, hosts_of, records=False, counts=False).look(query)
+    return (str(error), bool(error.by)) if error else None
 
 
+_ELSE = "Hosts have room for each resource of the flavor; a device or another part of the request has none."
 _QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&root_required=A%2C%21B&member_of=x&limit=1000"
 
 
 @pytest.mark.parametrize(
     ("has", "hosts", "query", "found"),
     [
-        ((0, 1, 1), 2, _QUERY, ("memory", True, 3)),
-        ((0, 0, 1), 2, _QUERY, ("memory and CPUs", True, 3)),
-        ((0, 0, 0), 2, _QUERY, ("memory, CPUs and disk", True, 3)),
+        ((0, 1, 1), 2, _QUERY, ("memory", True)),
+        ((0, 0, 1), 2, _QUERY, ("memory and CPUs", True)),
+        ((0, 0, 0), 2, _QUERY, ("memory, CPUs and disk", True)),
         ((0, 0, 0), 0, _QUERY, None),
-        ((1, 1, 1), 2, _QUERY, ("memory, CPUs and disk together", True, 3)),
-        ((1, 1, 1), 2, f"{_QUERY}&resources2=PCI%3A1", ("memory, CPUs and disk together", False, 3)),
+        ((1, 1, 1), 2, _QUERY, ("memory, CPUs and disk together", True)),
+        ((1, 1, 1), 2, f"{_QUERY}&resources2=PCI%3A1", ("", False)),
         ((1, 1, 1), 2, "resources2=PCI%3A1", None),
     ],
 )
 def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: int, query: str, found: Any) -> None:
     room = _room(dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=True)), hosts, query)
-    assert room == (found and (f"No available host has room for this flavor's {found[0]}.", *found[1:]))
+    text = "No available host has room for this flavor's {}." if found and found[1] else _ELSE
+    assert room == (found and (text.format(found[0]), found[1]))
+
+
+def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
+    steps = [HostsAt(f"FilterOfAnOperator{each}", 1_000 - each, 999 - each) for each in range(8)]
+    text = str(left_by_filters([*steps, HostsAt("NUMATopologyFilter", 992, 0)], counts=True))
+    assert text.endswith("FilterOfAnOperator7 992 of 993, NUMATopologyFilter 0 of 992).")
+    assert len(text) <= 180
 
 
 @pytest.mark.parametrize("fallback", [True, False])
@@ -203,4 +209,4 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
 
 
 def _short(query: str) -> Any:
-    return NoHostLeft(f"{query} is short.", "room", ("PCPU",)), True
+    return NoHostLeft(f"{query} is short", "room", ("PCPU",))

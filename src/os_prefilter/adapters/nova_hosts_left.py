@@ -5,7 +5,6 @@ enabled one that counts. Where Placement has no candidate, Nova gives no reason 
 response is an event hook of requests, on the HTTP session of Nova's client.
 """
 
-import inspect
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -34,8 +33,6 @@ LOG = get_logger(__name__)
 OURS = "os_prefilter.nova.activate"
 # A response without candidates has 55 bytes; one with a candidate has its resources, mappings and a provider.
 _LONGEST_EMPTY = 100
-# That of Nova's own query for candidates.
-_MICROVERSION = "1.36"
 
 
 class _Scheduling:
@@ -44,8 +41,8 @@ class _Scheduling:
     def __init__(self, spec: Any, context: Any = None) -> None:
         self.of = ref(spec)
         self.context = context
-        self.asked: list[str] = []
-        """Queries for candidates, urlencoded, that Placement answered with none."""
+        self.query = ""
+        """The first query for candidates, urlencoded, that Placement answered with none."""
         self.has_candidates = False
         self.index = 0
         self.runs: Counter[tuple[int, str]] = Counter()
@@ -60,7 +57,8 @@ _INDEX: ContextVar[int] = ContextVar("index", default=0)
 class SchedulingWatch:
     """Tells why no host is left, and lets the user read it where nothing has to be undone.
 
-    :param client: of Placement, as Nova asks it
+    :param service: has the metrics and the history that record it
+    :param adapter: Nova's own client of Placement, as an adapter of keystoneauth
     """
 
     def __init__(self, service: Service, adapter: Any) -> None:
@@ -69,7 +67,8 @@ class SchedulingWatch:
         self._counts = group.no_host_reason == "counts"
         self._is_told = group.no_host_reason != "off"
         self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
-        client = PlacementClient(adapter, microversion=_MICROVERSION)
+        # That of Nova's own query for candidates.
+        client = PlacementClient(adapter, microversion="1.36")
         self._room = RoomCheck(
             lambda query: len(client.candidates(query).by_host),
             lambda query: sum(1 for each in client.each_provider(query) if not each.parent),
@@ -78,14 +77,15 @@ class SchedulingWatch:
         )
 
     def begin(self, spec: Any, context: Any, session: Any) -> None:
-        """SchedulingWatch a request that passed its request filters.
+        """Watch a request that passed its request filters.
 
         :param session: the ``requests.Session`` of Nova's client of Placement; None if it has none yet
         """
         _SCHEDULING.set(_Scheduling(spec, context))
         if session is not None and self.see not in session.hooks["response"]:
             # Nova makes another one after some errors; of an earlier activation, none stays.
-            others = [each for each in session.hooks["response"] if not _is_ours(each)]
+            hooks = session.hooks["response"]
+            others = [each for each in hooks if not isinstance(getattr(each, "__self__", None), SchedulingWatch)]
             session.hooks["response"] = [*others, self.see]
 
     def see(self, response: Any, *_args: Any, **_options: Any) -> None:
@@ -101,21 +101,20 @@ class SchedulingWatch:
         if len(response.content) > _LONGEST_EMPTY:
             now.has_candidates = True
             return
-        now.asked.append(query)
+        now.query = now.query or query
         if "PCPU:" in unquote(query) and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query:
             # Nova asks again, with VCPU in place of it.
             return
         _SCHEDULING.set(None)
         # In a thread, whose own query is not looked at.
-        asked, problem = ask_in_time(partial(self._room.look, now.asked[0]), "room", time.monotonic() + PATIENCE)
+        asked, problem = ask_in_time(partial(self._room.look, now.query), "room", time.monotonic() + PATIENCE)
         if problem:
             LOG.warning("What is short for server %s is not known: %s", spec.instance_uuid, problem)
             return
-        found = asked.result()
-        if found:
-            error, is_certain = found
+        error = asked.result()
+        if error:
             self._tell(now, spec, error)
-            if self._is_told and is_certain:
+            if self._is_told and error.by:
                 raise exception.NoValidHost(reason=str(error))
 
     def count(self, name: str, before: int, after: int, spec: Any) -> None:
@@ -146,13 +145,8 @@ class SchedulingWatch:
                 raise exception.NoValidHost(reason=str(error))
 
     def _tell(self, now: _Scheduling, spec: Any, error: NoHostLeft) -> None:
-        numbers = ", ".join(f"{each.by} {each.after} of {each.before}" for each in error.hosts)
-        LOG.info("No host is left for server %s: %s (%s)", spec.instance_uuid, error, numbers or "no numbers")
+        LOG.info("No host is left for server %s: %s %s", spec.instance_uuid, error, list(map(tuple, error.hosts)))
         self.service.tell(Observed(spec, now.context, None, False, error))
-
-
-def _is_ours(hook: object) -> bool:
-    return isinstance(getattr(hook, "__self__", None), SchedulingWatch)
 
 
 class _Counting:
@@ -200,8 +194,6 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
 
 
 def _counting(of: type, watch: SchedulingWatch) -> type:
-    if not inspect.isclass(of) or not callable(getattr(of, "filter_all", None)):
-        return of
     try:
         return type(of.__name__, (_Counting, of), {"watch": watch, "__module__": of.__module__, "__doc__": of.__doc__})
     except Exception as error:  # noqa: BLE001 - any class of another package; it runs as it is

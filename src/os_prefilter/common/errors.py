@@ -205,16 +205,23 @@ class HostsAt(NamedTuple):
 class NoHostLeft(RequestRejected):
     """No host was left for a request that passed all request filters.
 
+    :param numbers: told behind the reason, as many of the last ones as fit: a number is never cut
     :param stage: where: ``host filters``, or ``room`` where Placement had no candidate
     :param by: the host filter that left none, or the resource classes that are short
     :param hosts: the numbers of hosts, as far as they are known
     """
 
-    def __init__(self, reason: str, stage: str, by: Iterable[str], hosts: Iterable[HostsAt] = ()) -> None:
+    def __init__(
+        self, reason: str, stage: str, by: Iterable[str], hosts: Iterable[HostsAt] = (), numbers: Iterable[str] = ()
+    ) -> None:
         self.stage = stage
         self.by = tuple(by)
         self.hosts = tuple(hosts)
-        super().__init__(reason.encode()[:_REASON_LENGTH].decode(errors="ignore"))
+        told = list(numbers)
+        while told and len(f"{reason} ({', '.join(told)}).".encode()) > _REASON_LENGTH:
+            del told[0]
+        text = f"{reason} ({', '.join(told)})." if told else f"{reason}."
+        super().__init__(text.encode()[:_REASON_LENGTH].decode(errors="ignore"))
 
 
 def _shorten_property(name: str) -> str:

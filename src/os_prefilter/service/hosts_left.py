@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
+from os_traits import COMPUTE_NODE
+
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 
 SUBJECTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -58,8 +60,8 @@ def left_by_filters(steps: Sequence[HostsAt], *, counts: bool) -> NoHostLeft:
     """
     name = steps[-1].by
     subject = SUBJECTS.get(name) or f"The host filter {name} of this cloud allows no host"
-    numbers = ", ".join(f"{each.by} {each.after} of {each.before}" for each in steps if each.after < each.before)
-    return NoHostLeft(f"{subject}{f' ({numbers})' if counts else ''}.", HOST_FILTERS, (name,), steps)
+    numbers = (f"{each.by} {each.after} of {each.before}" for each in steps if each.after < each.before)
+    return NoHostLeft(subject, HOST_FILTERS, (name,), steps, numbers if counts else ())
 
 
 class RoomCheck:
@@ -83,11 +85,10 @@ class RoomCheck:
         self._counts = counts
         self._known: dict[tuple[Callable[[str], int], str], tuple[int, float]] = {}
 
-    def look(self, query: str) -> tuple[NoHostLeft, bool] | None:
-        """Return what is short for a query that had no candidate, and whether it may be told.
+    def look(self, query: str) -> NoHostLeft | None:
+        """Return what is short for a query that had no candidate; ``by`` is empty if that is not known for certain.
 
-        It may not if something else in the query may be to blame. None if no resource is: without a request for any, or
-        if no host is where the query wants it.
+        None if no resource is to blame: without a request for any, or if no host is where the query wants it.
 
         :param query: as it was sent to Placement, urlencoded
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
@@ -95,8 +96,7 @@ class RoomCheck:
         parts = parse_qsl(query)
         kept = [part for part in parts if part[0] in _OF_HOST]
         amounts = [amount for key, value in parts if key == "resources" for amount in value.split(",")]
-        order = {name: place for place, name in enumerate(_WORDS)}
-        amounts.sort(key=lambda each: order.get(each.partition(":")[0], len(order)))
+        amounts.sort(key=lambda each: [*_WORDS, each.partition(":")[0]].index(each.partition(":")[0]))
         limit = ("limit", str(_MOST_HOSTS if self._numbered else 1))
         room = {
             amount.partition(":")[0]: self._ask(self._candidate_hosts, [("resources", amount), *kept, limit])
@@ -107,20 +107,22 @@ class RoomCheck:
         short = [name for name, number in room.items() if not number]
         hosts = 0
         if self._numbered or len(short) == len(room):
-            traits = ",".join(value for key, value in kept if key in ("required", "root_required"))
+            # A provider that shares its disk is no host.
+            traits = [COMPUTE_NODE, *(value for key, value in kept if key in ("required", "root_required"))]
             others = [part for part in kept if part[0] not in ("required", "root_required")]
-            hosts = self._ask(self._hosts, [*others, *([("required", traits)] if traits else [])])
+            hosts = self._ask(self._hosts, [*others, ("required", ",".join(traits))])
             if not hosts:
                 # No host is in the zone, for instance, or none has the traits: room is not to blame.
                 return None
         steps = [HostsAt(name, hosts, number) for name, number in room.items()] if self._numbered else []
-        is_certain = bool(short) or not any(key.startswith("resources") and key != "resources" for key, _ in parts)
+        if not short and any(key.startswith("resources") and key != "resources" for key, _ in parts):
+            reason = "Hosts have room for each resource of the flavor; a device or another part of the request has none"
+            return NoHostLeft(reason, ROOM, (), steps)
         words = [_WORDS.get(name, name) for name in short or room]
         text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) + (" together" * (not short))
-        numbers = ", ".join(f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before} hosts" for each in steps)
-        told = f" ({numbers})" if self._counts and hosts else ""
-        reason = f"No available host has room for this flavor's {text}{told}."
-        return NoHostLeft(reason, ROOM, short or tuple(room), steps), is_certain
+        numbers = (f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before} hosts" for each in steps)
+        reason = f"No available host has room for this flavor's {text}"
+        return NoHostLeft(reason, ROOM, short or room, steps, numbers if self._counts else ())
 
     def _ask(self, ask: Callable[[str], int], query: Iterable[tuple[str, str]]) -> int:
         key = (ask, urlencode(list(query)))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services.mariadb.databases import databases
+from tests.services.nova.api import Api, api_running
 from tests.services.nova.cloud import Cloud
 from tests.support.programs import urls
 
@@ -17,3 +18,9 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         cloud = Cloud(tmp_path_factory.mktemp("cloud"), rabbitmq, ours)
         with cloud.running():
             yield cloud
+
+
+@pytest.fixture(scope="module")
+def api(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with api_running(cloud, tmp_path_factory.mktemp("api")) as api:
+        yield api

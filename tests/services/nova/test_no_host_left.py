@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services.nova.api import Api, Server, api_running
+from tests.services.nova.api import Api, Server
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
 from tests.support.programs import Program, needs_services
 
@@ -19,12 +19,6 @@ no_host_reason = {reason}
 [scheduler]
 workers = 1
 """
-
-
-@pytest.fixture(scope="module")
-def api(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with api_running(cloud, tmp_path_factory.mktemp("api")) as api:
-        yield api
 
 
 @pytest.fixture(scope="module", params=["properties", "counts"])

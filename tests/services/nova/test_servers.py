@@ -14,7 +14,7 @@ import pytest
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.snapshot import snapshot
-from tests.services.nova.api import Api, Server, api_running
+from tests.services.nova.api import Api, Server
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
 from tests.services.recorder import Answer, Recorder, recorded
 from tests.support.pages import DOCS, files_of
@@ -39,12 +39,6 @@ rules_dirs = {rules}
 [scheduler]
 workers = 1
 """
-
-
-@pytest.fixture(scope="module")
-def api(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with api_running(cloud, tmp_path_factory.mktemp("api")) as api:
-        yield api
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,7 @@ from oslo_config import cfg
 from sqlalchemy import text
 
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.common.errors import (
-    PlacementRefused,
-    PlacementUnavailable,
-    UnknownTraits,
-)
+from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement, EmbeddedPlacementFailed
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid

@@ -88,12 +88,7 @@ def test_server_that_is_there_twice_counts_once(capsys: Capture, tmp_path: Path,
 
 @pytest.mark.parametrize(
     "other",
-    [
-        server("s", "b"),
-        server("s", None),
-        server("s", "a", 600),
-        {**server("s", "a"), "machine_type": "pc-q35-9.1"},
-    ],
+    [server("s", "b"), server("s", None), server("s", "a", 600), {**server("s", "a"), "machine_type": "pc-q35-9.1"}],
     ids=range(4),
 )
 def test_server_whose_entries_differ_is_named_and_no_all_clear(
@@ -129,7 +124,7 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
     assert by_name["big"]["Verdict"] == "no destination"
     assert by_name["big"]["Why"]["if_empty"] == 1
     assert {each["text"] for each in by_name["big"]["Why"]["requirements"]} == {
-        *("HW_ARCH_X86_64", "MEMORY_MB=4096", "!COMPUTE_STATUS_DISABLED"),
+        *("HW_ARCH_X86_64", "MEMORY_MB=4096", "!COMPUTE_STATUS_DISABLED")
     }
     assert by_name["arm"]["Verdict"] == "no capable host"
     assert by_name["arm"]["Why"]["requirements"] == [

@@ -9,11 +9,7 @@ from typing import Any, TypeVar
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
-from os_prefilter.adapters.libvirt.documents import (
-    capabilities_from,
-    domain_capabilities_from,
-    facts_from_xml,
-)
+from os_prefilter.adapters.libvirt.documents import capabilities_from, domain_capabilities_from, facts_from_xml
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.documents.strict_yaml import parse_document

@@ -30,10 +30,7 @@ ASKED = {IGB, "OWNER_NOVA"}
 
 def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Service:
     """Return a pipeline that asks Placement for both of its facts at each request."""
-    conf = conf_with(
-        enabled_filters=["image_metadata", "owner"],
-        facts_interval=interval,
-    )
+    conf = conf_with(enabled_filters=["image_metadata", "owner"], facts_interval=interval)
     return Service.from_conf(
         conf, {"reports": ReadReports(client, EVERY_PART), "owner_coverage": OwnerCoverage(client)}
     )

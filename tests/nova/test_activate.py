@@ -12,11 +12,7 @@ from oslo_log import log
 from oslo_log.formatters import ContextFormatter
 
 from os_prefilter import nova as entry_point
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    FilterLoadError,
-    InvalidOption,
-)
+from os_prefilter.common.errors import ConfigurationError, FilterLoadError, InvalidOption
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
 from tests.against_nova.nova import NOVA

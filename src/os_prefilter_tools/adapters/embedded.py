@@ -90,11 +90,7 @@ class EmbeddedPlacement:
     client: PlacementClient
 
     def __init__(
-        self,
-        fleet: Fleet | None = None,
-        *,
-        database: str = _DATABASE,
-        most_candidates: int | None = None,
+        self, fleet: Fleet | None = None, *, database: str = _DATABASE, most_candidates: int | None = None
     ) -> None:
         self._fleet = fleet
         self._url = database

@@ -17,15 +17,10 @@ _ONLY = {"changed": image_audit.CHANGED, "unschedulable": image_audit.BECOMES_UN
 
 
 def format_loss(loss: image_audit.Loss) -> str:
-    """Return a requirement and the number of hosts that lack it."""
-    return f"{format_cause(loss.cause)}: {loss.lacking} ({loss.lacking_only} by it alone)"
-
-
-def format_cause(cause: image_audit.Cause) -> str:
-    """Return a requirement and the filter that it comes from."""
-    sign = "!" if cause.rule == "forbidden" else ""
+    """Return a requirement, the filter that it comes from, and the number of hosts that lack it."""
+    cause, sign = loss.cause, "!" if loss.cause.rule == "forbidden" else ""
     on = f" on {escape_line(cause.on)}" if cause.on else ""
-    return f"{sign}{cause.trait}{on} by {cause.by}"
+    return f"{sign}{cause.trait}{on} by {cause.by}: {loss.lacking} ({loss.lacking_only} by it alone)"
 
 
 def image_rows(found: image_audit.Audit, *, only: str | None, is_csv: bool) -> tuple[tuple[str, ...], list[Any]]:
@@ -126,7 +121,7 @@ def _server_row(line: server_audit.ServerLine, found: server_audit.ServerAudit, 
     names = [server.name or server.id for server in line.servers]
     sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
     why = line.reason or format_conflict(line.conflict)
-    hosts = destinations_of(line, found)
+    hosts = [found.names[number] for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]]
     return (
         escape(line.host),
         escape(line.project),
@@ -155,11 +150,6 @@ def format_name(server: server_audit.Name) -> str:
 def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
     """Return requirements that no host meets together, with their filters and sources."""
     return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
-
-
-def destinations_of(line: server_audit.ServerLine, found: server_audit.ServerAudit) -> list[str]:
-    """Return the names of the first destinations of a line."""
-    return [found.names[number] for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]]
 
 
 def server_document(found: server_audit.ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:

@@ -15,17 +15,8 @@ from os_prefilter_tools.operators.property_names import properties_without_rows
 from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
 
 _WRITTEN = ("Image property", "Flavor extra spec", "Value", "Also spelt")
-VOCABULARY_COLUMNS = (
-    *_WRITTEN,
-    "Rule",
-    "Trait",
-    "Kind",
-    "Trait since",
-    "Nova since",
-    "When",
-    "Required by",
-    "Why none",
-)
+_MEANING = ("Rule", "Trait", "Kind", "Trait since", "Nova since", "When", "Required by", "Why none")
+VOCABULARY_COLUMNS = (*_WRITTEN, *_MEANING)
 
 
 class VocabularyList(Listing):

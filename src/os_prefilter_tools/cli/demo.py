@@ -46,10 +46,11 @@ def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
     requested, required = example.list_requested(), lines_of(decision)
     title, properties = f"{example.name}: {example.title}", [f"  {each}" for each in requested]
     lines = list(map(_format_line, required)) or ["nothing"]
+    folded = [textwrap.fill(each, _WIDTH, subsequent_indent=" ") if each.startswith("(") else each for each in lines]
     about = {"name": example.name, "title": example.title, "requested": requested}
     return (
         _cell(about, [title, *properties], [textwrap.fill(title, _WIDTH), *properties]),
-        _cell([line._asdict() for line in required], lines, map(_fold_note, lines)),
+        _cell([line._asdict() for line in required], lines, folded),
         _cell(list(hosts), hosts or ["none"]),
         _cell(spared, spared or ["none"]),
     )
@@ -63,11 +64,10 @@ def _cell(value: Any, lines: Sequence[str], folded: Iterable[str] = ()) -> Cell:
 
 def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str, ...]:
     try:
-        hosts: tuple[str, ...] = backend.ask(query_of(spec), decision).candidates.hosts
+        return tuple(backend.ask(query_of(spec), decision).candidates.hosts)
     except (PlacementRefused, UnknownTraits):
         # Another fleet may lack the resource class of a bundled request, or an old cloud a trait.
         return ()
-    return hosts
 
 
 def _format_line(line: Explanation) -> str:
@@ -76,7 +76,3 @@ def _format_line(line: Explanation) -> str:
     sign = "" if line.rule == "required" else "!"
     scope = "" if line.scope == "root" else f" on {line.scope}"
     return f"{line.by}: {sign}{line.trait}{scope}"
-
-
-def _fold_note(line: str) -> str:
-    return textwrap.fill(line, _WIDTH, subsequent_indent=" ") if line.startswith("(") else line

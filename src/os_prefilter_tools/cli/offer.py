@@ -42,9 +42,7 @@ class DescribeOffer(CloudCommand):
         fleet = asked.fleet(self.context)
         found = find_offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
-            raise DocumentError(
-                f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
-            )
+            raise DocumentError("--by", "no aggregate has a name here. Leave out --by, or name the aggregates.")
         text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force)
         return _tell_about(self, found)

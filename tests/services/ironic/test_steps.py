@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.ironic.errors import (
-    IronicRefused,
-    NodeNotReady,
-    OutcomeUnknown,
-    StepsFailed,
-    UnknownNode,
-)
+from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady, OutcomeUnknown, StepsFailed, UnknownNode
 from os_prefilter.adapters.ironic.node import IronicNode
 from tests.services.ironic.bios import FAILS, HOLDS
 from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, connect, service_of, setting

@@ -45,12 +45,7 @@ class Shortfalls:
     """
 
     def __init__(
-        self,
-        hosts: Iterable[Host],
-        demand: Demand,
-        *,
-        ignore_usage: bool = False,
-        progress: Progress = no_progress,
+        self, hosts: Iterable[Host], demand: Demand, *, ignore_usage: bool = False, progress: Progress = no_progress
     ) -> None:
         self.conditions = demand.conditions()
         self._everything = frozenset(self.conditions)

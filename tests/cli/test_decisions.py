@@ -74,6 +74,26 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     assert capsys.readouterr().err == told
 
 
+def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_cloud(log: Path, capsys: Capture) -> None:
+    hosts = [{"by": "ComputeFilter", "before": 3, "after": 1}, {"by": "PciPassthroughFilter", "before": 1, "after": 0}]
+    last = {"time": "2999-01-01T00:00:00.000Z", "server": _SERVERS[0], "result": "no_host"}
+    log.write_bytes(_record(**last, reason="No host has the PCI device.", hosts=hosts) + log.read_bytes())
+    ask = ["diagnose", "--server", _SERVERS[0].upper(), "--history", str(log)]
+    found = json_of(capsys, *ask, code=1)
+    assert (found["stage"], [each["result"] for each in found["recorded"]]) == ("no-answer", ["no_host", "passed"])
+    assert main(ask) == 1
+    out = capsys.readouterr().out
+    told = "no_host: No host has the PCI device. (ComputeFilter: 1 of 3 hosts; PciPassthroughFilter: 0 of 1 hosts)\n"
+    assert f"Recorded when the server was scheduled, the latest first\n  {last['time']} {told}" in out
+    for argv, problem in (
+        (["--server", "of-nobody", "--history", str(log)], "No decision about this server is in the history."),
+        (["--property", "a=b", "--history", str(log)], "--history: it needs the server. Give --server ID."),
+        (["--server", _SERVERS[0], "--history", f"{log}.1"], f"{log}.1: there is no such file. Check the path."),
+    ):
+        assert main(["diagnose", *argv]) == 1
+        assert problem in capsys.readouterr().err.splitlines()
+
+
 def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
     """By oslo.log with its defaults, and by a handler for this logger alone."""
     path, alone = tmp_path / "service.log", tmp_path / "alone.log"
@@ -196,12 +216,11 @@ def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_pa
     assert main(["decisions", str(path)]) == 1
     err = capsys.readouterr().err
     assert "left out 1 damaged decision" in err
-    assert "no decision: each line of a decision is damaged." in err
+    assert "no decision: none can be read." in err
 
 
 _WRONG_RECORDS = [
     {"time": 5},
-    {"worker": "x"},
     {"request": []},
     {"worker": "many"},
     {"requirements": [{}]},
@@ -245,26 +264,28 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("content", "argv", "told"),
+    ("content", "told"),
     [
-        (None, [], "FILE: there is no such file. Check the path."),
-        (b"", [], "no decision: the log is empty; check that [prefilter] decision_history is true."),
+        (None, "FILE: there is no such file. Check the path."),
+        (
+            b"",
+            "no decision: none can be read. Check that [prefilter] decision_history is true, and that no line is cut.",
+        ),
         (
             b'{"a": 1}\n',
-            [],
             "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
             "in oslo.log's text format, or a file with nothing but the messages.",
         ),
-        (b'{"time": "2026', [], "FILE:1: left out 1 damaged decision, the first one here."),
+        (b'{"time": "2026', "FILE:1: left out 1 damaged decision, the first one here."),
     ],
 )
 def test_wrong_input_is_one_line_on_the_standard_error(
-    content: bytes | None, argv: list[str], told: str, tmp_path: Path, capsys: Capture
+    content: bytes | None, told: str, tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "log"
     if content is not None:
         path.write_bytes(content)
-    assert main(["decisions", str(path), *argv]) == 1
+    assert main(["decisions", str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[0] == told.replace("FILE", str(path))

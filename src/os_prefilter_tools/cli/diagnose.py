@@ -5,21 +5,24 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote
 
 import yaml
 
-from os_prefilter.common.errors import PlacementUnavailable
+from os_prefilter.common.errors import DocumentError, PlacementUnavailable, PrefilterError
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.cli.context import Context, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
-from os_prefilter_tools.cli.request_arguments import RequestArguments
+from os_prefilter_tools.cli.request_arguments import RequestArguments, add_repeatable
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.diagnose import diagnose
 
@@ -35,11 +38,34 @@ _MOST_WAYS = 5
 class DiagnoseRequest(RequestListing):
     """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        text = "with --server: also show what the scheduler recorded of it in this log; see 'decisions' (repeatable)"
+        add_repeatable(parser, "--history", "PATH", text)
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
-        self._diagnosis = self._diagnose(parsed_args)
+        self._recorded = self._read_history(parsed_args)
+        try:
+            self._diagnosis = self._diagnose(parsed_args)
+        except PrefilterError as error:
+            if not self._recorded:
+                raise
+            # A server that is deleted, or a cloud that does not answer: the history has the answer of that moment.
+            self._diagnosis = result.Diagnosis(result.NO_ANSWER, str(error))
+        self._diagnosis = replace(self._diagnosis, recorded=tuple(each._asdict() for each in self._recorded))
         self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
         return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
+
+    def _read_history(self, arguments: argparse.Namespace) -> list[LoggedDecision]:
+        """Return what the scheduler recorded of the server, the latest first."""
+        if arguments.history and not arguments.server:
+            raise DocumentError("--history", "it needs the server. Give --server ID.")
+        decisions = decisions_in(arguments.history, partial(self.tell, warning=True))
+        found = [each for each in decisions if each.server == arguments.server.lower()]
+        if arguments.history and not found:
+            self.tell("No decision about this server is in the history.", warning=True)
+        return sorted(found, key=attrgetter("time"), reverse=True)
 
     def _diagnose(self, arguments: argparse.Namespace) -> result.Diagnosis:
         asked = values_of(FiltersAndHosts, arguments)
@@ -101,6 +127,9 @@ class DiagnoseRequest(RequestListing):
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the answer, and then the hosts that it comes from."""
         found = self._diagnosis
+        if self._recorded:
+            lines = [f"{each.time} {each.outcome}" for each in self._recorded]
+            yield "Recorded when the server was scheduled, the latest first", lines
         short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]

@@ -1,13 +1,14 @@
 """Read the history of decisions out of the log of a service."""
 
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, BinaryIO, Final, NamedTuple, get_origin, get_type_hints
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import open_file
 from os_prefilter.documents.strict_json import strict
 from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
@@ -60,6 +61,15 @@ class LoggedDecision(NamedTuple):
     left_out: int
     """How many more requirements, preferences and notes there were than a line has room for."""
 
+    @property
+    def outcome(self) -> str:
+        """The result in one line, with the reason and the numbers of hosts, or with the number of requirements."""
+        if self.reason is not None:
+            numbers = "; ".join(f"{each['by']}: {each['after']} of {each['before']} hosts" for each in self.hosts)
+            return f"{self.result}: {self.reason}{f' ({numbers})' * bool(numbers)}"
+        number = len(self.requirements) + len(self.aggregates)
+        return pluralize(number, "requirement") if number else "no requirement"
+
     def items(self) -> Iterator[Requirement | AggregateRequirement | Preference]:
         """Yield the requirements and preferences as those of a request that is decided now."""
         yield from (Requirement(**item) for item in self.requirements)
@@ -71,6 +81,20 @@ class LoggedDecision(NamedTuple):
 _KINDS: Final = {
     name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(LoggedDecision).items()
 }
+
+
+def decisions_in(paths: Iterable[str], warn: Callable[[str], None]) -> Iterator[LoggedDecision]:
+    """Yield the decisions in logs; a log that is named twice is read once.
+
+    :param warn: gets a sentence about the damaged lines of a log
+    :raises DocumentError: as :class:`DecisionFile`
+    """
+    for path in {each if each == "-" else os.path.realpath(each): each for each in paths}.values():
+        file = DecisionFile(path)
+        yield from file
+        if file.damaged:
+            problem = f"left out {pluralize(len(file.damaged), 'damaged decision')}, the first one here."
+            warn(str(DocumentError(path, problem, file.damaged[0])))
 
 
 class DecisionFile:

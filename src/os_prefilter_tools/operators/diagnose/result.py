@@ -134,6 +134,8 @@ class Diagnosis:
     nearest: tuple[Near, ...] = ()
     notes: tuple[str, ...] = ()
     """Limits of this result, and ignored parts of the request."""
+    recorded: tuple[dict[str, Any], ...] = ()
+    """What the scheduler recorded of the server when it was scheduled, the latest first."""
 
     def as_document(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""

@@ -78,7 +78,7 @@ def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_clo
     hosts = [{"by": "ComputeFilter", "before": 3, "after": 1}, {"by": "PciPassthroughFilter", "before": 1, "after": 0}]
     last = {"time": "2999-01-01T00:00:00.000Z", "server": _SERVERS[0], "result": "no_host"}
     log.write_bytes(_record(**last, reason="No host has the PCI device.", hosts=hosts) + log.read_bytes())
-    ask = ["diagnose", "--server", _SERVERS[0].upper(), "--history", str(log)]
+    ask = ["diagnose", "--history", str(log), "--server", _SERVERS[0].upper()]
     found = json_of(capsys, *ask, code=1)
     assert (found["stage"], [each["result"] for each in found["recorded"]]) == ("no-answer", ["no_host", "passed"])
     assert main(ask) == 1
@@ -219,16 +219,8 @@ def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_pa
     assert "no decision: none can be read." in err
 
 
-_WRONG_RECORDS = [
-    {"time": 5},
-    {"request": []},
-    {"worker": "many"},
-    {"requirements": [{}]},
-    {"requirements": ["CUSTOM_A"]},
-    {"preferences": [{"trait": "CUSTOM_A"}]},
-    {"notes": [None]},
-    {"left_out": None},
-]
+_WRONG_RECORDS: list[dict[str, Any]] = [{name: []} for name in ("time", "worker", "request", "left_out")]
+_WRONG_RECORDS += [{"requirements": ["CUSTOM_A"]}, {"preferences": [{"trait": "CUSTOM_A"}]}, {"notes": [None]}]
 
 
 @pytest.mark.parametrize("changes", _WRONG_RECORDS, ids=str)

@@ -192,6 +192,7 @@ def glance_schema(folder: Path, login: str) -> AbstractContextManager[Program]:
     etc = Path(sysconfig.get_path("data"), "etc")
     text = _GLANCE_CONF.format(folder=folder, etc=etc, login=login, database=_database(folder, "glance"))
     (folder / "glance-api.conf").write_text(text, encoding="utf-8")
+    (folder / "glance-api-paste.ini").touch()  # Older releases read it.
     return running(
         ["glance-manage", "--config-file", str(folder / "glance-api.conf"), "db", "sync"], folder, "glance-manage"
     )

@@ -121,6 +121,8 @@ class Api:
         for each in there():
             self._send("DELETE", f"/servers/{each['id']}", None, _USER)
         until(lambda: not there(), lambda: f"these are not deleted: {there()}")
+        # The next request opens it again.
+        self._http.close()
 
     def set_service(self, host: str, **change: object) -> None:
         """Change the ``status`` of the nova-compute of a host, or say that it is ``forced_down``."""
@@ -152,8 +154,8 @@ def api_running(cloud: Cloud, folder: Path) -> Iterator[Api]:
         images = ending.enter_context(glance(folder))
         conf = cloud.conf("api", DATABASES_CONF)
         paste = Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini").read_text(encoding="utf-8")
-        (folder / "api-paste.ini").write_text(paste.replace(" authtoken ", " "), encoding="utf-8")
-        environment = {"OS_NOVA_CONFIG_FILES": f"{folder / 'api-paste.ini'};{conf}"}
+        (conf.parent / "api-paste.ini").write_text(paste.replace(" authtoken ", " "), encoding="utf-8")
+        environment = {"OS_NOVA_CONFIG_DIR": str(conf.parent)}
         nova = ending.enter_context(program_serving("nova.wsgi.osapi_compute", folder, "nova-api", environment))
         images.wait()
         api = Api(nova.url, images.url)

@@ -249,6 +249,16 @@ def chaos(cloud: Cloud) -> Iterator[Chaos]:
         yield found
 
 
+def test_workers_of_all_services_read_as_one(chaos: Chaos) -> None:
+    """Each fact once an interval or less often. First of all: a cache that failed is left alone for a minute."""
+    chaos.calm()
+    before, begun = chaos.readings, time.monotonic()
+    while (seconds := time.monotonic() - begun) < min(60, ROUNDS):
+        chaos.ask(CARD, NONE, TIMER)
+    LOG.info("%d readings of a fact in %.0f s", chaos.readings - before, seconds)
+    assert chaos.readings - before <= seconds / INTERVAL + 2
+
+
 def test_faults_delay_no_request_and_neither_reject_nor_enforce_wrongly(chaos: Chaos) -> None:
     chaos.calm()
     for number in range(1, ROUNDS + 1):
@@ -262,16 +272,6 @@ def test_faults_delay_no_request_and_neither_reject_nor_enforce_wrongly(chaos: C
     LOG.info("%s", chaos.evidence("the end"))
     assert chaos.done["wrong values"], "nothing of ours was in memcached"
     assert not chaos.problems, chaos.evidence("\n".join(chaos.problems))
-
-
-def test_workers_of_all_services_read_as_one(chaos: Chaos) -> None:
-    """Each fact once an interval or less often, with as many requests as there are."""
-    chaos.calm()
-    before, begun = chaos.readings, time.monotonic()
-    while (seconds := time.monotonic() - begun) < min(60, ROUNDS):
-        chaos.ask(CARD, NONE, TIMER)
-    LOG.info("%d readings of a fact in %.0f s", chaos.readings - before, seconds)
-    assert chaos.readings - before <= seconds / INTERVAL + 2
 
 
 def test_facts_are_right_while_memcached_hangs(chaos: Chaos) -> None:

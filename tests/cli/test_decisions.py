@@ -221,6 +221,7 @@ def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_pa
 
 _WRONG_RECORDS: list[dict[str, Any]] = [{name: []} for name in ("time", "worker", "request", "left_out")]
 _WRONG_RECORDS += [{"requirements": ["CUSTOM_A"]}, {"preferences": [{"trait": "CUSTOM_A"}]}, {"notes": [None]}]
+_WRONG_RECORDS += [{"requirements": [{}]}]
 
 
 @pytest.mark.parametrize("changes", _WRONG_RECORDS, ids=str)

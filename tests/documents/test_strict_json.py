@@ -43,7 +43,6 @@ def test_equal_strings_of_lists_are_one_object() -> None:
     ],
 )
 def test_invalid_json_is_refused_with_file_and_reason_on_one_line(text: bytes, says: str) -> None:
-    """Each mistake is a DocumentError that names the file."""
     with pytest.raises(DocumentError) as raised:
         parse_json(text, "fleet.json")
     message = str(raised.value)

@@ -69,7 +69,6 @@ def test_read_from_a_failing_placement_is_correct_or_raises(
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_malformed_placement_response_never_gives_a_wrong_result(name: str, placement: EmbeddedPlacement) -> None:
-    """Whichever of the first requests has it."""
     truth = QUESTIONS[name](placement.client)
     cases = [(wrong, number) for wrong in WRONG for number in range(3)]
     for wrong, number in cases[len(name) % 4 :: one_in(4)]:

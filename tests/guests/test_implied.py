@@ -52,7 +52,6 @@ def test_each_system_implies_what_nova_reads(library: Any) -> None:
 
 @pytest.mark.parametrize("distro", ["win2k3", "freebsd7.0", "openbsd5.0"])
 def test_guest_of_nova_has_the_network_card_that_its_system_implies(distro: str) -> None:
-    """Nobody has named it; the checks look for what the image would have to name."""
     facts = as_built(probed(uri(), "qemu"), by_nova=True)
     model = osinfo.implied_by(distro)["hw_vif_model"]
     assert model != "virtio"

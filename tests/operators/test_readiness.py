@@ -72,7 +72,6 @@ def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
 
 
 def test_only_compute_nodes_are_waited_for() -> None:
-    """Not their children, not providers of others."""
     child = provider("gpu", "VGPU")
     every = [name for part in EVERY_PART for name in names_with(REPORTED, part.keys)]
     compute = provider("a", traits=" ".join(("COMPUTE_NODE OWNER_NOVA", *every)), children=(child,))

@@ -140,7 +140,6 @@ def test_real_placement_returns_the_expected_hosts_for_the_query(placement: Plac
 
 
 def test_value_that_nova_would_reject_is_rejected() -> None:
-    """The query never asks for less than the user did."""
     encrypted = {"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}
     wrong: list[tuple[dict[str, object], dict[str, str]]] = [
         ({"os_secure_boot": "requird"}, {}),

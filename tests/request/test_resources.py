@@ -36,7 +36,6 @@ _SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
 
 
 def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_pinned() -> None:
-    """What random requests seldom have together."""
     for extra_specs, cpus in _SPLIT:
         assert _cpus(extra_specs) == cpus, extra_specs
 

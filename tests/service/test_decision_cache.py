@@ -273,7 +273,8 @@ def _property(value: Any) -> RequestSpec:
 
 _LONG = "x" * LONGEST
 _DIFFERENT: dict[str, tuple[Any, Any]] = {
-    "lists of mappings": _pair(_property, [{"virtual": "ami"}]),
+    "lists of mappings": _pair(_property, [{1: "ami"}], [{"1": "ami"}]),
+    "objects": _pair(_property, object()),
     "a number and a boolean": _pair(_property, [1], [True]),
     "an integer and a float": _pair(_property, (1,), (1.0,)),
     "zeros": _pair(_property, 0.0, -0.0),
@@ -295,6 +296,6 @@ def test_only_requests_that_are_surely_the_same_and_not_too_long_share_a_decisio
             assert "CUSTOM_X" in spec.root_required
         return counting.runs
 
-    assert runs(*_pair(_property, ["1", "2"])) == runs(_Odd(), _Odd()) == 1
+    assert runs(*_pair(_property, ["1", {"2": 3}])) == runs(_Odd(), _Odd()) == 1
     for what, pair in _DIFFERENT.items():
         assert runs(*pair) == 2, what

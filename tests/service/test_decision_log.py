@@ -84,7 +84,6 @@ def test_line_has_requirements_sources_and_identifiers_and_no_name_of_a_user(his
 
 
 def test_cached_decision_is_recorded_with_the_identifiers_of_its_own_request(history: Log) -> None:
-    """Its requirements are made into text once."""
     pipeline = _pipeline()
     with mock.patch.object(decision_log, "describe", side_effect=decision_log.describe) as describe:
         for number in range(3):

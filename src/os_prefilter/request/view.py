@@ -394,23 +394,19 @@ class Request:
     def held(self) -> tuple[Any, ...] | None:
         """Return all that the view holds, to compare requests by; None for one with groups of devices or ports.
 
-        Those hardly ever come twice. The first parts are names and values of image properties and extra specs.
+        Those hardly ever come twice.
         """
         if self._requested_resources or (self._pci_requests and self.pci_request_ids):
             return None
         properties, extra_specs = self._properties, self.extra_specs
-        values = (
+        return (
             *self._amounts,
             self._disk_format,
             self.kept_machine_type,
-            *properties.values(),
-            *extra_specs.values(),
-        )
-        return (
             (*properties, *extra_specs),
-            values,
-            # 1, 1.0 and True are equal, and do not mean the same.
-            (*map(type, values),),
+            # Nova keeps the traits of an image in a list of a class of its own.
+            [tuple(each) if isinstance(each, list) else each for each in properties.values()],
+            (*extra_specs.values(),),
             self.root_required,
             self.root_forbidden,
             len(properties),

@@ -217,7 +217,6 @@ def test_identity_changes_only_with_upgrades_capabilities_or_the_name(monkeypatc
 
 
 def test_identity_raises_probe_failed_if_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Libvirt's binding prints nothing of it."""
     for lives in range(4):
         libvirt = FakeLibvirt(lives=lives)
         with pytest.raises(ProbeFailed, match="Broken pipe"):

@@ -275,7 +275,6 @@ class TestConcurrentWriters:
     def test_permanent_generation_conflict_fails_after_bounded_retries_with_advice(
         self, aware: EmbeddedPlacement
     ) -> None:
-        """After a bounded number of attempts, with waits that are random and bounded."""
         before = everything(aware)
         waits: list[float] = []
         seen = Observed(aware, lambda method, url: (409, {"errors": []}) if (method, url) == ("PUT", TRAITS) else None)
@@ -293,7 +292,6 @@ class TestConcurrentWriters:
 
     @pytest.mark.parametrize("at", ["traits", "inventories"])
     def test_nested_provider_deleted_during_sync_does_not_affect_the_others(self, at: str) -> None:
-        """The others get what they should have."""
         gone = f"/resource_providers/{provider_uuid('gpu-1')}"
         children = (provider("gpu-1", "VGPU"), provider("gpu-2", "VGPU"))
         with EmbeddedPlacement(Fleet((provider(HOST, children=children),))) as placement:

@@ -55,7 +55,6 @@ def test_kept_machine_type_is_required_of_the_next_host(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("resize", [False, True])
 def test_cold_migration_and_resize_avoid_a_host_whose_default_never_has_the_bus(cloud: Cloud, *, resize: bool) -> None:
-    """The next test shows what that host would do."""
     server = cloud.server(_IDE)
     action = {"resize": {"flavorRef": cloud.flavor({"hw:cpu_sockets": "1"})}} if resize else {"migrate": None}
     with cloud.x86_guests(_OTHER, default_machine="q35"):

@@ -49,7 +49,6 @@ def test_client_ends_where_keystone_refuses_version_discovery(cloud: Cloud) -> N
 
 
 def test_commands_that_need_no_cloud_work_without_login(cloud: Cloud, tmp_path: Path) -> None:
-    """Listings, and a request that consists of files."""
     fleet, flavor = tmp_path / "fleet", tmp_path / "flavor"
     fleet.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
     flavor.write_text('{"vcpus": 1, "ram": 1}')

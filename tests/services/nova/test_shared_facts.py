@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 from pymemcache.exceptions import MemcacheError
 
+from os_prefilter.adapters.shared_cache import _LEFT_ALONE
 from os_prefilter.common.errors import GenerationConflict
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
 from os_prefilter.service.deployment_facts import PATIENCE
@@ -206,6 +207,8 @@ class Chaos:
             while wrong := [each for each in self.ask(*[CARD, TIMER] * _OFTEN) if self._misjudged(*each)]:
                 if time.monotonic() - begun > AGE:
                     pytest.fail(self.evidence(f"{self.what}: {wrong}, {[self._misjudged(*each) for each in wrong]}"))
+                # Else a fast machine fills them before a fact is due.
+                self._empty_hosts()
             LOG.info("%s: right after %.1f s", self.what, time.monotonic() - begun)
         self.ask(*[NONE] * _OFTEN)
         second = {answer.error for _, answer in self.ask(*[NONE] * _OFTEN)}
@@ -249,16 +252,6 @@ def chaos(cloud: Cloud) -> Iterator[Chaos]:
         yield found
 
 
-def test_workers_of_all_services_read_as_one(chaos: Chaos) -> None:
-    """Each fact once an interval or less often. First of all: a cache that failed is left alone for a minute."""
-    chaos.calm()
-    before, begun = chaos.readings, time.monotonic()
-    while (seconds := time.monotonic() - begun) < min(60, ROUNDS):
-        chaos.ask(CARD, NONE, TIMER)
-    LOG.info("%d readings of a fact in %.0f s", chaos.readings - before, seconds)
-    assert chaos.readings - before <= seconds / INTERVAL + 2
-
-
 def test_faults_delay_no_request_and_neither_reject_nor_enforce_wrongly(chaos: Chaos) -> None:
     chaos.calm()
     for number in range(1, ROUNDS + 1):
@@ -272,6 +265,18 @@ def test_faults_delay_no_request_and_neither_reject_nor_enforce_wrongly(chaos: C
     LOG.info("%s", chaos.evidence("the end"))
     assert chaos.done["wrong values"], "nothing of ours was in memcached"
     assert not chaos.problems, chaos.evidence("\n".join(chaos.problems))
+
+
+def test_workers_of_all_services_read_as_one(chaos: Chaos) -> None:
+    """Each fact once an interval or less often, also after faults."""
+    chaos.away.end(everything=True)
+    time.sleep(_LEFT_ALONE)
+    chaos.calm()
+    before, begun = chaos.readings, time.monotonic()
+    while (seconds := time.monotonic() - begun) < min(60, ROUNDS):
+        chaos.ask(CARD, NONE, TIMER)
+    LOG.info("%d readings of a fact in %.0f s", chaos.readings - before, seconds)
+    assert chaos.readings - before <= seconds / INTERVAL + 2
 
 
 def test_facts_are_right_while_memcached_hangs(chaos: Chaos) -> None:

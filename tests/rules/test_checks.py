@@ -78,7 +78,7 @@ def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(r
 
 @settings(deadline=None)
 @given(_about("p", "q", "r"))
-def test_each_rule_that_contradicts_another_is_found_though_not_all_pairs_are_compared(rules: list[Rule]) -> None:
+def test_each_rule_that_contradicts_another_is_found(rules: list[Rule]) -> None:
     rules = _sound(rules)
     expected = {
         (one.line, trait)
@@ -101,33 +101,6 @@ def _overlap(one: Rule, other: Rule) -> bool:
             if met[0] and met[1] and not any(met[2:]):
                 return True
     return False
-
-
-_COMMON = ("{extra_spec: a, is: x}", "{extra_spec: a, present: true}", "{extra_spec: a, in: [x, y]}")
-_SPLIT = [
-    *(f"[{common}, {{extra_spec: b, is: v%d}}]" for common in _COMMON),
-    "{extra_spec: b, is: v%d}",
-    "{extra_spec: b, contains: v%d}",
-    "{extra_spec: k%d, is: x}",
-    "[{extra_spec: a, is: x}, {extra_spec: k%d, is: x}]",
-]
-
-
-def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 rules of 10 alternatives took minutes, and a scheduler reads them at its start."""
-    compared = []
-
-    def counting(*clauses: Any) -> Any:
-        compared.append(clauses)
-        return example(*clauses)
-
-    example = checks._example
-    monkeypatch.setattr(checks, "_example", counting)
-    for when in _SPLIT:
-        compared.clear()
-        texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
-        assert _checked(*texts) == []
-        assert len(compared) <= len(texts), when
 
 
 def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

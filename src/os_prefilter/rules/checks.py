@@ -23,7 +23,6 @@ from os_prefilter.rules.conditions import (
     describe_clauses,
     format_value,
     items_of,
-    readings,
 )
 from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import table
@@ -171,10 +170,7 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
     for number, ((scope, trait), (requiring, forbidding)) in enumerate(by_trait.items(), 1):
         progress("rules against the others", number, len(by_trait))
         told = set()
-        # Alternatives that one value may meet together: one of the two is about all that the other is about.
-        of_forbidding = _wider(forbidding, requiring)
-        wider = ((ours, theirs) for theirs, ours in of_forbidding if theirs.keys != ours.keys)
-        for ours, theirs in chain(_wider(requiring, forbidding), wider):
+        for ours, theirs in product(requiring, forbidding):
             one, other = ours.rule, theirs.rule
             steps += 1
             if steps > _MOST_STEPS:
@@ -184,9 +180,12 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
                 )
                 yield Problem(one.file, one.line, text, warning=True)
                 return
+            # One value may meet both only if one of the two is about all that the other is about. One contradiction of
+            # a rule is enough: hundreds of rules would have ten thousands.
+            if one.name in told or not (ours.keys <= theirs.keys or theirs.keys <= ours.keys):
+                continue
             unless = (*one.unless, *other.unless)
-            # One contradiction of a rule is enough: hundreds of rules would have ten thousands.
-            example = None if one.name in told else _example(ours.clause, theirs.clause, unless)
+            example = _example(ours.clause, theirs.clause, unless)
             if example is not None:
                 told.add(one.name)
                 met = describe_clauses([example]) or "every request"
@@ -196,35 +195,6 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
                     f"{f' unless {describe_clauses(unless)}' if unless else ''}. Change one of the two."
                 )
                 yield Problem(one.file, one.line, text)
-
-
-def _wider(
-    alternatives: Iterable[_Alternative], others: Sequence[_Alternative]
-) -> Iterator[tuple[_Alternative, _Alternative]]:
-    """Yield each alternative with each of the others that is about as much or more, and shares a value with it.
-
-    Each is looked up by its rarest condition alone: comparing all pairs would take minutes.
-    """
-    found: dict[object, list[_Alternative]] = {}
-    for each in others:
-        for mark in {mark for condition in each.clause for mark in (*_marks(condition), (condition.key, _UNNAMED))}:
-            found.setdefault(mark, []).append(each)
-    for each in alternatives:
-        near: Sequence[Sequence[_Alternative]] = [others]
-        for key in each.keys:
-            about = [condition for condition in each.clause if condition.key == key]
-            marks = (
-                {(key, None)}.union(*map(_marks, about)) if any(item.values for item in about) else {(key, _UNNAMED)}
-            )
-            near = min(near, [found.get(mark, []) for mark in marks], key=lambda some: sum(map(len, some)))
-        yield from ((each, other) for other in chain.from_iterable(near) if each.keys <= other.keys)
-
-
-def _marks(condition: RuleCondition) -> set[tuple[object, Value | None]]:
-    """Return what one value can match in common with another condition, also as an item; None is for any value."""
-    place, name = key = condition.key
-    texts = chain.from_iterable((value, items_of(value)) for value in condition.values)
-    return {(key, each) for text in texts for each in readings(place, name, text)} or {(key, None)}
 
 
 def _example(ours: Clause, theirs: Clause, unless: Sequence[Clause]) -> Clause | None:

@@ -19,7 +19,6 @@ from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
-from os_prefilter.rules.model import RuleSet
 from os_prefilter.service import decision_log, deferral, deployment_facts, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP, options_from, warn_of_misspelt_names
 from os_prefilter.service.decision_cache import DecisionCache
@@ -186,14 +185,6 @@ class Service:
         gates = {each.declaration.gate for each in self.filters} - {""}
         opened = {gate: deployment_facts.Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
         return replace(self, options=replace(self.options, wait_for_reports=False), facts={**self.facts, **opened})
-
-    def with_rules(self, rules: RuleSet) -> "Service":
-        """Return the service with these operator's rules in place of its own; at its end, if it has none."""
-        filters = self.filters
-        if not any(RULES in each.facts for each in filters):
-            filters += load_filters((RULES,), NEEDS | {RULES})
-        fact = deployment_facts.Fact(RULES, lambda _context: rules, inf, unknown=rules)
-        return replace(self, filters=filters, facts={**self.facts, RULES: fact})
 
     def without_nova_style(self) -> "Service":
         """Return the service with the filters that only look at a request."""

@@ -89,7 +89,6 @@ def test_core_imports_os_traits_alone() -> None:
 
 
 def test_explain_command_does_not_import_placement_or_openstacksdk() -> None:
-    """Explain must start quickly."""
     loaded = _loaded_by(
         "from os_prefilter_tools.cli.main import main; main(['explain', '--example', 'intel-nic', '-f', 'value'])"
     )

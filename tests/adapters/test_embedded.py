@@ -176,7 +176,6 @@ def test_closing_during_requests_raises_placement_unavailable_in_each_thread() -
 
 
 def test_usage_in_the_fleet_limits_candidates_and_shows_as_allocations() -> None:
-    """A second fleet finds the project and the user of the first."""
     busy = {"VCPU": Inventory(8, allocation_ratio=2.0, used=15), "MEMORY_MB": Inventory(8192, used=1024)}
     child = provider("busy_gpu", {"VGPU": Inventory(4, used=4)})
     with EmbeddedPlacement(Fleet((provider("busy", busy, children=(child,)),))) as placement:
@@ -273,7 +272,6 @@ def test_diagnosis_says_that_placement_did_not_confirm_it(
 
 
 def test_claim_takes_what_is_there_once_and_refuses_a_server_that_has_resources() -> None:
-    """On a real Placement, with the allocation requests of its response."""
     servers = [str(uuid4()) for _ in range(3)]
     with EmbeddedPlacement(Fleet((provider("kvm", {"VCPU": Inventory(2)}),))) as placement:
         client = placement.client

@@ -49,7 +49,6 @@ def fleet_of(hosts: int) -> Fleet:
 @settings(max_examples=times(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleets(), st.sampled_from([1, fleet_reader._SMALL]))
 def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet, small: int) -> None:
-    """Without inventories, all but these; also where common traits are read as the providers that lack them."""
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(fleet_reader, "_SMALL", small)
         patches.setattr(embedded, "_AT_ONCE", 2)

@@ -65,7 +65,6 @@ _BOMBS = {
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_memory_is_in_proportion_to_the_document(document: Document) -> None:
-    """Nesting, aliases, entities, huge numbers, equal and long keys; each also keeps the other laws of its document."""
     tracemalloc.start()
     try:
         for purpose, data in _BOMBS.items():

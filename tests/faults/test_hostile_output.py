@@ -83,7 +83,6 @@ def _audited(capsys: Capture, path: Path, spell: Spelling, form: str) -> str:
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
 def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Capture, tmp_path: Path) -> None:
-    """As many lines for harmless names; for programs, the names themselves on one line each."""
     hostile, harmless = (_audited(capsys, tmp_path / "images.json", each, form) for each in (_hostile, _harmless))
     # YAML folds long text.
     assert len(_lines(hostile)) == len(_lines(harmless)) or form == "yaml"

@@ -169,7 +169,6 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) ->
 
 
 def test_page_names_the_parameter_of_the_puppet_module_of_2023_1() -> None:
-    """A parameter that the class does not have is ignored without a word."""
     text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
     assert "(puppet-nova 22) the parameter is ``nova::scheduler::filter::scheduler_available_filters``" in text
 

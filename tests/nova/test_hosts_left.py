@@ -1,8 +1,11 @@
 """Host filters that count: the same hosts as without, whatever class a filter is."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from nova import exception, objects
@@ -13,7 +16,8 @@ from nova.scheduler.host_manager import HostState
 from os_prefilter.adapters import nova_hosts_left
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.service.hosts_left import SUBJECTS, RoomCheck, left_by_filters
-from tests.conftest import times
+from os_prefilter_tools.adapters.cloud import nova_filters
+from tests.conftest import spec_of, times
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start
 
@@ -210,3 +214,57 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
 
 def _short(query: str) -> Any:
     return NoHostLeft(f"{query} is short", "room", ("PCPU",))
+
+
+class _Nova:
+    """Nova's API, as far as it shows hosts: two, of which one is in an aggregate and has a server."""
+
+    def __init__(self, _connection: object, _kind: str) -> None:
+        """Read nothing yet."""
+
+    def get(self, _path: str, _microversion: str) -> Any:
+        own = {"filter_tenant_id": "p", "size": "large"}
+        return {"aggregates": [{"id": 1, "uuid": _SERVER, "name": "a", "hosts": ["h0"], "metadata": own}]}
+
+    def rows(self, *_asked: str) -> Iterator[Any]:
+        for number in range(2):
+            shown: dict[str, Any] = {"id": "x", "hypervisor_hostname": f"n{number}", "status": "enabled", "state": "up"}
+            shown |= {"hypervisor_type": "QEMU", "hypervisor_version": 1, "host_ip": "::1"}
+            shown |= {"free_ram_mb": 1, "vcpus_used": 1, "servers": [{"uuid": _SERVER, "name": "s"}] * (1 - number)}
+            yield {**shown, "service": {"host": f"h{number}", "disabled_reason": None}}
+
+    def find(self, _path: str, _microversion: str) -> None:
+        """Have no server group."""
+
+
+_ASKED: list[tuple[str, dict[str, Any], int, tuple[str, ...]]] = [
+    ("OddFilter", {"project_id": "p"}, 2, ("host",)),
+    ("OddFilter", {"project_id": "raises"}, 3, ("ValueError: of the operator",)),
+    ("PassesNothingFilter", {}, 3, ("NotImplementedError: ",)),
+    ("AggregateMultiTenancyIsolation", {"project_id": "q"}, 2, ("aggregates",)),
+    ("AggregateInstanceExtraSpecsFilter", {"extra_specs": {"size": "small"}}, 1, ("aggregates",)),
+    ("DifferentHostFilter", {"scheduler_hints": {"different_host": [_SERVER]}}, 2, ("instances",)),
+    ("ServerGroupAffinityFilter", {"scheduler_hints": {"group": [_SERVER]}}, 3, ()),
+    ("ServerGroupAffinityFilter", {"scheduler_hints": {"group": ["../servers"]}}, 3, ()),
+    ("NUMATopologyFilter", {}, 3, ()),
+    ("NUMATopologyFilter", {"extra_specs": {"hw:numa_nodes": "1"}}, 3, ("ram_allocation_ratio",)),
+    ("PciPassthroughFilter", {}, 3, ()),
+    ("PciPassthroughFilter", {"extra_specs": {"pci_passthrough:alias": "gpu:1"}}, 3, ("pci_stats",)),
+]
+
+
+def test_host_filters_run_on_what_the_api_shows_and_name_what_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Of the third candidate, it shows nothing. A filter that is not installed here is left out."""
+    monkeypatch.setattr(nova_filters, "CloudService", _Nova)
+    request.addfinalizer(CONF.reset)
+    conf = tmp_path / "nova.conf"
+    lines = [f"available_filters = {__name__}.{each.__name__}" for each in (OddFilter, PassesNothingFilter)]
+    lines += ["available_filters = nova.scheduler.filters.all_filters", f"available_filters = {nova_hosts_left.OURS}"]
+    for name, asked, left, unknown in _ASKED:
+        conf.write_text("\n".join(("[filter_scheduler]", f"enabled_filters = Missing,{name}", *lines)))
+        spec = spec_of({}, asked.get("extra_specs", {}))
+        spec.project_id, spec.scheduler_hints = asked.get("project_id"), asked.get("scheduler_hints", {})
+        runs = nova_filters.run_filters(None, spec, str(uuid4()), ("n0", "n1", "n2"), str(conf))
+        assert [(each.name, each.left, each.not_known) for each in runs] == [(name, left, unknown)], asked

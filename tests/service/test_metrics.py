@@ -146,7 +146,6 @@ sys.stdin.readline()
 
 
 def test_metrics_of_several_worker_processes_are_summed(tmp_path: Path) -> None:
-    """In prometheus_client's own way: a folder that they share, whose reader sums all of them while they run."""
     env, pipe = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}, subprocess.PIPE
     command = [sys.executable, "-c", _WORKER]
     workers = [subprocess.Popen([*command, number], stdin=pipe, stdout=pipe, text=True, env=env) for number in "34"]

@@ -142,7 +142,6 @@ def test_request_that_a_known_host_serves_asks_nothing_and_a_rejection_is_confir
 
 
 def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_fleet() -> None:
-    """As by brute force over all hosts, for random fleets and demands."""
     chance = random.Random(34)  # noqa: S311
     names = [_E1000E, _IGB, _VIRTIO, "COMPUTE_NET_VIF_MODEL_NE2K_PCI", _HPET, _Q35, _DISABLED]
     rejected = 0

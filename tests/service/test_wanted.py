@@ -46,7 +46,6 @@ def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
 
 @pytest.mark.parametrize("options", SECTIONS.values(), ids=SECTIONS)
 def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
-    """Of every value alone: what is required or forbidden beyond would never be on a host."""
     conf = conf_with(**options)
     wanted = {trait for part in wanted_parts(*configured_filters(conf)) for trait in part.traits}
     owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}

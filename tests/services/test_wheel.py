@@ -7,7 +7,6 @@ from tests.services.packages.builds import PROJECT, build, clean_run, empty_envi
 
 
 def test_wheel_has_exactly_the_sources_and_its_core_filters(tmp_path: Path) -> None:
-    """The command names the extra that it lacks."""
     build(PROJECT, tmp_path, "--wheel")
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import yaml
 
 from os_prefilter.common.errors import DocumentError, PlacementUnavailable, PrefilterError
-from os_prefilter.common.quoting import escape_line, join_first_names
+from os_prefilter.common.quoting import describe_error, escape_line, join_first_names
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.cli.context import Context, values_of
@@ -24,7 +24,7 @@ from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Conditi
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.diagnose import result
-from os_prefilter_tools.operators.diagnose.diagnose import diagnose
+from os_prefilter_tools.operators.diagnose.diagnose import after_host_filters, diagnose
 
 _COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
 _ERROR = 1
@@ -80,7 +80,19 @@ class DiagnoseRequest(RequestListing):
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asked.asks_live_placement(self.context)
         with _placement(self.context if live else None, fleet) as placement, self.context.progress() as progress:
-            return diagnose(spec, service, fleet, placement, live=live, progress=progress)
+            found = diagnose(spec, service, fleet, placement, live=live, progress=progress)
+        if not (live and arguments.server and found.candidates):
+            return found
+        try:
+            from os_prefilter_tools.adapters.cloud.nova_filters import run_filters  # noqa: PLC0415
+
+            runs = run_filters(self.context.connection, spec, arguments.server, found.candidates, asked.config_file)
+            return after_host_filters(found, (*runs,))
+        except Exception as error:  # noqa: BLE001 - of Nova's own code, without the installation that it expects
+            told = str(error) if isinstance(error, PrefilterError) else describe_error(error)
+            if isinstance(error, ImportError):
+                told = "Nova is not installed for this Python. Run this where nova-scheduler is."
+            return replace(found, notes=(*found.notes, f"Nova's host filters were not run: {told}"))
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print all parts, the answer first; csv and value print the table of requirements only."""
@@ -106,9 +118,9 @@ class DiagnoseRequest(RequestListing):
         return 0
 
     def _row(self, finding: result.Finding) -> tuple[Any, ...]:
-        required_by = f"{finding.by}: {finding.because}"
         counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
-        return (finding.number, self._describe(finding.condition), required_by, *counts, finding.state)
+        first = (finding.number, self._describe(finding.condition), f"{finding.by}: {finding.because}")
+        return (*first, *counts, finding.state)
 
     def _describe(self, condition: Condition) -> str:
         text = str(condition)
@@ -149,6 +161,14 @@ class DiagnoseRequest(RequestListing):
         lines = [f"{short[each.number]}: {each.help}{_others(each)}" for each in helpful]
         if lines and not found.candidates:
             yield "Suggested changes, most effective first", lines
+        if found.host_filters:
+            lines = [
+                escape_line(f"{each.name}: {each.left} left")
+                + f"; excluded: {_names(each.excluded)}" * bool(each.excluded)
+                + escape_line(f"; no API shows: {', '.join(each.not_known)}" * bool(each.not_known))
+                for each in found.host_filters
+            ]
+            yield "Nova's host filters, run on the candidates as the APIs show them now", lines
         if found.notes:
             yield "Notes", [escape_line(note) for note in found.notes]
         if found.nearest and not found.candidates:

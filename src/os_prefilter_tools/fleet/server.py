@@ -25,3 +25,15 @@ class Server:
     """Why too little of :attr:`request` is known for an all-clear; empty if it is known."""
     not_judged: Sequence[str] = ()
     """Other needs of its next host, which are not part of :attr:`request`."""
+
+
+@dataclass(frozen=True)
+class HostFilter:
+    """A host filter of Nova, run on the candidates that those before it left."""
+
+    name: str
+    left: int
+    """How many hosts it left."""
+    excluded: tuple[str, ...]
+    not_known: tuple[str, ...]
+    """What it read and no API shows: fields of hosts, or its error. Such hosts are left."""

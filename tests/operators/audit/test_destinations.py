@@ -239,7 +239,6 @@ def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
 
 
 def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one() -> None:
-    """No host has A and B; each two of C, D and E are on some host, and all three on none."""
     traits = {"h1": "A C D", "h2": "A D E", "h3": "B C E", "own": "A B C D E"}
     fleet = Fleet(tuple(plain(name, some) for name, some in traits.items()))
     flavor = Flavor(1, 512, extra_specs={f"trait:CUSTOM_{each}": "required" for each in "ABCDE"})
@@ -249,7 +248,6 @@ def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one
 
 
 def test_reason_says_when_the_destinations_are_lost_with_the_host() -> None:
-    """The disk of the first host is what the second one uses, too."""
     sharing = frozenset(("MISC_SHARES_VIA_AGGREGATE",))
     pool = Provider("pool", provider_uuid("pool"), {"DISK_GB": Inventory(100)}, sharing, (aggregate_uuid("rack-1"),))
     owner, user = (plain(name, "", SIZES, "rack-1") for name in ("owner", "user"))

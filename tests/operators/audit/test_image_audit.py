@@ -147,7 +147,6 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
 
 @pytest.mark.parametrize("has_inventories", [True, False])
 def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(has_inventories: bool) -> None:
-    """Its gate opens then, and not before: no compute node is lost, and Cyborg's GPU is no longer Nova's to give."""
     hosts = (
         provider("nova", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("nova-gpu", "VGPU"),)),
         provider("cyborg", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("its-gpu", "VGPU", "OWNER_CYBORG"),)),

@@ -77,7 +77,6 @@ BROKEN_LINES = [
 
 
 def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(tmp_path: Path) -> None:
-    """Also where it is the first, if the name of the file says that it has lines."""
     good = json.dumps(SHOWN).encode()
     for line, says in BROKEN_LINES:
         for order in ([good, line, good], [line, good, good]):

@@ -168,7 +168,6 @@ def host(name: str, traits: str, *aggregates: str) -> Provider:
 
 
 def test_only_enabled_compute_nodes_offer_anything() -> None:
-    """Neither a disabled one, nor a provider that shares its disks or belongs to another service."""
     igb = "COMPUTE_NET_VIF_MODEL_IGB"
     others = (
         host("off", f"{igb} COMPUTE_STATUS_DISABLED"),

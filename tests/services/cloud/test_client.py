@@ -39,7 +39,6 @@ def test_client_exits_with_code_1_and_no_traceback_on_errors(
 
 
 def test_client_ends_where_keystone_refuses_version_discovery(cloud: Cloud) -> None:
-    """The client logs in itself, before it runs a command of ours (ADR 0015)."""
     with serving(lambda _call: Reply(401, b"{}", {"Content-Type": "application/json"})) as url:
         login = ["--os-auth-url", f"{url}/v3", "--os-username", "a", "--os-password", "b", "--os-project-name", "c"]
         domains = ["--os-user-domain-id", "default", "--os-project-domain-id", "default"]

@@ -45,7 +45,6 @@ _NAMED = ["--image", "рисунок", "--flavor", "for рисунок"]
 
 
 def test_candidates_are_those_of_the_live_placement(cloud: Cloud, servers: dict[str, str], capsys: Capture) -> None:
-    """By names, and of a server; and the same as on the embedded Placement."""
     for argv in (_NAMED, ["--server", servers["рисунок"]]):
         assert [row["Host"] for row in _json(capsys, "candidates", *argv)] == ["gpu-nova-1"]
     assert any("/allocation_candidates?" in each for each in cloud.placement.sent)
@@ -112,7 +111,6 @@ def test_errors_print_one_line_and_exit_with_code_1(argv: str, message: str, cap
 
 
 def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: Cloud, capsys: Capture) -> None:
-    """Without a request to Placement for each host."""
     assert main(["audit", "--os-cloud", "admin", "--flavor", "for igb", "-f", "json"]) == 2
     out, err = capsys.readouterr()
     lines = {name: line for line in json.loads(out)["lines"] for name in line["Images"]}

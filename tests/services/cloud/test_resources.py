@@ -129,7 +129,6 @@ _FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_po
 
 
 def test_flavors_are_read_with_all_their_fields_by_name_or_id(cloud: Cloud) -> None:
-    """Nova gives three at a time here. Private ones are among them."""
     fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
     cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
     cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})

@@ -39,7 +39,6 @@ def test_report_adds_and_removes_our_traits_and_keeps_all_others(ironic: Ironic)
 
 
 def test_report_after_the_node_was_replaced_writes_to_no_other_node(ironic: Ironic) -> None:
-    """What is known of a node is not written to the one that has its name now."""
     old, new = ironic.node("manageable"), ironic.node("manageable")
     ironic.patch(old, {"/name": "metal-of-rack-7"})
     there = IronicNode(ironic.baremetal, "metal-of-rack-7")
@@ -52,7 +51,6 @@ def test_report_after_the_node_was_replaced_writes_to_no_other_node(ironic: Iron
 
 
 def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None:
-    """Not where it should not be there, not after it agreed with us for a while; it is told."""
     node = ironic.node("manageable")
     ironic.add_traits(node, HYPERTHREADING)
     there = IronicNode(ironic.baremetal, node)
@@ -216,7 +214,6 @@ def test_trait_removed_concurrently_counts_as_removed(ironic: Ironic, proxy: Rec
 
 
 def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Recorder) -> None:
-    """After each request that writes: a node that says so has all the rest."""
     node = ironic.node("manageable")
     there = IronicNode(connect(proxy.url).baremetal, node)
     complete = {HYPERTHREADING, AVX2, "CUSTOM_VM_MODE_HVM"}

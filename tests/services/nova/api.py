@@ -50,6 +50,9 @@ class Api:
             "X-Service-Catalog": json.dumps(catalog),
             "OpenStack-API-Version": "compute 2.95",
         }
+        self.as_admin = {**self._project, **_ADMIN}
+        """The headers of an administrator's request."""
+        self.url, self.glance_url = self._nova, glance
         self._flavor = self.flavor()
 
     def flavor(self, size: Mapping[str, int] | None = None, extra_specs: Mapping[str, str] | None = None) -> str:

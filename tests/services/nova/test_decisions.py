@@ -56,7 +56,6 @@ def test_a_request_gets_the_hosts_that_can_serve_it_and_no_other(
 
 
 def test_query_requires_the_owner_trait_if_every_compute_node_reports_it(cloud: Cloud) -> None:
-    """Those of an older Nova do not."""
     required = "OWNER_NOVA" in cloud.query_of(cloud.ask())["root_required"][0].split(",")
     assert required == ("owner_nova_filter" not in releases()[NOVA].request_filters)
 

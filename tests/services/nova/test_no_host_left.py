@@ -1,10 +1,16 @@
 """What a user reads where hosts have the traits: a host filter of Nova left none, or Placement has no room."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from keystoneauth1.session import Session
 
+from os_prefilter_tools.cli.main import main
 from tests.services.nova.api import Api, Server
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
 from tests.support.programs import Program, needs_services
@@ -38,6 +44,42 @@ def _afterwards(api: Api) -> Iterator[None]:
     api.delete_servers()
 
 
+@pytest.fixture
+def diagnose(
+    api: Api, cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, Any]]:
+    """Return what runs ``os-prefilter diagnose --server`` as an administrator; it returns a document, or an error."""
+    # openstacksdk 4.4 does not find the token in auth.
+    ours: dict[str, Any] = {"auth_type": "admin_token", "auth": {"endpoint": cloud.placement_url}, "token": "admin"}
+    ours |= {
+        "placement_endpoint_override": cloud.placement_url,
+        "compute_endpoint_override": api.url,
+        "image_endpoint_override": api.glance_url,
+    }
+    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"ours": ours}}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+    request, who = Session.request, {name: text for name, text in api.as_admin.items() if name.startswith("X-")}
+
+    sessions = set()
+
+    def as_admin(self: Session, url: str, method: str, **options: Any) -> Any:
+        sessions.add(self)
+        return request(self, url, method, **{**options, "headers": {**options.get("headers", {}), **who}})
+
+    monkeypatch.setattr(Session, "request", as_admin)
+
+    def ask(server: Server, *argv: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = main(["diagnose", "--os-cloud", "ours", "--server", server.uuid, "-f", "json", *argv])
+        out, err = capsys.readouterr()
+        # waitress takes a hundred connections at a time.
+        while sessions:
+            sessions.pop().session.close()
+        return code, json.loads(out) if out else err
+
+    return ask
+
+
 def _reads(server: Server, scheduler: tuple[Program, bool], text: str, numbers: str) -> bool:
     """Return whether the owner of a server reads this, and the history has it with the numbers of hosts."""
     program, counts = scheduler
@@ -49,27 +91,49 @@ def _reads(server: Server, scheduler: tuple[Program, bool], text: str, numbers: 
     return (passed["result"], no_host["result"], no_host["reason"]) == ("passed", "no_host", told)
 
 
-def test_each_default_filter_of_nova_says_what_it_is_about(api: Api, scheduler: tuple[Program, bool]) -> None:
+def test_each_default_filter_of_nova_says_what_it_is_about(
+    api: Api, scheduler: tuple[Program, bool], diagnose: Callable[..., tuple[int, Any]]
+) -> None:
+    """In the fault, in the history, and in a diagnosis of now, which runs Nova's filters as far as APIs show hosts."""
+
+    def excludes(server: Server, by: str, *left: int) -> bool:
+        code, found = diagnose(server, "--history", str(scheduler[0].log_file))
+        assert [each["result"] for each in found["recorded"]] == ["no_host", "passed"]
+        assert [each["left"] for each in found["host_filters"]] == [*left], found
+        return (code, found["stage"], found["by"]) == (2, "host-filters", by)
+
     version = api.server({"img_hv_type": "xen"})
     text = "No host supports the architecture, hypervisor or VM mode of this image"
     assert _reads(version, scheduler, text, "ImagePropertiesFilter 0 of 3")
+    code, found = diagnose(version)
+    unknown = {each["name"]: each["not_known"] for each in found["host_filters"] if each["not_known"]}
+    assert (code, found["stage"], unknown) == (0, "candidates", {"ImagePropertiesFilter": ["supported_instances"]})
     capable = api.server(flavor=api.flavor(None, {"capabilities:hypervisor_type": "s== none"}))
     text = "No host has the capabilities that this flavor requires"
     assert _reads(capable, scheduler, text, "ComputeCapabilitiesFilter 0 of 3")
+    assert excludes(capable, "ComputeCapabilitiesFilter", 3, 0)
     apart = {"group": api.group("anti-affinity")}
     assert [api.server(hints=apart).status for _ in HOSTS] == ["ACTIVE"] * 3
     text = "The server group allows no further host"
-    assert _reads(api.server(hints=apart), scheduler, text, "ServerGroupAntiAffinityFilter 0 of 3")
+    fourth = api.server(hints=apart)
+    assert _reads(fourth, scheduler, text, "ServerGroupAntiAffinityFilter 0 of 3")
+    assert excludes(fourth, "ServerGroupAntiAffinityFilter", 3, 3, 3, 0)
     together = {"group": api.group("affinity")}
     first = api.server(hints=together)
     api.set_service(str(first.host), forced_down=True)
     text = "The host of the server group cannot take this server"
     numbers = "ComputeFilter 2 of 3, ServerGroupAffinityFilter 0 of 2"
-    assert _reads(api.server(hints=together), scheduler, text, numbers)
+    second = api.server(hints=together)
+    assert _reads(second, scheduler, text, numbers)
+    assert excludes(second, "ServerGroupAffinityFilter", 2, 2, 2, 2, 0)
+    _, found = diagnose(first)
+    assert (found["stage"], found["by"]) == ("host-filters", "ServerGroupAffinityFilter")
     for host in HOSTS:
         api.set_service(host, forced_down=True)
     text = "The compute service of each host is down or disabled"
-    assert _reads(api.server(), scheduler, text, "ComputeFilter 0 of 3")
+    nowhere = api.server()
+    assert _reads(nowhere, scheduler, text, "ComputeFilter 0 of 3")
+    assert excludes(nowhere, "ComputeFilter", 0)
 
 
 @pytest.mark.parametrize(
@@ -109,3 +173,22 @@ def test_resize_without_a_host_leaves_the_server_as_it_is_and_the_reason_in_its_
     of_server = f"WHERE instance_uuid = '{server.uuid}'"
     ((fault,),) = cloud.databases.run(f"SELECT message FROM {table} {of_server}")  # noqa: S608 - ours
     assert fault.startswith("No valid host was found. No available host has room for this flavor's memory")
+
+
+def test_diagnosis_of_a_server_that_runs_and_while_novas_database_fails(
+    api: Api, cloud: Cloud, scheduler: tuple[Program, bool], diagnose: Callable[..., tuple[int, Any]]
+) -> None:
+    server = api.server(hints={"group": api.group("anti-affinity")})
+    code, found = diagnose(server, "--history", str(scheduler[0].log_file))
+    assert (code, found["stage"], {each["left"] for each in found["host_filters"]}) == (0, "candidates", {3})
+    assert [each["result"] for each in found["recorded"]] == ["passed"]
+    failing = {"compute_nodes": r"Nova's host filters were not run: Nova, GET /os-hypervisors/detail: status 500"}
+    for table, told in {**failing, "instances": r"Nova, GET /servers/\S+: status 500, .* Try again, or read"}.items():
+        name = f"{cloud.databases.token}_nova_cell1.{table}"
+        cloud.databases.run(f"RENAME TABLE {name} TO {name}_away")
+        try:
+            code, found = diagnose(server)
+        finally:
+            cloud.databases.run(f"RENAME TABLE {name}_away TO {name}")
+        assert code == (0 if table in failing else 1)
+        assert re.search(told, " ".join(found["notes"]) if table in failing else found)

@@ -77,7 +77,6 @@ def test_builds_in_different_environments_are_byte_identical(built: Path, tmp_pa
 
 
 def test_the_source_distribution_has_the_whole_project(source: Path) -> None:
-    """All that builds, tests and documents it; beside it only what the build writes."""
     found = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     assert found == _tree() | {"PKG-INFO"}
 

@@ -22,8 +22,8 @@ _T = TypeVar("_T")
 
 # The first that shows a server's flavor as it was, with its extra specs: Nova 16.0.0 (Pike).
 _FLAVOR = "2.47"
-# The first that shows the image properties that a server was built with: Nova 31.0.0 (2025.1).
-_IMAGE_PROPERTIES = "2.98"
+# The first that shows scheduler hints: Nova 32.0.0 (2025.2). 2.98 shows the image properties that it was built with.
+_HINTS = "2.100"
 _LISTING = "/servers/detail?all_tenants=1&limit=1000"
 _HOST = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _ZONE = "pinned_availability_zone"
@@ -55,11 +55,16 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
         raise DocumentError("--server", f"there is no server {identity} in this cloud, or the user may not see it.")
     row: Any = found.get("server")
     LOG.warning(
-        "Of the server %s, Nova's API shows the flavor and the image. What its ports, device profiles, hints or a "
-        "chosen host require is not part of the request; the request spec in Nova's database has it.",
+        "What ports, device profiles%s or a chosen host require is not part of the request for the server %s: Nova's "
+        "API does not show it, and the request spec in Nova's database has it.",
+        "" if "scheduler_hints" in row else ", hints",
         identity,
     )
     server = _server(row)
+    # Of an older Nova, the group alone.
+    hints = row.get("scheduler_hints") or {"group": row.get("server_groups") or []}
+    server.request.scheduler_hints = {name: [each] if isinstance(each, str) else each for name, each in hints.items()}
+    server.request.project_id, server.request.availability_zone = row.get("tenant_id"), row.get(_ZONE)
     try:
         _add_image(server, row, _images(connection, ()), _volumes(connection, ()))
     except CloudError as error:
@@ -145,7 +150,7 @@ def _volumes(connection: Any, listed: Iterable[Any]) -> _Resources[Any]:
 
 def _microversion(connection: Any) -> str:
     try:
-        newest = utils.maximum_supported_microversion(connection.compute, _IMAGE_PROPERTIES)
+        newest = utils.maximum_supported_microversion(connection.compute, _HINTS)
     except Exception:  # noqa: BLE001 - the request that follows fails with a better message
         newest = None
     return newest or _FLAVOR

@@ -6,12 +6,15 @@ from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.progress import Progress, no_progress
+from os_prefilter.common.quoting import pluralize
 from os_prefilter.request.query import BY_REQUEST, query_string
 from os_prefilter.service import Service
+from os_prefilter.service.hosts_left import SUBJECTS
 from os_prefilter.service.known_traits import find_unknown
 from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.server import HostFilter
 from os_prefilter_tools.operators.candidates import Placement, ask_placement
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
@@ -63,6 +66,16 @@ def diagnose(  # noqa: PLR0913
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
         diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
     return diagnosis
+
+
+def after_host_filters(diagnosis: Diagnosis, runs: tuple[HostFilter, ...]) -> Diagnosis:
+    """Return the diagnosis of a request with candidates, after Nova's host filters were run on them."""
+    diagnosis = replace(diagnosis, host_filters=runs)
+    if not runs or runs[-1].left:
+        return diagnosis
+    excluded = f"the last {pluralize(len(runs[-1].excluded), 'candidate')} of {len(diagnosis.candidates)}"
+    message = f"{SUBJECTS.get(runs[-1].name, 'A host filter allows no host')}: Nova excludes {excluded}."
+    return replace(diagnosis, stage=result.HOST_FILTERS, by=runs[-1].name, message=message)
 
 
 def _ask(sources: Sources, fleet: Fleet, placement: Placement, *, live: bool) -> tuple[Any, set[str]]:

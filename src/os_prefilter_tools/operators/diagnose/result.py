@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from os_prefilter_tools.fleet.demand import Condition
+from os_prefilter_tools.fleet.server import HostFilter
 
 REJECTED = "rejected"
 """Stage: a filter rejected the request, or no query can be built from it."""
@@ -14,6 +15,8 @@ NO_ANSWER = "no-answer"
 """Stage: Placement did not answer."""
 NO_CANDIDATES = "no-candidates"
 """Stage: no host meets all requirements."""
+HOST_FILTERS = "host-filters"
+"""Stage: there are candidates, and Nova's host filters leave none of them."""
 CANDIDATES = "candidates"
 """Stage: there are candidates; if the instance was not built, a step after Placement failed."""
 
@@ -132,6 +135,8 @@ class Diagnosis:
     conflicts: tuple[Conflict, ...] = ()
     accounts: tuple[Account, ...] = ()
     nearest: tuple[Near, ...] = ()
+    host_filters: tuple[HostFilter, ...] = ()
+    """For a server of a cloud: those that Nova runs, until one leaves no host."""
     notes: tuple[str, ...] = ()
     """Limits of this result, and ignored parts of the request."""
     recorded: tuple[dict[str, Any], ...] = ()

@@ -113,7 +113,7 @@ def activate() -> list[type]:
         ``count_hosts`` a subclass of each enabled one, which counts (:mod:`os_prefilter.adapters.nova_hosts_left`)
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
-    client = _placement_client()
+    client = PlacementClient(_ADAPTER, microversion="1.22")
     service = _service(client)
     replaced = {
         each.name: getattr(request_filter, SAME_PURPOSE[each.name])
@@ -392,10 +392,6 @@ def _refusal(unmet: Iterable[Requirement]) -> str:
         if len(str(exception.NoValidHost(reason=reason)).encode()) <= _LONGEST_FAULT:
             return reason
     return "This host does not offer what image and flavor require."
-
-
-def _placement_client() -> PlacementClient:
-    return PlacementClient(_ADAPTER, microversion="1.22")
 
 
 def _service(client: PlacementClient) -> Service:

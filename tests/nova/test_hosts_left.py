@@ -1,8 +1,10 @@
 """Host filters that count: the same hosts as without, whatever class a filter is."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -210,6 +212,15 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     short = "No valid host was found. resources=PCPU%3A2 is short."
     assert [see("PCPU"), see("VCPU"), see("VCPU")] == (["", short, ""] if fallback else [short, "", ""])
     assert len(told) == 1
+    # One that hangs leaves one thread, not one for each request.
+    hangs, calls = Event(), count()
+    monkeypatch.setattr(nova_hosts_left, "PATIENCE", 0.1)
+    monkeypatch.setattr(watch._room, "look", lambda _query: [next(calls), hangs.wait()])
+    for _ in range(3):
+        watch.begin(spec, None, session)
+        assert see("DISK_GB") == ""
+    hangs.set()
+    assert next(calls) == 1
 
 
 def _short(query: str) -> Any:

@@ -13,7 +13,6 @@ _STANDARD = sorted({trait for row in ROWS for trait in row.traits if not trait.s
 
 
 def test_installed_os_traits_has_exactly_the_traits_of_its_version_and_before() -> None:
-    """With os-traits 2.10.0, too (``tox -e lowest``)."""
     installed = Version(version("os-traits"))
     expected = {
         trait for trait in _STANDARD if trait not in ADDED_IN or Version(ADDED_IN[trait].os_traits) <= installed

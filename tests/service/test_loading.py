@@ -116,7 +116,6 @@ def _is_filter(function: object) -> bool:
 
 @pytest.mark.parametrize("name", _filters())
 def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
-    """The registry walk; the section in docs/filters.rst is looked for with the other pages."""
     here = Path(__file__)
     tests = "".join(path.read_text(encoding="utf-8") for path in here.parents[1].glob("*/test_*.py") if path != here)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

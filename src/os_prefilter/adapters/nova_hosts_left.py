@@ -66,6 +66,8 @@ class SchedulingWatch:
         self.service = service
         self._counts = group.no_host_reason == "counts"
         self._is_told = group.no_host_reason != "off"
+        # The future of a question about room that Placement did not answer in time.
+        self._late: Any = None
         self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
         # That of Nova's own query for candidates.
         client = PlacementClient(adapter, microversion="1.36")
@@ -106,9 +108,13 @@ class SchedulingWatch:
             # Nova asks again, with VCPU in place of it.
             return
         _SCHEDULING.set(None)
+        if self._late and not self._late.done():
+            # Or each request would leave a thread behind.
+            return
         # In a thread, whose own query is not looked at.
         asked, problem = ask_in_time(partial(self._room.look, now.query), "room", time.monotonic() + PATIENCE)
         if problem:
+            self._late = asked
             LOG.warning("What is short for server %s is not known: %s", spec.instance_uuid, problem)
             return
         error = asked.result()

@@ -116,8 +116,11 @@ class _Check:
                 place, value, default, *_ = choice.source
                 value = self._exact_machine() if row is _MACHINE else value
                 found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
-            if self._facts.built_by_nova:
-                found += (Unsupported(*choice.source[:2], reason) for reason in self._not_built_by_nova(row, choice))
+            # A guest of Nova does not start with some values beside another one.
+            for pair, other in asked.pairs_of_nova(request, row, choice.value) if self._facts.built_by_nova else ():
+                if not pair.on or self._lacks(pair.on, required=False):
+                    advice = f"it does not start beside {other}; set {asked.advice_of(pair)} as well"
+                    found.append(Unsupported(*choice.source[:2], f"as Nova builds the guest, {advice}"))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits()
         places = {(item.property, item.value) for item in found}
@@ -174,12 +177,6 @@ class _Check:
             for source in sources_naming(self._request, device)[0]:
                 reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
                 yield Unsupported(source.place, source.value, reason)
-
-    def _not_built_by_nova(self, row: Row, choice: asked.RowValue) -> Iterator[str]:
-        """Yield why a guest of Nova does not start with a value beside another one."""
-        for pair, other in asked.pairs_of_nova(self._request, row, choice.value):
-            if not pair.on or self._lacks(pair.on, required=False):
-                yield f"as Nova builds the guest, it does not start beside {other}; set {asked.advice_of(pair)} as well"
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:
         """Return why the host does not have a trait, or has one that it must not have."""

@@ -27,6 +27,8 @@ _START = b'{"time": "'
 # The beginning of a line in oslo.log's text formats, in ours with the level and the logger.
 _TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} \d+ ")
 _OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(LOGGER.encode()) + rb" \[")
+# An older oslo.log ends each line with the end of a colour.
+_RESET = b"\x1b[00m"
 # With the prefix and the other keys of a log line, each character escaped.
 _LONGEST_LINE = 8 * MAX_BYTES
 
@@ -151,7 +153,7 @@ def _parse(message: bytes) -> LoggedDecision:
     :raises ValueError: if it is not one whole decision
     :raises RecursionError: if it is nested too deep
     """
-    found = strict(message.decode())
+    found = strict(message.rstrip().removesuffix(_RESET).decode())
     if not (_has(found, _KINDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
     for name, kinds in _PARTS.items():

@@ -72,7 +72,6 @@ HOSTILE_DOMAINS: list[tuple[str, bytes, str]] = [
 
 @pytest.mark.parametrize("case", [*HOSTILE, *HOSTILE_DOMAINS], ids=lambda case: case[0])
 def test_invalid_document_is_refused_with_a_one_line_reason(case: tuple[str, bytes, str]) -> None:
-    """Whatever it holds, the message is one line that begins with where it is from."""
     _, data, says = case
     read = capabilities_from if case in HOSTILE else domain_capabilities_from
     with pytest.raises(DocumentError) as raised:

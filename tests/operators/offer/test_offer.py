@@ -117,7 +117,6 @@ def with_room(host: Provider) -> Provider:
 
 
 def test_offer_of_the_example_fleet_matches_placement() -> None:
-    """A value is offered by as many hosts as a real Placement returns for it; what requires nothing loses no host."""
     fleet = example_fleet()
     seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))), one_in(3))
     assert min(seen[each] for each in Status) > 10

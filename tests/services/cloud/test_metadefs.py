@@ -97,7 +97,6 @@ def site(cloud: Cloud, tmp_path: Path, capsys: Capture) -> Iterator[Site]:
 
 
 def test_users_choose_among_the_values_that_the_hosts_serve(site: Site) -> None:
-    """Horizon asks for the namespaces of a resource type; a second run changes nothing."""
     rows, said = site.publish(BOTH)
     assert {row["Change"] for row in rows} == {"create", "add"}
     assert len(rows) > 20

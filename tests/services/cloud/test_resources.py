@@ -235,8 +235,8 @@ def test_request_of_a_server_has_its_image_and_flavor(
     server = cloud.server(server_flavor, image)
     cloud.nova.forget()
     spec = request_of_server(cloud.connection(), server)
-    assert spec == RequestSpec(_FLAVOR, Image(properties, "raw", image, "of a server"))
-    assert "ports, device profiles, hints" in caplog.text
+    assert spec == RequestSpec(_FLAVOR, Image(properties, "raw", image, "of a server"), project_id=spec.project_id)
+    assert "What ports, device profiles or a chosen host require" in caplog.text
     assert cloud.written == []
 
 

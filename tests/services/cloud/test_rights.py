@@ -68,7 +68,6 @@ def _public(whole_cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_gives_each_user_with_its_rights_the_same(cloud: Cloud, command: str, capsys: Capture) -> None:
-    """An audit is of the images that the user may see; the page names the policy rules of the requests."""
     argv, table = COMMANDS[command], _table()
     code, out, err = _run(capsys, "admin", command, *argv)
     assert (bool(out), code in (0, 2)) == (True, True), err

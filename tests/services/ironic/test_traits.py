@@ -233,7 +233,6 @@ def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Rec
 
 
 def test_trait_unknown_to_ironic_withholds_the_marker_and_no_other_trait(ironic: Ironic) -> None:
-    """Its os-traits may be older than ours. Not for the first time, and not any more; once Ironic knows it, it does."""
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     refused = {"HW_A_NEWER_ONE": True, AVX2: True, REPORTED: True}

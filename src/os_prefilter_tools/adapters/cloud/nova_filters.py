@@ -41,7 +41,7 @@ class _Host:
         raise _NotShownError(name)
 
     def __repr__(self) -> str:
-        return str(self.hypervisor_hostname)
+        return str(vars(self).get("hypervisor_hostname"))
 
 
 def run_filters(

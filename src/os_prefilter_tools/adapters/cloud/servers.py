@@ -62,8 +62,8 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
     )
     server = _server(row)
     # Of an older Nova, the group alone.
-    hints = row.get("scheduler_hints") or {"group": row.get("server_groups") or []}
-    server.request.scheduler_hints = {name: [each] if isinstance(each, str) else each for name, each in hints.items()}
+    hints = (row.get("scheduler_hints") or {"group": row.get("server_groups")}).items()
+    server.request.scheduler_hints = {key: [hint] if isinstance(hint, str) else hint for key, hint in hints if hint}
     server.request.project_id, server.request.availability_zone = row.get("tenant_id"), row.get(_ZONE)
     try:
         _add_image(server, row, _images(connection, ()), _volumes(connection, ()))

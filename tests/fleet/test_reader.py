@@ -241,7 +241,6 @@ def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
 
 
 def test_yaml_above_4_mib_is_refused_and_json_is_read(tmp_path: Path) -> None:
-    """Parsing 20 MiB of YAML takes more than a minute; JSON, which a snapshot is, a second."""
     text = json.dumps({"hosts": {f"kvm-{number}": {"traits": list(os_traits.get_traits())} for number in range(500)}})
     with pytest.raises(DocumentError, match="the YAML is larger than 4 MiB, .* a fleet can be given as JSON"):
         load(tmp_path, f"# a comment\n{text}")

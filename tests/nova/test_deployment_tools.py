@@ -113,7 +113,6 @@ def test_override_of_the_page_activates_and_keeps_novas_host_filters(tool: str, 
 
 
 def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_folder: Path) -> None:
-    """Its container has an empty nova.conf, and starts nova-scheduler without arguments."""
     plane = yaml.safe_load(FILES["openstackcontrolplane.yaml"])
     template = plane["spec"]["nova"]["template"]["schedulerServiceTemplate"]
     placed(nova_folder / "nova.conf", "")

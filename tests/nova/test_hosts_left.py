@@ -240,7 +240,7 @@ class _Nova:
     def rows(self, *_asked: str) -> Iterator[Any]:
         for number in range(2):
             shown: dict[str, Any] = {"id": "x", "hypervisor_hostname": f"n{number}", "status": "enabled", "state": "up"}
-            shown |= {"hypervisor_type": "QEMU", "hypervisor_version": 1, "host_ip": "::1"}
+            shown |= {"hypervisor_type": "QEMU", "hypervisor_version": 1, "host_ip": "::1", "running_vms": 0}
             shown |= {"free_ram_mb": 1, "vcpus_used": 1, "servers": [{"uuid": _SERVER, "name": "s"}] * (1 - number)}
             yield {**shown, "service": {"host": f"h{number}", "disabled_reason": None}}
 
@@ -257,7 +257,7 @@ _ASKED: list[tuple[str, dict[str, Any], int, tuple[str, ...]]] = [
     ("DifferentHostFilter", {"scheduler_hints": {"different_host": [_SERVER]}}, 2, ("instances",)),
     ("ServerGroupAffinityFilter", {"scheduler_hints": {"group": [_SERVER]}}, 3, ()),
     ("ServerGroupAffinityFilter", {"scheduler_hints": {"group": ["../servers"]}}, 3, ()),
-    ("NUMATopologyFilter", {}, 3, ()),
+    ("DifferentHostFilter", {"scheduler_hints": {"different_host": ["\u202e"]}}, 3, ("instances",)),
     ("NUMATopologyFilter", {"extra_specs": {"hw:numa_nodes": "1"}}, 3, ("ram_allocation_ratio",)),
     ("PciPassthroughFilter", {}, 3, ()),
     ("PciPassthroughFilter", {"extra_specs": {"pci_passthrough:alias": "gpu:1"}}, 3, ("pci_stats",)),

@@ -272,7 +272,6 @@ def test_host_that_has_not_reported_is_not_refused(
 def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
     reported: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a host that was asked for other traits it is not known whether it lacks this one."""
     scheduler = start("image_metadata,hpet")
     marker = marker_of(reported)
     placement.know([marker])

@@ -157,7 +157,6 @@ def test_value_that_nova_would_reject_is_rejected() -> None:
 
 
 def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> None:
-    """As in Nova: a flavor with two groups of its own must say itself which policy it wants."""
     port = RequestGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
     one = spec_of(extra_specs={"resources1:VGPU": "1"}, requested_resources=[port])
     two = spec_of(extra_specs={"resources1:VGPU": "1", "resources2:NO_SUCH": "1"}, requested_resources=[port])

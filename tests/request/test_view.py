@@ -293,7 +293,6 @@ def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> None:
 
 
 def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
-    """A filter written the Nova way needs a copy of all parts; those in lists copy themselves."""
     spec = nova_spec(requested_resources=[_RequestGroup("of another", requester_id="port", resources={"VGPU": 1})])
     cause = r"cannot be copied .*__init__\(\) missing 1 required positional argument"
     with pytest.raises(UnsuitableRequestSpec, match=cause):

@@ -155,7 +155,6 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
 
 @pytest.mark.parametrize("first", ["acme_rows", "os_prefilter.filters.image_metadata"])
 def test_installed_row_is_found_whichever_package_is_imported_first(first: str, tmp_path: Path) -> None:
-    """And importing this library imports no plugin."""
     out = _run(
         tmp_path,
         f"""

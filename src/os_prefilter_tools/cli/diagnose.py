@@ -90,7 +90,7 @@ class DiagnoseRequest(RequestListing):
             return after_host_filters(found, (*runs,))
         except Exception as error:  # noqa: BLE001 - of Nova's own code, without the installation that it expects
             told = str(error) if isinstance(error, PrefilterError) else describe_error(error)
-            if isinstance(error, ImportError):
+            if isinstance(error, ModuleNotFoundError) and error.name == "nova":
                 told = "Nova is not installed for this Python. Run this where nova-scheduler is."
             return replace(found, notes=(*found.notes, f"Nova's host filters were not run: {told}"))
 

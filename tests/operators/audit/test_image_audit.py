@@ -132,7 +132,6 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
 
 
 def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_another_one() -> None:
-    """What two filters ask for cannot both hold; while one of them waits the request is not rejected."""
     fleet = fleet_of([{_MARKER, HPET}, {HPET}])
     filters = [
         LoadedFilter("hpet", lambda _request: require(HPET, "a rule")),

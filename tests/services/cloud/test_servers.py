@@ -57,7 +57,6 @@ def _with_rows(cloud: Cloud, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def test_servers_of_all_pages_have_flavor_image_and_project(cloud: Cloud, made: dict[str, str]) -> None:
-    """An image that is gone and a volume that is not known are named."""
     found, broken = _found(cloud)
     assert (set(made.values()) <= found.keys(), broken) == (True, [])
     server = found[made["a"]]

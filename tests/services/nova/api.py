@@ -68,12 +68,14 @@ class Api:
         body = {"server_group": {"name": policy, "policy": policy}}
         return str(self._send("POST", "/os-server-groups", body, _USER)["server_group"]["id"])
 
-    def resize(self, server: Server, flavor: str) -> tuple[str, str]:
-        """Resize a server in vain; return its status, and what the last of its actions says to an administrator."""
-        self._send("POST", f"/servers/{server.uuid}/action", {"resize": {"flavorRef": flavor}}, _USER)
+    def move(self, server: Server, action: str, body: object) -> tuple[str, str]:
+        """Resize or migrate a server in vain; return its status, and what its action says to an administrator."""
+        self._send("POST", f"/servers/{server.uuid}/action", {action: body}, _ADMIN)
         shown = self._wait(server.uuid)
         actions = self._send("GET", f"/servers/{server.uuid}/os-instance-actions", None, _ADMIN)["instanceActions"]
-        request = next(each["request_id"] for each in actions if each["action"] == "resize")
+        request = next(
+            each["request_id"] for each in actions if each["action"] in ("resize", "migrate", "live-migration")
+        )
         path = f"/servers/{server.uuid}/os-instance-actions/{request}"
         events = self._send("GET", path, None, _ADMIN)["instanceAction"]["events"]
         return shown.status, " ".join(str(each.get("details")) for each in events)

@@ -162,17 +162,23 @@ def test_second_of_several_servers_and_its_alternates_have_novas_words_and_leave
     assert api.server(number=3, hints={"group": api.group("anti-affinity")}).status == "ACTIVE"
 
 
-def test_resize_without_a_host_leaves_the_server_as_it_is_and_the_reason_in_its_faults(
-    api: Api, cloud: Cloud, scheduler: tuple[Program, bool]
+@pytest.mark.parametrize("action", ["resize", "migrate", "os-migrateLive"])
+def test_move_without_a_host_leaves_the_server_as_it_is_and_the_reason_in_its_faults(
+    action: str, api: Api, cloud: Cloud, scheduler: tuple[Program, bool]
 ) -> None:
-    """Nova shows a fault of servers in ERROR alone, and its own words in the list of actions."""
-    server = api.server()
-    status, said = api.resize(server, api.flavor({"ram": 10**9}))
-    assert (status, "No valid host found for resize" in said) == ("ACTIVE", True)
+    """Nova shows a fault of servers in ERROR alone, and of a resize its own words in the list of actions."""
+    server, reason = api.server(), "The compute service of each host is down or disabled"
+    body: Any = {"host": None, "block_migration": "auto"} if action == "os-migrateLive" else None
+    if action == "resize":
+        body, reason = {"flavorRef": api.flavor({"ram": 10**9})}, "No available host has room for this flavor's memory"
+    for host in {*HOSTS} - {server.host} if action != "resize" else ():
+        api.set_service(host, forced_down=True)
+    status, said = api.move(server, action, body)
+    assert (status, (reason if action == "os-migrateLive" else "No valid host found for ") in said) == ("ACTIVE", True)
     table = f"{cloud.databases.token}_nova_cell1.instance_faults"
     of_server = f"WHERE instance_uuid = '{server.uuid}'"
     ((fault,),) = cloud.databases.run(f"SELECT message FROM {table} {of_server}")  # noqa: S608 - ours
-    assert fault.startswith("No valid host was found. No available host has room for this flavor's memory")
+    assert fault.startswith(f"No valid host was found. {reason}")
 
 
 def test_diagnosis_of_a_server_that_runs_and_while_novas_database_fails(

@@ -14,7 +14,7 @@ from nova.virt import hardware
 from oslo_utils import timeutils
 
 from os_prefilter.adapters.nova_hosts_left import OURS
-from os_prefilter.common.quoting import describe_error
+from os_prefilter.common.quoting import describe_error, escape_line
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
@@ -23,8 +23,8 @@ from os_prefilter_tools.fleet.server import HostFilter
 # Later ones show no amounts, and ask each host how long it is up.
 _MICROVERSION = "2.75"
 _HOSTS = "/os-hypervisors/detail?with_servers=true&limit=1000"
+_LONGEST_NAME = 80
 _SHOWN = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "host_ip", "free_ram_mb", "vcpus_used")
-_OF_NUMA = ("numa_topology", "ram_allocation_ratio", "cpu_allocation_ratio")
 
 
 class _NotShownError(Exception):
@@ -63,8 +63,12 @@ def run_filters(
     hosts = {each.hypervisor_hostname: each for each in _hosts(compute)}
     spec = _spec(compute, request, server, hosts.values())
     left = {name: hosts.get(name) or _Host() for name in candidates}
-    for host in left.values() if spec.numa_topology is None else ():
-        vars(host).update(dict.fromkeys(_OF_NUMA))
+    if spec.numa_topology is None:
+        # It reads fields that no API shows, also where nothing is asked.
+        classes.pop("NUMATopologyFilter", None)
+    for host in hosts.values():
+        # Now, not when it was read: the listing of a large cloud takes longer than a service may be silent.
+        host.service["last_seen_up"] = timeutils.utcnow()
     for name in dict.fromkeys(options.enabled_filters):
         if name not in classes or not left:
             continue
@@ -74,7 +78,7 @@ def run_filters(
                 if not list(classes[name]().filter_all([host], spec)):
                     excluded.append(host_name)
             except _NotShownError as field:
-                unknown.add(str(field))
+                unknown.add(escape_line(str(field))[:_LONGEST_NAME])
             except Exception as error:  # noqa: BLE001 - any class of another package
                 unknown.add(describe_error(error))
         left = {each: host for each, host in left.items() if each not in excluded}
@@ -87,7 +91,7 @@ def _hosts(compute: CloudService) -> Iterator[Any]:
         fields = ("id", "uuid", "name", "hosts", "metadata")
         aggregates = [objects.Aggregate(**{name: row[name] for name in fields}) for row in rows]
         for row in compute.rows(_HOSTS, "hypervisors", _MICROVERSION):
-            rows, host, now = row, row["service"]["host"], timeutils.utcnow()
+            rows, host = row, row["service"]["host"]
             instances = {each["uuid"]: SimpleNamespace(**each) for each in row["servers"]}
             yield _Host(
                 **{name: row[name] for name in _SHOWN},
@@ -95,14 +99,9 @@ def _hosts(compute: CloudService) -> Iterator[Any]:
                 nodename=row["hypervisor_hostname"],
                 uuid=row["id"],
                 instances=instances,
-                num_instances=len(instances),
+                num_instances=row["running_vms"],
                 aggregates=[each for each in aggregates if host in each.hosts],
-                service={
-                    "host": host,
-                    "disabled": row["status"] != "enabled",
-                    "forced_down": row["state"] != "up",
-                    "last_seen_up": now,
-                },
+                service={"host": host, "disabled": row["status"] != "enabled", "forced_down": row["state"] != "up"},
             )
     except (KeyError, TypeError, ValueError) as error:
         raise unexpected("Nova, its hosts and their aggregates", rows) from error
@@ -117,7 +116,7 @@ def _spec(compute: CloudService, request: RequestSpec, server: str, hosts: Colle
     # Which devices these are only the host's pci_stats say, and no API shows those.
     devices = [objects.InstancePCIRequest(count=1)] * ("pci_passthrough:alias" in flavor.extra_specs)
     return objects.RequestSpec(
-        instance_uuid=server,
+        instance_uuid=server.lower(),
         image=novas_image,
         flavor=novas_flavor,
         numa_topology=hardware.numa_get_constraints(novas_flavor, novas_image),

@@ -57,7 +57,7 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
     LOG.warning(
         "What ports, device profiles%s or a chosen host require is not part of the request for the server %s: Nova's "
         "API does not show it, and the request spec in Nova's database has it.",
-        "" if "scheduler_hints" in row else ", hints",
+        "".join(f", {what}" for what, name in (("hints", "scheduler_hints"), ("zone", _ZONE)) if name not in row),
         identity,
     )
     server = _server(row)

@@ -165,7 +165,7 @@ class DiagnoseRequest(RequestListing):
             lines = [
                 escape_line(f"{each.name}: {each.left} left")
                 + f"; excluded: {_names(each.excluded)}" * bool(each.excluded)
-                + escape_line(f"; no API shows: {', '.join(each.not_known)}" * bool(each.not_known))
+                + escape_line(f"; not known: {', '.join(each.not_known)}" * bool(each.not_known))
                 for each in found.host_filters
             ]
             yield "Nova's host filters, run on the candidates as the APIs show them now", lines

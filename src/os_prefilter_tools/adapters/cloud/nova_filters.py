@@ -72,11 +72,11 @@ def run_filters(
     for name in dict.fromkeys(options.enabled_filters):
         if name not in classes or not left:
             continue
-        excluded, unknown = [], set()
+        one, excluded, unknown = classes[name](), dict[str, None](), set[str]()
         for host_name, host in left.items():
             try:
-                if not list(classes[name]().filter_all([host], spec)):
-                    excluded.append(host_name)
+                if not list(one.filter_all([host], spec)):
+                    excluded[host_name] = None
             except _NotShownError as field:
                 unknown.add(escape_line(str(field))[:_LONGEST_NAME])
             except Exception as error:  # noqa: BLE001 - any class of another package

@@ -136,7 +136,7 @@ class Diagnosis:
     accounts: tuple[Account, ...] = ()
     nearest: tuple[Near, ...] = ()
     host_filters: tuple[HostFilter, ...] = ()
-    """For a server of a cloud: those that Nova runs, until one leaves no host."""
+    """The host filters of Nova that ran, until one left no host; only for a server of a cloud."""
     notes: tuple[str, ...] = ()
     """Limits of this result, and ignored parts of the request."""
     recorded: tuple[dict[str, Any], ...] = ()

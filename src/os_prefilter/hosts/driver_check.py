@@ -108,7 +108,7 @@ class _Check:
             if row.device and self._facts.built_by_nova and request.names_traits:
                 found += self._named_without_property(row, row.device)
             # Image or flavor, whichever has a known value.
-            choice = asked.known_value(request, row)
+            choice = asked.value_of(request, row)
             if not choice:
                 continue
             reason = self._refusal(row, choice.value)
@@ -127,7 +127,7 @@ class _Check:
         return [*found, *(item for item in self._named_traits() if (item.property, item.value) not in places)]
 
     def settings(self) -> GuestSettings:
-        known = ((row.name, asked.known_value(self._request, row)) for row in self._rows)
+        known = ((row.name, asked.value_of(self._request, row)) for row in self._rows)
         values = {name: choice for name, choice in known if choice}
         secure_boot = values.get(_SECURE_BOOT.name)
         if secure_boot and secure_boot.value == "optional":
@@ -172,8 +172,7 @@ class _Check:
 
     def _named_without_property(self, row: Row, device: Trait) -> Iterator[Unsupported]:
         """Yield the sources that name a device by its trait alone: a guest of Nova starts without it."""
-        raws = [self._request.image_property(str(row.image_property)), self._request.extra_spec(str(row.extra_spec))]
-        if "true" not in map(row.canonical, raws):
+        if "true" not in map(row.canonical, asked.raw_values(self._request, row)):
             for source in sources_naming(self._request, device)[0]:
                 reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
                 yield Unsupported(source.place, source.value, reason)

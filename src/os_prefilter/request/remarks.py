@@ -10,7 +10,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import NamedTrait, named_traits
 from os_prefilter.request.requirements import Note
-from os_prefilter.request.values import known_value
+from os_prefilter.request.values import raw_values, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES, LISTS
@@ -83,8 +83,8 @@ def _is_ignored(request: Request, row: Row) -> bool:
     # A contradiction is for the filters to reject.
     with suppress(RequestRejected):
         if row.depends_on:
-            return not known_value(request, row)
-        values = {name: known_value(request, row_named(name)) for name in ("input_bus", "disk_bus", "cdrom_bus")}
+            return not value_of(request, row)
+        values = {name: value_of(request, row_named(name)) for name in ("input_bus", "disk_bus", "cdrom_bus")}
         found = {name: choice.value for name, choice in values.items() if choice}
         is_virtio = found.pop("input_bus", "") == "virtio"
         if row.name == "pointer_model":
@@ -136,9 +136,7 @@ def _traits_by_property(request: Request, row: Row) -> frozenset[Trait]:
 
 
 def _values_by_property(request: Request, row: Row) -> set[str]:
-    in_image = request.image_property(row.image_property) if row.image_property else None
-    in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
-    return {value for raw in (in_image, in_flavor) if raw is not None and (value := row.canonical(raw)) is not None}
+    return {value for raw in raw_values(request, row) if raw is not None and (value := row.canonical(raw)) is not None}
 
 
 @cache

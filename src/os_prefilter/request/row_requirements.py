@@ -8,7 +8,7 @@ from os_prefilter.common.errors import ImpossibleCombination, NeverStarts
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
-from os_prefilter.request.values import RowValue, advice_of, is_implied, pairs_of_nova, value_of
+from os_prefilter.request.values import RowValue, advice_of, is_implied, pairs_of_nova, raw_values, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, reported_architecture, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
@@ -51,7 +51,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         if not found or row.values[found.value].trait is None or is_implied(request, row, found.value):
             continue
         # A device that only a trait by name asks for (trait1:X=required): written_requirements has it, in its group.
-        if scope == UNSUFFIXED and row.device and not _has_property(request, row):
+        if scope == UNSUFFIXED and row.device and raw_values(request, row) == (None, None):
             continue
         if row.beside and options.nova_builds_guests:
             requirements += _start_in_nova(request, row, found)
@@ -80,12 +80,6 @@ def _start_in_nova(request: Request, row: Row, found: RowValue) -> Iterator[Requ
         if not pair.on:
             raise NeverStarts(str(found.source), str(other), advice_of(pair))
         yield found.source.requirement(pair.on, False, ROOT)
-
-
-def _has_property(request: Request, row: Row) -> bool:
-    """Return whether the image property, or the flavor extra spec, of a row is set."""
-    in_image = request.image_property(row.image_property) if row.image_property else None
-    return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
 
 
 def forbid_default_machines(request: Request, rows: Iterable[Row], options: Options) -> Requirements:

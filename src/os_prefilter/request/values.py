@@ -55,17 +55,18 @@ _NOTHING_BESIDE = Beside()
 
 
 def value_of(
-    request: Request, row: Row, unknown_values: UnknownValues, notes: list[Note] | None = None
+    request: Request, row: Row, unknown_values: UnknownValues | None = None, notes: list[Note] | None = None
 ) -> RowValue | None:
     """Return the value that image and flavor give to ``row``; None if they give none.
 
+    :param unknown_values: None to leave unknown ones out: the filter of their row notes or rejects them
     :param notes: takes notes on values that are left out
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if they give different values, or require and forbid a device at once.
     :raises ImpossibleCombination: if it makes no sense beside the value of another row.
     """
     resolved = resolve(request, row)
-    for each in resolved.unknown:
+    for each in resolved.unknown if unknown_values else ():
         if each.row.refuses_unknown or unknown_values is UnknownValues.REJECT:
             raise UnknownValue(each.place, each.raw, each.row.values)
     if notes is not None and resolved.notes:
@@ -75,12 +76,11 @@ def value_of(
     return resolved.value
 
 
-def known_value(request: Request, row: Row) -> RowValue | None:
-    """Return the value, without regard to unknown ones: the filter of their row notes or rejects them."""
-    resolved = resolve(request, row)
-    if resolved.problem:
-        raise resolved.problem()
-    return resolved.value
+def raw_values(request: Request, row: Row) -> tuple[object, object]:
+    """Return what the image property and the extra spec of a row say; None where they say nothing."""
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    # An empty extra spec says nothing, as in Nova.
+    return in_image, (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
 
 
 def resolve(request: Request, row: Row) -> Resolved:
@@ -159,14 +159,14 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     if not beside or not beside.implied_by or guest_of(request).architecture:
         return False
     name, more = beside.implied_by
-    other = known_value(request, row_named(name))
+    other = value_of(request, row_named(name))
     return other is not None and other.value == more
 
 
 def pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, Source]]:
     """Yield the values of other rows beside which no guest of Nova starts with a value, each with its source."""
     for pair in row.beside.get(value, _NOTHING_BESIDE).never:
-        other = known_value(request, row_named(pair.row)) if pair.by_nova else None
+        other = value_of(request, row_named(pair.row)) if pair.by_nova else None
         if other and other.value == pair.value and not _is_excused(request, pair):
             yield pair, other.source
 
@@ -174,7 +174,7 @@ def pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Neve
 def _is_excused(request: Request, pair: Never) -> bool:
     guest = guest_of(request)
     for name, values in pair.unless:
-        found = known_value(request, row_named(name))
+        found = value_of(request, row_named(name))
         if found and found.value in values and name not in guest.may_lack:
             return True
     return False
@@ -195,9 +195,7 @@ def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
 
 
 def _read(request: Request, row: Row) -> Resolved:
-    in_image = request.image_property(row.image_property) if row.image_property else None
-    # An empty extra spec says nothing, as in Nova.
-    in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
+    in_image, in_flavor = raw_values(request, row)
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
     depends_on = row.depends_on
     is_set = in_image is not None or in_flavor is not None or of_image is not None

@@ -1,8 +1,6 @@
 """Resource classes, and amounts that Placement can store."""
 
 import re
-from itertools import dropwhile, islice
-from unicodedata import decimal
 
 import os_resource_classes
 
@@ -20,23 +18,13 @@ LARGEST_AMOUNT = 2**31 - 1
 
 
 def resource_amount(value: object) -> int | None:
-    """Parse an amount as Nova's ``int()`` does, of any size and sign; None if it is not a number."""
+    """Parse an amount as Nova's ``int()`` does, of any sign; None if it is not a number that Python parses."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
-    if isinstance(value, str) and len(value) > _MOST_DIGITS:
-        digits = value.strip().removeprefix("+")
-        if len(digits) > _MOST_DIGITS and digits.isdecimal():
-            # As for int(), digits are those of any script; so are zeros.
-            significant = dropwhile(lambda digit: not decimal(digit), digits)
-            value = "".join(islice(significant, _MOST_DIGITS)) or "0"
     try:
         return int(value)
     except ValueError:
         return None
-
-
-# Python parses no more (sys.int_info.default_max_str_digits).
-_MOST_DIGITS = 4300
 
 
 def is_resource_class(name: object) -> bool:

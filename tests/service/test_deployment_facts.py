@@ -345,15 +345,6 @@ def test_fact_of_the_wrong_type_counts_as_not_known(
     assert closed is (fact == "nested_providers")
 
 
-@pytest.mark.filterwarnings("error")
-def test_fact_that_is_a_coroutine_is_closed_and_not_known(caplog: pytest.LogCaptureFixture) -> None:
-    """Python would warn that it was never awaited."""
-    pipeline = Service.from_names("owner", facts={"owner_is_reported": lambda _context: _coroutine(None)})
-    decision = pipeline.apply(spec_of())
-    assert not decision.requirements
-    assert "is a coroutine, which is never awaited. Pass a function that is not async." in caplog.text
-
-
 def _value(value: Any, _context: object) -> Any:
     return value
 

@@ -1,6 +1,5 @@
 """The deployment facts of a service: provided by it, or derived from these and from the configuration."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
@@ -132,11 +131,6 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
 
     def prepare(value: Any) -> Any:
         nonlocal latest
-        if inspect.isawaitable(value) or inspect.isasyncgen(value):
-            if inspect.iscoroutine(value):
-                # Else Python warns that it was never awaited.
-                value.close()
-            raise UnusableFact(name, f"is {quote(value)}, which is never awaited", "Pass a function that is not async.")
         # Not isinstance(): True is an integer.
         if kind and value.__class__ is not kind:
             raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, quote
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, field_of
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, field_of
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 from os_prefilter.vocabulary.options import Options
 
@@ -24,35 +24,29 @@ _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
-class KeptMachineType:
-    """The machine type that the server of a request keeps, where filters can require one."""
+def may_be_required(options: Options) -> bool:
+    """Return whether filters can require a machine type, or forbid hosts with some default, with these options."""
+    traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
+    qualified = {of_guest for (trait, _), of_guest in QUALIFIED.items() if trait in traits}
+    return any(map(options.reports, traits | qualified))
 
-    def __init__(self, look_up: MachineTypeOf | None, options: Options) -> None:
-        self._look_up = look_up
-        traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
-        qualified = {of_guest for (trait, _), of_guest in QUALIFIED.items() if trait in traits}
-        self._counts = any(map(options.reports, traits | qualified))
 
-    def matters_to(self, request: Request) -> bool:
-        """Return whether the image of a server that exists names no machine type, and filters can require one."""
-        return self._counts and request.takes_default_machine_type
-
-    def of(self, request_spec: Any, context: Any) -> str | None:
-        """Return the machine type that the server keeps; ``UNKNOWN_MACHINE_TYPE`` if it is not known."""
-        if self._look_up is None:
-            return UNKNOWN_MACHINE_TYPE
-        try:
-            machine_type = self._look_up(context, request_spec)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - of the embedding service; eventlet's Timeout is no Exception
-            LOG.warning(
-                "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
-                quote(field_of(request_spec, "instance_uuid")),
-                describe_error(error),
-            )
-            return UNKNOWN_MACHINE_TYPE
-        if machine_type is None:
-            return None
-        # One of no known family requires nothing, and is not the host's default either.
-        return machine_type if _MACHINE.canonical(machine_type) else UNKNOWN_MACHINE_TYPE
+def kept_machine_type(look_up: MachineTypeOf | None, request_spec: Any, context: Any) -> str | None:
+    """Return the machine type that the server of a request keeps; ``UNKNOWN_MACHINE_TYPE`` if it is not known."""
+    if look_up is None:
+        return UNKNOWN_MACHINE_TYPE
+    try:
+        machine_type = look_up(context, request_spec)
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - of the embedding service; eventlet's Timeout is no Exception
+        LOG.warning(
+            "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
+            quote(field_of(request_spec, "instance_uuid")),
+            describe_error(error),
+        )
+        return UNKNOWN_MACHINE_TYPE
+    if machine_type is None:
+        return None
+    # One of no known family requires nothing, and is not the host's default either.
+    return machine_type if _MACHINE.canonical(machine_type) else UNKNOWN_MACHINE_TYPE

@@ -24,7 +24,7 @@ from os_prefilter.service.conf import GROUP, options_from, warn_of_misspelt_name
 from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared, shared
 from os_prefilter.service.host_traits import HostTraits, Reader
-from os_prefilter.service.kept_machine_type import KeptMachineType, MachineTypeOf
+from os_prefilter.service.kept_machine_type import MachineTypeOf, kept_machine_type, may_be_required
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.no_host import NoHostCheck, root_demand
@@ -84,7 +84,7 @@ class Service:
         self._names_of_facts = sorted(names & self.facts.keys())
         self._facts = [self.facts[name] for name in self._names_of_facts]
         self._reads = reads_of(self.filters)
-        self._kept_machine_type = KeptMachineType(self.machine_type_of, self.options)
+        self._may_require_machine_types = may_be_required(self.options)
         self._moment = self._moment_of(tuple(fact.reading for fact in self._facts))
 
     @classmethod
@@ -243,10 +243,10 @@ class Service:
             # Replaced as a whole: what is being decided with earlier readings is not kept for later ones.
             self._moment = moment = self._moment_of(readings)
         request = Request(request_spec, None, self._reads)
-        keeps = request.server_exists and self._kept_machine_type.matters_to(request)
+        keeps = request.server_exists and self._may_require_machine_types and request.takes_default_machine_type
         implied = self._implied_in(request) if self.implied_by else {}
         if keeps or implied:
-            kept = self._kept_machine_type.of(request_spec, context) if keeps else None
+            kept = kept_machine_type(self.machine_type_of, request_spec, context) if keeps else None
             request = Request(request_spec, kept, self._reads, implied)
         if self._reads is None:
             return self._decided(moment.pipeline, request, context), False
@@ -283,9 +283,9 @@ class Service:
         known = deployment_facts.known_or_none(values.get(known_traits.FACT))
         if known is not None:
             yield known_traits.leave_out_unknown(known, getattr(values.get(RULES), "traits", ()))
-        if trait_scope.is_mirrored(
-            self.options.trait_scope, deployment_facts.known_or_none(values.get(trait_scope.FACT))
-        ):
+        # Where it is not known whether any provider is nested, one may be.
+        is_flat = values.get(trait_scope.FACT) is False
+        if self.options.trait_scope is (TraitScope.AUTO if is_flat else TraitScope.ROOT_AND_UNSUFFIXED):
             yield trait_scope.mirror
 
 

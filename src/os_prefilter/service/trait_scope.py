@@ -7,26 +7,14 @@ fact ``nested_providers``.
 """
 
 from dataclasses import replace
-from typing import Any
 
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirements
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary.options import TraitScope
 
 FACT = "nested_providers"
 """The name of the fact; its value is true if any provider of the cloud is nested or shares its resources."""
-
-
-def is_mirrored(scope: TraitScope, nested: Any) -> bool:
-    """Return whether required traits of the root go on the unsuffixed group as well.
-
-    :param nested: the value of the fact; None where it is not known, and they do not
-    """
-    if scope is TraitScope.AUTO:
-        return nested is not None and not nested
-    return scope is TraitScope.ROOT_AND_UNSUFFIXED
 
 
 def mirror(_filter: LoadedFilter, result: Requirements, request: Request) -> Requirements:

@@ -233,11 +233,6 @@ _FLAVOR = _PartReaders(Flavor, _OF_FLAVOR)
 _PARAMS = _PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
-@cache
-def _is_mapping(kind: type) -> bool:
-    return issubclass(kind, Mapping)
-
-
 def _as_text(value: object) -> str | None:
     return value if value is None or value.__class__ is str else str(value)
 
@@ -327,7 +322,7 @@ class Request:
         lists_traits = False
         if properties is None:
             properties = _NOTHING
-        elif properties.__class__ is not dict and not _is_mapping(properties.__class__):
+        elif properties.__class__ is not dict and not isinstance(properties, Mapping):
             if hasattr(properties, "fields"):
                 # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
                 properties, lists_traits = set_fields_of(properties), True
@@ -335,7 +330,7 @@ class Request:
                 problem = problem or f"its image's properties are a {type(properties).__name__}"
         if extra_specs is None:
             extra_specs = _NOTHING
-        elif extra_specs.__class__ is not dict and not _is_mapping(extra_specs.__class__):
+        elif extra_specs.__class__ is not dict and not isinstance(extra_specs, Mapping):
             problem = problem or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
         if problem:
             # It would require nothing, and any host would do.
@@ -510,10 +505,8 @@ class Request:
 
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
-        groups = self.flavor_groups
-        return bool(self.image_traits) or (
-            bool(groups) and any(each.required_traits or each.forbidden_traits for each in groups.values())
-        )
+        groups = self.flavor_groups.values()
+        return bool(self.image_traits) or any(each.required_traits or each.forbidden_traits for each in groups)
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:

@@ -10,14 +10,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    NoHostLeft,
-    NoHostServes,
-    PrefilterError,
-    RequestRejected,
-    install_extra,
-)
+from os_prefilter.common import errors
 from os_prefilter.hosts.reports import parts_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
@@ -44,8 +37,8 @@ class Measuring:
             with _REGISTERING:
                 self._families = _families()
         except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"[prefilter] metrics needs {error.name}, which is not installed: {install_extra('metrics')}, "
+            raise errors.ConfigurationError(
+                f"[prefilter] metrics needs {error.name}, which is not installed: {errors.install_extra('metrics')}, "
                 "or set metrics = false."
             ) from error
         # All are exposed from the start, with 0.
@@ -68,12 +61,12 @@ class Measuring:
                 len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
             )
             families.deferred.labels(run.filter).inc(sum(note.waits for note in run.notes))
-        if isinstance(error, NoHostServes):
+        if isinstance(error, errors.NoHostServes):
             families.no_host.labels("traits", "").inc()
-        elif isinstance(error, NoHostLeft):
+        elif isinstance(error, errors.NoHostLeft):
             families.no_host.labels(error.stage, " and ".join(error.by)).inc()
-        elif isinstance(error, PrefilterError) and error.filter:
-            ended = families.rejections if isinstance(error, RequestRejected) else families.failures
+        elif isinstance(error, errors.PrefilterError) and error.filter:
+            ended = families.rejections if isinstance(error, errors.RequestRejected) else families.failures
             ended.labels(error.filter).inc()
 
     def count_hosts(self, host_filter: str, before: int, after: int) -> None:

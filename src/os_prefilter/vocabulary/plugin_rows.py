@@ -24,7 +24,11 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     """
     found: list[Row] = []
     for name in installed_entry_points(GROUP):
-        row = _import_row(name)
+        row = load_entry_point(GROUP, name, partial(UnusableRow, name))
+        if not isinstance(row, Row):
+            raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
+        if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
+            raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.vocabulary.model.Term")
         others = (*bundled, *found)
         for problem in chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, others)):
             raise UnusableRow(name, problem)
@@ -34,15 +38,6 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
         for problem in _find_dangling(row, rows):
             raise UnusableRow(row.name, problem)
     return tuple(found)
-
-
-def _import_row(name: str) -> Row:
-    row = load_entry_point(GROUP, name, partial(UnusableRow, name))
-    if not isinstance(row, Row):
-        raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
-    if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
-        raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.vocabulary.model.Term")
-    return row
 
 
 def _problems(name: str, row: Row) -> Iterator[str]:

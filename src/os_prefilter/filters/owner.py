@@ -54,7 +54,11 @@ def owner(request: Request, *, options: Options, required_before: tuple[Requirem
     if not request.requested_groups and not request.flavor_groups:
         return answer
     trait = trait_named(options.owner_trait)
-    on_pci_groups = _on_pci_groups(request, trait) if options.owns_hosts else []
+    on_pci_groups = [
+        Requirement(trait, True, suffix, f"PCI request group {suffix}")
+        for suffix in request.requested_groups
+        if options.owns_hosts and suffix and suffix.rsplit("-", 1)[0] in request.pci_request_ids
+    ]
     answer += Requirements((*on_pci_groups, *_on_device_profiles(request, trait, options)))
     if not request.flavor_groups:
         return answer
@@ -72,15 +76,6 @@ def _on_hosts(options: Options) -> Requirements:
     trait = trait_named(options.owner_trait)
     root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
     return Requirements((root,)) if options.owns_hosts else NOTHING
-
-
-def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
-    ids = request.pci_request_ids
-    return [
-        Requirement(trait, True, suffix, f"PCI request group {suffix}")
-        for suffix in request.requested_groups
-        if suffix and suffix.rsplit("-", 1)[0] in ids
-    ]
 
 
 def _on_device_profiles(request: Request, trait: Trait, options: Options) -> list[Requirement]:

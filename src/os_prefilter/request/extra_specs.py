@@ -16,7 +16,7 @@ from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.request.spec import RequestGroup
-from os_prefilter.vocabulary.model import is_true
+from os_prefilter.vocabulary.model import as_boolean
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 LOG = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def preferred_trait(key: object, value: object) -> str | None:
     if value == _PREFERRED:
         name = key.removeprefix(_TRAIT)
     else:
-        name = key.removeprefix(_PREFERRED_TRAIT) if is_true(value) else key
+        name = key.removeprefix(_PREFERRED_TRAIT) if as_boolean(value) else key
     return name if name != key and is_trait_name(name) else None
 
 

@@ -8,7 +8,7 @@ from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.request.values import value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import UnknownValues, is_true
+from os_prefilter.vocabulary.model import UnknownValues, as_boolean
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
@@ -146,7 +146,7 @@ def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
 
 
 def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[int]:
-    if not is_true(request.extra_spec("hw:cpu_realtime")):
+    if not as_boolean(request.extra_spec("hw:cpu_realtime")):
         return frozenset()
     # The image's comes first: it knows its processes.
     in_image = request.image_property(_REALTIME_MASK_OF_IMAGE)

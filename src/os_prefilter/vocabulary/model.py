@@ -244,10 +244,5 @@ def as_boolean(value: object) -> bool | None:
     return {"true": True, "false": False}.get(canonical_boolean(value) or "")
 
 
-def is_true(value: object) -> bool:
-    """Return whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
-    return canonical_boolean(value) == "true"
-
-
 RESERVED = "CUSTOM_PREFILTER_"
 """The start of the names by which schedulers and agents tell what is wanted and reported (``hosts/reports.py``)."""

@@ -98,7 +98,4 @@ class LibvirtFacts(HostFacts, NovaSettings):
     @property
     def own_guests(self) -> GuestFacts:
         """The capabilities for guests of its own architecture."""
-        return self.guests.get(self.architecture, _NO_GUESTS)
-
-
-_NO_GUESTS = GuestFacts()
+        return self.guests.get(self.architecture, GuestFacts())

@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from os_prefilter.adapters.placement.coverage import ReadReports
-from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.wanted import configured_filters, wanted_parts
@@ -15,7 +14,7 @@ from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, times
 from tests.support.every_trait import EVERY_PART, marker_of
-from tests.support.placements import Answer, Observed, provider, put_traits
+from tests.support.placements import Observed, provider, put_traits
 from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
 
 _HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
@@ -112,22 +111,3 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_
             ReadReports(observed.client, parts_read)()
         assert 4 <= len(observed.sent) <= len(parts_read) + len(every) + 2 or len(markers) > 1
         assert max(map(len, observed.sent)) < 4096
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (503, b"down"),
-        (401, {}),
-        (200, {}),
-        (200, {"traits": {}}),
-        (200, {"traits": ["COMPUTE_NODE"]}),
-        (200, {"traits": ["COMPUTE_NODE"], "resource_providers": [{"uuid": "no name"}]}),
-    ],
-    ids=str,
-)
-def test_reading_raises_placement_error_on_an_error_or_unusable_response(answer: Answer) -> None:
-    with EmbeddedPlacement(fleet_of([set()])) as placement:
-        observed = Observed(placement, lambda _method, _url: answer)
-        with pytest.raises(PlacementError):
-            ReadReports(observed.client, EVERY_PART)()

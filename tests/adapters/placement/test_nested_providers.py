@@ -6,10 +6,9 @@ import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
 from os_prefilter.adapters.placement.coverage import NestedProviders
-from os_prefilter.common.errors import PlacementError
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
-from tests.support.placements import Answer, Observed, answering, provider
+from tests.support.placements import Observed, provider
 
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
 _SHARING = f"GET /traits?associated=true&name=in:{_SHARES}"
@@ -80,12 +79,3 @@ def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> Non
         fact = NestedProviders(observed.client, lambda _context: uuids[2:])
         assert fact()
         assert observed.sent[-1] == _OTHERS
-
-
-def test_error_or_unusable_response_is_no_answer() -> None:
-    bodies: tuple[object, ...] = ({}, {"traits": []}, {"resource_providers": [{"uuid": "x"}]})
-    answers: list[Answer] = [(503, b"down"), (401, {}), *((200, body) for body in bodies)]
-    with EmbeddedPlacement(Fleet((_host("a"),))) as placement:
-        for answer in answers:
-            with pytest.raises(PlacementError):
-                NestedProviders(Observed(placement, answering(answer)).client)()

@@ -82,13 +82,6 @@ def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer 
     return hook
 
 
-class TestWrittenTraits:
-    def test_sync_changes_owned_traits_and_keeps_those_of_an_operator(self, placement: EmbeddedPlacement) -> None:
-        changes = host(Observed(placement)).sync(GOAL)
-        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", *OURS}
-        assert [change for change in changes if change.provider] == CHANGES
-
-
 class TestReports:
     """What schedulers want comes and goes, and so does what reports on the host."""
 

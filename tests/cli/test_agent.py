@@ -12,7 +12,6 @@ import pytest
 
 from os_prefilter.common.errors import (
     ConfigurationError,
-    DocumentError,
     GenerationConflict,
     PlacementUnavailable,
     PrefilterError,
@@ -77,14 +76,8 @@ class Story:
         self.host = FakeHost()
         self.report = FakeReport()
         self.now = 0.0
-        self.error: PrefilterError | None = None
-        self.watch = Watch(self.host, self.report, 1.0, clock=lambda: self.now, configure=self._configure)
+        self.watch = Watch(self.host, self.report, 1.0, clock=lambda: self.now)
         self._caplog = caplog
-
-    def _configure(self) -> tuple[FakeHost, FakeReport]:
-        if self.error:
-            raise self.error
-        return self.host, self.report
 
     def lines(self, rounds: int = 1) -> list[tuple[str, str]]:
         """Play rounds; return what was logged meanwhile."""
@@ -101,11 +94,6 @@ def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
 
 
 class TestProbing:
-    def test_every_round_reports_but_only_the_first_one_probes_the_host(self, story: Story) -> None:
-        assert story.lines(5) == []
-        assert story.host.probed == ["libvirt 9"]
-        assert story.report.told == ["libvirt 9"] * 5
-
     def test_unchanged_host_is_probed_again_once_per_probe_interval(self, story: Story) -> None:
         for story.now in (number * PROBE_INTERVAL / 2 for number in range(6)):
             story.lines()
@@ -212,28 +200,6 @@ def test_configuration_error_stops_the_agent_only_in_the_first_round(story: Stor
             story.watch.run()
     else:
         assert [level for level, _ in story.lines(3)] == ["WARNING"]
-
-
-def test_reload_probes_the_host_and_reports_by_the_new_configuration(story: Story) -> None:
-    story.lines()
-    old, story.host, story.report = story.report, FakeHost(), FakeReport()
-    story.watch.reload()
-    assert story.lines(2) == []
-    assert (old.told, story.host.probed, story.report.told) == (["libvirt 9"], ["libvirt 9"], ["libvirt 9"] * 2)
-
-
-@pytest.mark.parametrize("error", [ConfigurationError("[prefilter] is\nwrong"), DocumentError("nova.conf", "gone")])
-def test_reload_of_a_wrong_configuration_keeps_the_previous_one(
-    story: Story, caplog: pytest.LogCaptureFixture, error: PrefilterError
-) -> None:
-    story.lines()
-    story.error = error
-    story.watch.reload()
-    (warning,) = (record.getMessage() for record in caplog.records)
-    assert warning.startswith("Failed to reload the configuration; the previous one stays in effect. ")
-    assert "\n" not in warning
-    assert story.lines(2) == []
-    assert story.report.told == ["libvirt 9"] * 3
 
 
 def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:

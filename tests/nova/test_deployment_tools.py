@@ -167,11 +167,6 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) ->
     assert (conf.placement.region_name, conf.placement.username) == ("one", "nova")
 
 
-def test_page_names_the_parameter_of_the_puppet_module_of_2023_1() -> None:
-    text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
-    assert "(puppet-nova 22) the parameter is ``nova::scheduler::filter::scheduler_available_filters``" in text
-
-
 def test_page_states_what_the_package_requires() -> None:
     text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
     stated = re.search(r"requires Python (\S+) and", text)

@@ -2,13 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.common.errors import FilterFailed
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.reports import parts_by_trait
@@ -168,13 +166,3 @@ def test_requirements_are_enforced_at_once_if_the_option_says_so_or_without_the_
     for service in services:
         assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
     assert asked == []
-
-
-def test_wrong_reports_or_result_are_an_error_of_the_filter_and_not_of_the_scheduler() -> None:
-    facts = {"reports": Fact("reports", lambda _context: {}, inf, unknown={})}
-    service = Service(load_filters(["hpet"], ["options"]), Options(), facts)
-    with pytest.raises(FilterFailed, match="'hpet' failed with AttributeError"):
-        service.apply(spec_of({"hw_time_hpet": "yes"}))
-    broken: Any = lambda _request: None  # noqa: E731
-    with pytest.raises(FilterFailed, match="it returned a NoneType, not Requirements"):
-        _waiting([LoadedFilter("mine", broken)], None).apply(spec_of())

@@ -9,7 +9,6 @@ from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.service import Service
-from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import conf_with, pipeline_of, spec_of
@@ -96,10 +95,3 @@ def test_other_values_do_not_ask_placement() -> None:
     # Nor does a pipeline without filters.
     Service.from_conf(conf_with(), {"nested_providers": asked.append}).apply(spec_of(_IMAGE))
     assert asked == []
-
-
-def test_without_the_fact_traits_are_required_of_the_root_only() -> None:
-    """Pipelines from names, and services that do not provide it."""
-    for pipeline in (Service.from_names("image_metadata"), pipeline_of("image_metadata")):
-        assert pipeline.options.trait_scope is TraitScope.AUTO
-        assert {item.scope for item in pipeline.apply(spec_of(_IMAGE)).requirements} == _ON_ROOT

@@ -46,13 +46,6 @@ def test_row_has_exactly_the_values_that_nova_accepts() -> None:
         assert not accepted or set(row.values) == set(accepted), f"correct the row {row.name} in vocabulary/"
 
 
-def test_every_image_property_is_a_field_of_image_meta_props() -> None:
-    """Each image property is a field of Nova's ImageMetaProps, except deploy-config, which Nova does not know."""
-    known = set(image_meta.ImageMetaProps.fields)
-    ours = {row.image_property for row in ROWS if row.image_property}
-    assert ours <= known
-
-
 _LEGACY_PROBES = {
     "vif_model": """VirtualE1000 VIRTUALE1000E virtualpcnet32 VirtualSriovEthernetCard VirtualVmxnet VirtualVmxnet3
         E1000""",

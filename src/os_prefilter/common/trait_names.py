@@ -1,7 +1,8 @@
 """Trait names: which of them Placement could have, and the type of a checked one."""
 
+import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple, NewType
 
 import os_traits
@@ -13,8 +14,7 @@ Trait = NewType("Trait", str)
 
 CUSTOM_PREFIX = "CUSTOM_"
 
-_TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-_LONGEST_TRAIT = 255
+_TRAIT_NAME = re.compile(r"[A-Z0-9_]{1,255}")
 
 
 class AddedIn(NamedTuple):
@@ -53,13 +53,7 @@ def standard_traits() -> frozenset[str]:
 
 def is_trait_name(name: object) -> bool:
     """Return whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
-    return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
-
-
-# The same few names, for every request.
-@lru_cache(maxsize=1024)
-def _has_trait_characters(name: str) -> bool:
-    return bool(name) and set(name) <= _TRAIT_CHARACTERS
+    return isinstance(name, str) and bool(_TRAIT_NAME.fullmatch(name))
 
 
 def trait_named(name: str) -> Trait:

@@ -124,23 +124,19 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
     latest: Any = None
 
     def read_prepared(context: Any) -> Any:
-        value = read(context)
-        if isinstance(value, Measured):
-            return value._replace(value=prepare(value.value))
-        return prepare(value)
-
-    def prepare(value: Any) -> Any:
         nonlocal latest
+        answer = read(context)
+        value = answer.value if isinstance(answer, Measured) else answer
         # Not isinstance(): True is an integer.
         if kind and value.__class__ is not kind:
             raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)
         if make is None:
-            return value
+            return answer
         found = make(value)
         # One that is equal is the same object again, so that decisions are kept.
         if latest is None or found != latest:
             latest = found
-        return latest
+        return answer._replace(value=latest) if isinstance(answer, Measured) else latest
 
     return read_prepared
 

@@ -45,12 +45,7 @@ def table() -> tuple[Row, ...]:
 
 def row_named(name: str) -> Row:
     """Return a row of the whole table."""
-    return BY_NAME.get(name) or _by_name()[name]
-
-
-@cache
-def _by_name() -> dict[str, Row]:
-    return {row.name: row for row in table()}
+    return BY_NAME.get(name) or next(row for row in table() if row.name == name)
 
 
 def enabling_values(depends_on: DependsOn) -> frozenset[str]:

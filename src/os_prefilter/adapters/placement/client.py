@@ -216,7 +216,10 @@ class PlacementClient:
             for row in _rows(response.content, "resource_providers"):
                 if not _is_provider(row):
                     raise TypeError("it is no list of providers")
-                yield _provider(row)
+                parent = row["parent_provider_uuid"]
+                # UUIDs become part of a URL.
+                uuid, above = str(UUID(row["uuid"])), str(UUID(parent)) if parent else ""
+                yield ResourceProvider(uuid, row["name"], _generation(row["generation"]), above)
 
     def provider_named(self, name: str) -> ResourceProvider:
         """Return the resource provider with a name.
@@ -388,14 +391,6 @@ def _rows(content: bytes, name: str) -> Iterator[Any]:
 
 def _is_provider(row: object) -> bool:
     return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("uuid", "name"))
-
-
-def _provider(row: Any) -> ResourceProvider:
-    parent = row["parent_provider_uuid"]
-    # UUIDs become part of a URL.
-    return ResourceProvider(
-        str(UUID(row["uuid"])), row["name"], _generation(row["generation"]), str(UUID(parent)) if parent else ""
-    )
 
 
 def _generation(value: Any) -> int:

@@ -1,7 +1,8 @@
 """Facts: asked at most once per interval, kept while they cannot be asked for, said once when they change."""
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -27,10 +28,17 @@ class _Clock:
         return self.now
 
 
+def value_of(fact: Fact, now: Callable[[], float] = time.monotonic) -> Any:
+    """Return the value of a fact as one request gets it."""
+    if query := fact.begin(None, now):
+        fact.wait(query)
+    return fact.latest
+
+
 def test_fact_is_queried_once_per_interval() -> None:
     clock, answers = _Clock(), iter(range(100))
     fact = Fact("f", lambda _context: next(answers), 10)
-    assert [fact.value(None, clock) for clock.now in (0, 1, 9.9, 10, 19, 20)] == [0, 0, 0, 1, 1, 2]
+    assert [value_of(fact, clock) for clock.now in (0, 1, 9.9, 10, 19, 20)] == [0, 0, 0, 1, 1, 2]
 
 
 def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -46,7 +54,7 @@ def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.Log
 
     clock = _Clock()
     fact = Fact("f", ask, 1, unknown=False)
-    assert [fact.value(None, clock) for clock.now in range(5)] == [True, True, True, True, False]
+    assert [value_of(fact, clock) for clock.now in range(5)] == [True, True, True, True, False]
     assert [record.getMessage() for record in caplog.records] == [
         "The deployment fact f is now True (was False).",
         "Failed to read the deployment fact f (OSError: x://***@h is down); keeping True until it can be read.",
@@ -59,9 +67,9 @@ def test_expired_fact_is_queried_again_at_the_next_use() -> None:
     """Also if that happens while it is asked for: the answer on its way may be the old one."""
     answers = iter(range(100))
     fact = Fact("f", lambda _context: next(answers), 10)
-    assert [fact.value(), fact.value()] == [0, 0]
+    assert [value_of(fact), value_of(fact)] == [0, 0]
     fact.expire()
-    assert [fact.value(), fact.value()] == [1, 1]
+    assert [value_of(fact), value_of(fact)] == [1, 1]
 
     def ask(_context: object) -> int:
         number = next(answers)
@@ -70,14 +78,14 @@ def test_expired_fact_is_queried_again_at_the_next_use() -> None:
         return number
 
     meanwhile = Fact("g", ask, 10)
-    assert [meanwhile.value(), meanwhile.value(), meanwhile.value()] == [2, 3, 3]
+    assert [value_of(meanwhile), value_of(meanwhile), value_of(meanwhile)] == [2, 3, 3]
 
 
 def test_all_requests_wait_for_a_value_that_is_twice_as_old() -> None:
     """As after the process was stopped for an hour."""
     answers, released = iter((True, False)), threading.Event()
     fact = Fact("f", lambda _context: next(answers) or released.wait(60), 10)
-    assert fact.value(None, lambda: 0.0)
+    assert value_of(fact, lambda: 0.0)
     waits = [bool(fact.begin(None, lambda now=now: now)) for now in (15.0, 15.0, 19.0, 25.0)]  # type: ignore[misc]
     released.set()
     assert waits == [True, False, False, True]
@@ -87,17 +95,17 @@ def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: py
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
     values = [1.0, 1]
     fact = Fact("x", lambda _context: values.pop(), 0)
-    assert [type(fact.value()) for _ in range(2)] == [int, float]
+    assert [type(value_of(fact)) for _ in range(2)] == [int, float]
     assert len(caplog.records) == 1
 
 
 def until_known(fact: Fact, value: object) -> None:
     """Wait until the answer that is on its way is in use."""
     for _ in range(6000):
-        if fact.value(None, lambda: 0.0) == value:
+        if value_of(fact, lambda: 0.0) == value:
             return
         threading.Event().wait(0.01)
-    pytest.fail(f"it is still {fact.value()!r}")
+    pytest.fail(f"it is still {value_of(fact)!r}")
 
 
 def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,7 +121,7 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
     fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
     clock = _Clock()
     with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(lambda _: fact.value(None, clock), range(50))) == {"unknown"}
+        assert set(threads.map(lambda _: value_of(fact, clock), range(50))) == {"unknown"}
     answer.set()
     until_known(fact, "known")
     assert asked == [1]
@@ -138,15 +146,15 @@ def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value()
     def value(_number: int) -> object:
         if together.wait(60) == 0:
             answer.set()
-        return fact.value(None, lambda: 0.0)
+        return value_of(fact, lambda: 0.0)
 
     with ThreadPoolExecutor(8) as threads:
         assert set(threads.map(value, range(8))) == {"first"}
         answer.clear()
-        asking = threads.submit(fact.value, None, lambda: 10.0)
+        asking = threads.submit(value_of, fact, lambda: 10.0)
         while not fact._query:
             assert not asking.done()
-        assert fact.value(None, lambda: 10.0) == "first"
+        assert value_of(fact, lambda: 10.0) == "first"
         answer.set()
         assert asking.result(60) == "second"
 
@@ -165,15 +173,15 @@ def test_hanging_query_is_retried_and_logged_once(caplog: pytest.LogCaptureFixtu
         return answer
 
     fact = Fact("f", ask, 60, unknown="unknown", patience=0.05)
-    seen = [fact.value(None, clock) for clock.now in (0, 1, 59, 60, 61, 120, 599, 600)]
+    seen = [value_of(fact, clock) for clock.now in (0, 1, 59, 60, 61, 120, 599, 600)]
     assert seen == ["unknown"] * 7 + ["second"]
     (hanging,) = [each for each in threading.enumerate() if each.name == "fact f"]
     lost.set()
     hanging.join(60)
     assert replaced.is_set()
-    assert fact.value(None, clock) == "second"
+    assert value_of(fact, clock) == "second"
     clock.now = 660
-    assert fact.value(None, clock) == "third"
+    assert value_of(fact, clock) == "third"
     assert [record.getMessage() for record in caplog.records] == [
         "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
         "The deployment fact f can be read again.",
@@ -195,13 +203,13 @@ def test_slow_answer_is_used_even_after_the_query_was_retried() -> None:
     fact = Fact("f", ask, 60, patience=0.05)
     for clock.now in slow:
         asked = threading.Event()
-        assert fact.value(None, clock) is UNKNOWN
+        assert value_of(fact, clock) is UNKNOWN
         assert asked.wait(60)
     first, second = (each for each in threading.enumerate() if each.name == "fact f")
     for (begun, event), thread in zip(slow.items(), (first, second), strict=True):
         event.set()
         thread.join(60)
-        assert fact.value(None, clock) == begun
+        assert value_of(fact, clock) == begun
 
 
 def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:

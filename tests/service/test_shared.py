@@ -14,6 +14,7 @@ from os_prefilter.service import deployment_facts
 from os_prefilter.service.deployment_facts import Fact, Measured
 from os_prefilter.service.shared import Siblings
 from tests.service.shared_workers import CountingReader, shared_fact, workers
+from tests.service.test_deployment_facts import value_of
 
 
 class _Region:
@@ -172,7 +173,7 @@ def test_fact_pauses_for_twenty_times_what_its_reading_took(
 
     fact = Fact("f", read, 60)
     for now[0] in range(0, 4000, 5):
-        fact.value(None, lambda: now[0])
+        value_of(fact, lambda: now[0])
     assert readings[1] - readings[0] == pause
     assert readings[2] - readings[1] == pause
 
@@ -188,7 +189,7 @@ def test_failed_reading_pauses_for_its_cost_as_well(monkeypatch: pytest.MonkeyPa
 
     fact = Fact("f", fail, 60)
     for now[0] in (0, 100, 167, 168):
-        fact.value(None, lambda: now[0])
+        value_of(fact, lambda: now[0])
     assert begun == [0, 168]
 
 
@@ -196,4 +197,4 @@ def test_first_pause_ends_at_a_random_moment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(deployment_facts, "uniform", lambda low, high: low + 0.25 * (high - low))
     readings = iter(range(100))
     fact, now = Fact("f", lambda _context: next(readings), 60), [0.0]
-    assert [fact.value(None, lambda: now[0]) for now[0] in (0, 14, 15, 74, 75)] == [0, 0, 1, 1, 2]
+    assert [value_of(fact, lambda: now[0]) for now[0] in (0, 14, 15, 74, 75)] == [0, 0, 1, 1, 2]

@@ -177,19 +177,13 @@ class Fact:
         """The value as it was last known, however old."""
         return self.reading.value
 
-    def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
-        """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
-
-        The request that finds it older starts a query in a thread, and waits for it. Other requests use the old value
-        meanwhile, or wait as well if there never was one, or if it is twice as old: the process may have been paused.
-        """
-        query = self.begin(context, now)
-        if query:
-            self.wait(query)
-        return self.latest
-
     def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> PendingQuery | None:
-        """Start a query if one is due; return the query that this request must wait for, if any."""
+        """Start a query if one is due; return the query that this request must wait for, if any.
+
+        The request that finds the value older than ``interval`` starts a query in a thread, and waits for it. Other
+        requests use the old value meanwhile, or wait as well if there never was one, or if it is twice as old: the
+        process may have been paused.
+        """
         # Without the lock: most requests find that it is not due.
         if not self._is_due(now):
             return None
@@ -292,11 +286,6 @@ class Fact:
                 self.latest,
             )
         self._failing = True
-
-
-def known_or_none(value: Any) -> Any:
-    """Return the value of a fact, and None for one that is not known: the pipeline's own facts are never None."""
-    return None if value is UNKNOWN else value
 
 
 _reading_of = attrgetter("reading")

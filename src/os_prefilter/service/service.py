@@ -16,7 +16,7 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.pipeline.pipeline import Pipeline, Remark, reads_of
 from os_prefilter.pipeline.writer import write
-from os_prefilter.request.filter_contract import NEEDS, LoadedFilter
+from os_prefilter.request.filter_contract import NEEDS, UNKNOWN, LoadedFilter
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.service import decision_log, deferral, deployment_facts, known_traits, trait_scope
@@ -278,13 +278,13 @@ class Service:
 
         The last one copies what the others have left.
         """
+        known = {name: value for name, value in values.items() if value is not UNKNOWN}
         if self._waits and self.filters:
-            yield deferral.defer(self.filters, deployment_facts.known_or_none(values[deferral.FACT]), self.options)
-        known = deployment_facts.known_or_none(values.get(known_traits.FACT))
-        if known is not None:
-            yield known_traits.leave_out_unknown(known, getattr(values.get(RULES), "traits", ()))
+            yield deferral.defer(self.filters, known.get(deferral.FACT), self.options)
+        if known_traits.FACT in known:
+            yield known_traits.leave_out_unknown(known[known_traits.FACT], getattr(known.get(RULES), "traits", ()))
         # Where it is not known whether any provider is nested, one may be.
-        is_flat = values.get(trait_scope.FACT) is False
+        is_flat = known.get(trait_scope.FACT) is False
         if self.options.trait_scope is (TraitScope.AUTO if is_flat else TraitScope.ROOT_AND_UNSUFFIXED):
             yield trait_scope.mirror
 

@@ -8,12 +8,10 @@ from unittest import mock
 import pytest
 
 from os_prefilter import Flavor
-from os_prefilter.common.errors import FlavorImageConflict
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
-from os_prefilter.request.spec import Image
 from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
-from os_prefilter_tools.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
+from os_prefilter_tools.operators.reconfigure import NotReconfigurable, Plan, reconfiguration
 from tests.conftest import pipeline_of
 
 _KEY = "deploy-config:hyperthreading"
@@ -56,7 +54,7 @@ def test_plan_applies_the_new_flavor_only_where_the_node_differs(
     old: Flavor, new: Flavor, configurations: tuple[tuple[str, str, str], ...], changes: dict[str, str]
 ) -> None:
     plan = _plan(old, new)
-    assert plan.configurations == tuple(Configuration(*each) for each in configurations)
+    assert plan.configurations == configurations
     assert bios_changes(plan.steps) == changes
 
 
@@ -90,12 +88,9 @@ def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settin
         assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
 
 
-def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled_or_image_and_flavor_conflict() -> None:
+def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
     with pytest.raises(NotReconfigurable, match="deploy_config is not enabled"):
         reconfiguration(_flavor(), _flavor(), _NODE, pipeline_of("hpet"))
-    conflicting = _flavor(hyperthreading="enabled"), _NODE, pipeline_of("deploy_config"), Image({_KEY: "disabled"})
-    with pytest.raises(FlavorImageConflict):
-        reconfiguration(_flavor(), *conflicting)
 
 
 def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> None:

@@ -50,7 +50,8 @@ _VARIANT = mapping(
     at_least_one("bios", "steps"),
 )
 _TEMPLATE = mapping(
-    {"config-type": NAME, "config-value": NAME}, {"traits": TRAITS, "variants": {"type": "array", "items": _VARIANT}}
+    {"config-type": NAME, "config-value": NAME},
+    {"traits": TRAITS, "variants": {"type": "array", "items": _VARIANT}, "default": {"type": "boolean"}},
 )
 _DOCUMENT = {
     **mapping({"templates": {"type": "array", "items": _TEMPLATE}}, {}),
@@ -101,7 +102,10 @@ def _parse(data: bytes, path: object) -> list[config_templates.Template]:
             if problem := _contradiction(variants[-1]):
                 line = document.line(("templates", number, "variants", place))
                 raise DocumentError(path, f"{name}.variants[{place}] {problem}.", line)
-        templates[key] = config_templates.Template(*key, tuple(item.get("traits", ())), tuple(variants))
+        is_default = item.get("default", False)
+        if is_default and any(each.is_default and each.config_type == key[0] for each in templates.values()):
+            raise DocumentError(path, f"{name} is the second default of {key[0]}. Keep one.", line)
+        templates[key] = config_templates.Template(*key, tuple(item.get("traits", ())), tuple(variants), is_default)
     return list(templates.values())
 
 

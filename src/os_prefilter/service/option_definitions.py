@@ -101,7 +101,8 @@ Values: names of architectures as Nova spells them, separated by commas, such as
         default="",
         help="""
 A file of configuration templates: the traits that a bare-metal node must have for ``deploy-config:TYPE=VALUE``, and how
-Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others.
+Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others. nova-scheduler,
+nova-api and Ironic's conductors must have the same.
 
 Values: the path of a YAML file.
 """,

@@ -5,7 +5,7 @@ ones, and those of the file that ``[prefilter] config_templates`` names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from os_prefilter.common.trait_names import Trait
@@ -23,6 +23,9 @@ BIOS_STEP = ("bios", "apply_configuration")
 
 NODE_FIELDS = ("driver", "vendor")
 """Fields of a node that a variant may require: its driver, and ``vendor`` in its properties."""
+
+RECORD = "deploy_config"
+"""The key in the ``instance_info`` of a node: the configuration of its server after a change, type -> value."""
 
 
 class Step(NamedTuple):
@@ -75,6 +78,8 @@ class Template:
     """The traits that a node must have."""
     variants: tuple[Variant, ...] = ()
     """The ways to apply it; the first that fits a node is taken."""
+    is_default: bool = False
+    """True if a node is configured so where a server asks for no value of the type."""
 
     @property
     def extra_spec(self) -> str:
@@ -131,8 +136,14 @@ class Templates:
         return self._naming.get(trait, ())
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
-        """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""
-        return Templates((*self._by_key.values(), *others))
+        """Return these templates, each replaced by one of ``others`` of the same type and value if there is one.
+
+        The default of ``others`` for a type is the only one of that type.
+        """
+        others = tuple(others)
+        types = {each.config_type for each in others if each.is_default}
+        ours = (replace(each, is_default=each.is_default and each.config_type not in types) for each in self)
+        return Templates((*ours, *others))
 
 
 # Setting, and its spellings of on and off; the first that the BIOS allows is taken. "*" stands for any characters.
@@ -155,7 +166,7 @@ _HYPERTHREADING = (
 def _hyperthreading(value: str, spellings: Mapping[str, str]) -> Template:
     # Both are about a node that can switch: only there is either of them certain.
     variants = tuple(Variant((BiosChange(name, tuple(each.split())),)) for name, each in spellings.items())
-    return Template("hyperthreading", value, (HYPERTHREADING,), variants)
+    return Template("hyperthreading", value, (HYPERTHREADING,), variants, is_default=value == "enabled")
 
 
 BUNDLED = Templates(

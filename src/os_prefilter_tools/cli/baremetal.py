@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.hosts.driver_check import guest_settings
@@ -17,6 +17,8 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.facts_from_conf import DERIVED, facts_from
 from os_prefilter.service.loading import load_filters
+from os_prefilter.vocabulary.config_templates import PREFIX
+from os_prefilter_tools.adapters.cloud.service import CloudService
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import seconds
 from os_prefilter_tools.cli.filters_and_hosts import read_configuration
@@ -25,19 +27,17 @@ from os_prefilter_tools.cli.listing import NO_HOST, Listing
 from os_prefilter_tools.cli.request_arguments import RequestArguments, add_request_arguments, flavor_named
 from os_prefilter_tools.operators.reconfigure import Plan, reconfiguration
 
-SECOND_LOOK = 5.0
-"""Seconds before ``--apply`` checks a second time that nothing is left to do on a node."""
-_TIMEOUT = 3600
-
 
 class ShowSteps(Listing):
-    """Show the deploy steps that configure a node for a request; Ironic's own client takes the -f json output."""
+    """Show the steps that configure a node for a request; Ironic's own client takes the -f json output."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_node_arguments(self, parser.add_argument_group("the node"))
         text = "read [prefilter] config_templates from this file; default: the bundled"
         parser.add_argument("--nova-conf", metavar="FILE", help=text)
+        text = "show them as the steps of a runbook: in their order, without priorities"
+        parser.add_argument("--runbook", action="store_true", help=text)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
@@ -46,7 +46,9 @@ class ShowSteps(Listing):
         facts = asked.node_facts(self.context)
         steps = deploy_steps(guest_settings(spec, facts), facts)
         self.tell(f"{facts.host}: {pluralize(len(steps), 'deploy step')}.")
-        return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
+        columns = ("interface", "step", "args", "order" if parsed_args.runbook else "priority")
+        numbered = [{**step, "order": number} for number, step in enumerate(steps, 1)]
+        return columns, [tuple(step[name] for name in columns) for step in numbered]
 
 
 class ReconfigureNode(Listing):
@@ -67,7 +69,7 @@ class ReconfigureNode(Listing):
         parser.add_argument("--instance", metavar="UUID", help=text)
         parser.add_argument("--apply", action="store_true", help="run the steps; default: only show them")
         text = "wait so long for the steps; default: %(default)s"
-        parser.add_argument("--timeout", metavar="SECONDS", type=seconds, default=_TIMEOUT, help=text)
+        parser.add_argument("--timeout", metavar="SECONDS", type=seconds, default=3600, help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the plan; return 2 if the node cannot do it."""
@@ -84,32 +86,36 @@ class ReconfigureNode(Listing):
         if not parsed_args.apply:
             # Before it is read: the state of a node that is being changed may be outdated in a moment.
             node.task(instance=parsed_args.instance).check_ready()
-        elif parsed_args.instance:
-            node.task(instance=parsed_args.instance).check_instance()
         facts = replace(node.facts(), templates=service.options.templates)
         plan = reconfiguration(old, new, facts, service)
         plan.check(facts.host, lambda query: bool(self.context.placement.providers(query)))
-        if facts.bios_may_differ:
-            anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
+        if facts.bios_may_differ and plan.settings:
             self.tell(
                 f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine "
-                f"may have other BIOS settings than Ironic shows; {anew}."
+                "may have other BIOS settings than Ironic shows: the steps set all of the new flavor and may reboot it."
             )
-
-        def configure() -> None:
-            limits = {"timeout": parsed_args.timeout, "instance": parsed_args.instance}
-            node.task(plan.steps, settings=plan.settings, **limits).run()
-
         if parsed_args.apply or not plan.steps:
             # Nothing is left to do only if the node has the settings now, and is not being changed.
-            configure()
-        if parsed_args.apply and not plan.steps:
-            # Ironic has no lock for clients, and a simultaneous command may be about to begin.
-            time.sleep(SECOND_LOOK)
-            configure()
+            instance, timeout = parsed_args.instance, parsed_args.timeout
+            node.task(plan.steps, settings=plan.settings, instance=instance, timeout=timeout).run()
+        if parsed_args.apply:
+            both = (*old.extra_specs.items(), *new.extra_specs.items())
+            configuration = {name: str(value) for name, value in both if name.startswith(PREFIX)}
+            if server := node.record(configuration):
+                self._tell_nova(server, configuration)
         result = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
         self.tell(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
+
+    def _tell_nova(self, server: str, configuration: Mapping[str, str]) -> None:
+        """Have Nova show the configuration: only a resize changes the flavor of a server, and bare metal has none."""
+        try:
+            body = {"metadata": configuration}
+            CloudService(self.context.connection, "compute").send("POST", f"/servers/{server}/metadata", body)
+        except CloudError as error:
+            self.tell(f"{server}: Nova does not show the change. {error}", warning=True)
+        else:
+            self.tell(f"{server}: Nova shows the old flavor, and in the metadata of the server what the node has.")
 
 
 def _lines(plan: Plan, facts: IronicFacts) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ its resource provider with the required traits, in its own tree.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.common.errors import RequestRejected, UnsupportedByHost
@@ -17,7 +17,7 @@ from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.request.requirements import Requirement
-from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import Flavor, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX
 
@@ -28,25 +28,15 @@ class NotReconfigurable(RequestRejected):
     """The instance cannot be reconfigured on its node; nothing was changed."""
 
     def __init__(self, host: str, reason: str) -> None:
-        self.reason = reason
         super().__init__(f"The instance on the node {quote(host)} was not changed: {reason}.")
-
-
-class Configuration(NamedTuple):
-    """One configuration, before and after."""
-
-    name: str
-    """``deploy-config:hyperthreading``."""
-    before: str
-    """The old flavor's value; empty if it has none."""
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The changes to a node."""
 
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[tuple[str, str, str], ...]
+    """``deploy-config:hyperthreading``, the value of the old flavor, or nothing, and that of the new one."""
     requirements: tuple[Requirement, ...]
     """Requirements of the filters on the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
@@ -76,7 +66,7 @@ def _in_tree(node: str, requirements: Iterable[Requirement]) -> str:
     return urlencode({"in_tree": node, **({"required": ",".join(traits)} if traits else {})})
 
 
-def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Service, image: Image | None = None) -> Plan:
+def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Service) -> Plan:
     """Return the plan to change an instance of flavor ``old`` on a node to flavor ``new``.
 
     BIOS settings become those of the new flavor. Settings that already have their value get no step, unless the machine
@@ -88,25 +78,24 @@ def reconfiguration(old: Flavor, new: Flavor, facts: IronicFacts, service: Servi
     :raises NotReconfigurable: if the flavors differ in anything else, or the node cannot do it
     :raises RequestRejected: if a filter rejects the new flavor
     """
-    needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.required_by}
-    if missing := needed.difference(each.name for each in service.filters):
-        reason = f"the filter {min(missing)} is not enabled; add it to [prefilter] enabled_filters"
+    if "deploy_config" not in {each.name for each in service.filters}:
+        reason = "the filter deploy_config is not enabled; add it to [prefilter] enabled_filters"
         raise NotReconfigurable(facts.host, reason)
     _check_same(old, new, facts)
     configurations = tuple(
-        Configuration(name, str(old.extra_specs.get(name, "")), str(value))
+        (name, str(old.extra_specs.get(name, "")), str(value))
         for name, value in sorted(new.extra_specs.items())
         if name.startswith(PREFIX) and value != old.extra_specs.get(name)
     )
     # Only the extra specs that configure the node: it already meets the others.
     own = {name: value for name, value in new.extra_specs.items() if name.startswith(PREFIX)}
     flavor = replace(new, extra_specs=own)
-    decision = service.apply(RequestSpec(flavor, image))
+    decision = service.apply(RequestSpec(flavor))
     try:
         settings = guest_settings(RequestSpec(flavor), facts)
     except UnsupportedByHost as error:
         raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
-    settings = _to_do(settings, facts, {each.name for each in configurations})
+    settings = _to_do(settings, facts, {name for name, _, _ in configurations})
     steps = deploy_steps(settings, facts)
     left = steps if facts.bios_may_differ else filter(None, (_drop_met_settings(step, facts) for step in steps))
     return Plan(configurations, decision.requirements, tuple(left), bios_changes(steps))

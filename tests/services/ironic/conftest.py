@@ -1,5 +1,6 @@
 """The Ironic, once for all tests of this folder."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 
@@ -8,11 +9,36 @@ from openstack import utils
 
 from tests.services.ironic.ironics import Ironic, ironic_running
 from tests.services.recorder import Recorder, recorded
+from tests.support.loopback import Call, Reply, serving
+
+
+class Nova:
+    """What Ironic finds at the place of Nova's API; the real one is in ``tests/services/nova/test_bare_metal.py``."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.status = 200
+        self.answer: object = {}
+        self.asked: list[str] = []
+
+    def reply(self, call: Call) -> Reply | None:
+        """Answer a request; with status 0 the connection is closed."""
+        self.asked.append(f"{call.path} {call.headers['OpenStack-API-Version']}")
+        body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
+        return Reply(self.status, body, {"Content-Type": "application/json"}) if self.status else None
 
 
 @pytest.fixture(scope="session")
-def ironic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
-    with ironic_running(tmp_path_factory.mktemp("ironic")) as running:
+def nova() -> Iterator[Nova]:
+    nova = Nova()
+    with serving(nova.reply) as nova.url:
+        yield nova
+
+
+@pytest.fixture(scope="session")
+def ironic(nova: Nova, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
+    more = f"[nova]\nauth_type = none\nendpoint_override = {nova.url}\n"
+    with ironic_running(tmp_path_factory.mktemp("ironic"), more) as running:
         yield running
 
 
@@ -26,4 +52,3 @@ def proxy(ironic: Ironic) -> Iterator[Recorder]:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the SDK look more often than each two seconds; the rest of the waiting is real."""
     monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
-    monkeypatch.setattr("os_prefilter_tools.cli.baremetal.SECOND_LOOK", 0.05)

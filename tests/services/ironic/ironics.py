@@ -7,8 +7,9 @@ nothing of this machine's configuration.
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,9 @@ from typing import Any
 import requests
 from openstack.connection import Connection
 
-from tests.services.ironic.bios import ENTRY_POINT, MACHINE, NAME
+from tests.services.ironic.bios import CONFIGURING, ENTRY_POINTS, MACHINE, NAME
 from tests.support.processes import free_port
 from tests.support.programs import Program, running, until
-
-FAKE_BIOS = NAME
-"""The ``bios_interface`` of nodes, unless said otherwise."""
 
 LOGICAL_PROC = {
     "name": "LogicalProc",
@@ -41,21 +39,20 @@ rpc_transport = none
 host = conductor-of-tests
 my_ip = 127.0.0.1
 state_path = {folder}
-enabled_hardware_types = fake-hardware
-enabled_bios_interfaces = {bios},fake,no-bios
-enabled_boot_interfaces = fake
+enabled_hardware_types = fake-hardware,prefilter-redfish,redfish
+enabled_bios_interfaces = {bios},{configuring},prefilter-redfish,redfish,fake,no-bios
+enabled_boot_interfaces = fake,redfish-virtual-media
 enabled_console_interfaces = no-console
-enabled_deploy_interfaces = fake
+enabled_deploy_interfaces = fake,direct
 enabled_firmware_interfaces = no-firmware
 enabled_inspect_interfaces = no-inspect
-enabled_management_interfaces = fake
+enabled_management_interfaces = fake,redfish
 enabled_network_interfaces = noop
-enabled_power_interfaces = fake
+enabled_power_interfaces = fake,redfish
 enabled_raid_interfaces = no-raid
 enabled_rescue_interfaces = no-rescue
 enabled_storage_interfaces = noop
 enabled_vendor_interfaces = no-vendor
-default_bios_interface = {bios}
 [api]
 host_ip = 127.0.0.1
 port = {port}
@@ -76,18 +73,33 @@ lock_path = {folder}/locks
 """
 
 _DIST_INFO = "os_prefilter_tests-0.dist-info"
-_ENTRY_POINTS = f"[ironic.hardware.interfaces.bios]\n{ENTRY_POINT}\n"
+_ENTRY_POINTS = f"[ironic.hardware.interfaces.bios]\n{ENTRY_POINTS}\n"
 
 
 class Ironic:
     """A running Ironic."""
 
-    def __init__(self, folder: Path, url: str, program: Program) -> None:
+    def __init__(self, folder: Path, url: str, start: Callable[[], Program]) -> None:
         self.url = url
-        self.program = program
+        self.program = start()
+        self._start = start
         self._folder = folder
         self._connection = connect(url)
         self._made = 0
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        until(lambda: _answers(self.url, self.program), lambda: f"Ironic does not answer:\n{self.program.log[-5000:]}")
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Kill it, and start it anew at the end of the context."""
+        self.program.kill()
+        try:
+            yield
+        finally:
+            self.program = self._start()
+            self.wait()
 
     @property
     def baremetal(self) -> Any:
@@ -98,7 +110,7 @@ class Ironic:
         """Make a node, whose machine has these BIOS settings; return its UUID.
 
         :param state: ``available``, ``active`` (with nothing but Ironic's fake deployment), or ``manageable``
-        :param fields: what else to set once it is manageable, as in Ironic's API
+        :param fields: what else to set once it is manageable, as in Ironic's API; its BIOS interface is NAME
         """
         self._made += 1
         file = self._folder / f"machine-{self._made}.json"
@@ -110,6 +122,7 @@ class Ironic:
             properties={"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi"},
             resource_class="baremetal",
             provision_state="enroll",
+            bios_interface=fields.pop("bios_interface", NAME),
         )
         node = str(created.id)
         self.provision(node, "manage")
@@ -178,24 +191,35 @@ class Ironic:
         file = Path(self.show(node)["driver_info"][MACHINE])
         return {each["name"]: each["value"] for each in json.loads(file.read_text(encoding="utf-8"))}
 
+    def set_machine(self, node: str, name: str, value: str) -> None:
+        """Change a BIOS setting of the machine itself, as one does by hand; Ironic has not read it."""
+        file = Path(self.show(node)["driver_info"][MACHINE])
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        changed = [{**each, "value": value} if each["name"] == name else each for each in settings]
+        file.write_text(json.dumps(changed), encoding="utf-8")
+
     def set_column(self, node: str, column: str, value: str | None) -> None:
         """Write into the database what no API can: who holds the lock, a state of long ago."""
         with closing(sqlite3.connect(self._folder / "ironic.sqlite", timeout=60)) as database, database:
             database.execute(f"UPDATE nodes SET {column} = ? WHERE uuid = ?", (value, node))  # noqa: S608
 
     def send(self, method: str, path: str, body: object = None) -> requests.Response:
+        """Send a request that Ironic takes."""
+        response = self.ask(method, path, body)
+        assert response.ok, response.text
+        return response
+
+    def ask(self, method: str, path: str, body: object = None) -> requests.Response:
         """Send a request as an administrator, with the newest API; a node locked for a moment is asked again."""
 
-        def answer() -> requests.Response | None:
+        def answers() -> list[requests.Response]:
             response = _http().request(
                 method, self.url + path, json=body, timeout=60, headers={"X-OpenStack-Ironic-API-Version": "latest"}
             )
-            return None if response.status_code == HTTPStatus.CONFLICT else response
+            # A response that is an error is false.
+            return [] if response.status_code == HTTPStatus.CONFLICT else [response]
 
-        response = until(answer, lambda: f"{method} {path}: a conflict")
-        assert response is not None
-        assert response.ok, response.text
-        return response
+        return until(answers, lambda: f"{method} {path}: a conflict")[0]
 
 
 def setting(name: str = "LogicalProc", value: str = "Disabled", *more: tuple[str, str]) -> list[dict[str, Any]]:
@@ -228,19 +252,27 @@ def connect(url: str, timeout: float = 60.0, **options: Any) -> Connection:
 
 
 @contextmanager
-def ironic_running(folder: Path) -> Iterator[Ironic]:
-    """Run an Ironic with its files in ``folder``; at the end of the context nothing of it is left."""
+def ironic_running(folder: Path, more: str = "") -> Iterator[Ironic]:
+    """Run an Ironic with its files in ``folder``; at the end of the context nothing of it is left.
+
+    :param more: what follows in its configuration
+    """
     port = free_port()
     conf = folder / "ironic.conf"
-    conf.write_text(_CONF.format(folder=folder, port=port, bios=FAKE_BIOS), encoding="utf-8")
+    text = _CONF.format(folder=folder, port=port, bios=NAME, configuring=CONFIGURING)
+    conf.write_text(text + more, encoding="utf-8")
     options = ["--config-file", str(conf), "--config-dir", str(_made(folder / "no-conf"))]
     environment = _environment(folder)
     with running(["ironic-dbsync", *options, "create_schema"], folder, "dbsync", environment) as schema:
         schema.succeed()
-    with running(["ironic", *options], folder, "ironic", environment) as program:
-        url = f"http://127.0.0.1:{port}"
-        until(lambda: _answers(url, program), lambda: f"Ironic does not answer:\n{program.log[-5000:]}")
-        yield Ironic(folder, url, program)
+    ironic = Ironic(
+        folder, f"http://127.0.0.1:{port}", partial(Program, ["ironic", *options], folder, "ironic", environment)
+    )
+    try:
+        ironic.wait()
+        yield ironic
+    finally:
+        ironic.program.kill()
 
 
 def _environment(folder: Path) -> Mapping[str, str]:

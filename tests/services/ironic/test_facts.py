@@ -6,7 +6,8 @@ from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady, Unk
 from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
-from tests.services.ironic.ironics import FAKE_BIOS, LOGICAL_PROC, Ironic, connect
+from tests.services.ironic.bios import NAME
+from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, connect
 from tests.services.recorder import Answer, Recorder
 
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
@@ -18,7 +19,7 @@ def test_ironic_node_facts_include_its_traits_and_changeable_bios_settings(ironi
     facts = IronicNode(ironic.baremetal, node).facts()
     assert (facts.host, facts.architecture, facts.boot_mode) == (node, "x86_64", "uefi")
     assert facts.other_traits == {"CUSTOM_GOLD", "HW_CPU_X86_AVX2"}
-    assert facts.bios_interface == FAKE_BIOS
+    assert facts.bios_interface == NAME
     settings = {name: (setting.value, setting.changeable) for name, setting in facts.bios.items()}
     assert settings == {"LogicalProc": ("Enabled", True), "SystemModelName": ("R660", False)}
     assert capability_traits(facts)[HYPERTHREADING]

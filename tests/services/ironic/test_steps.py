@@ -1,7 +1,7 @@
 """Steps on nodes of a real Ironic: the BIOS setting is really changed, or it is said why not."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,6 @@ def go_on(tmp_path: Path) -> Path:
 def held(file: Path, value: str = "Disabled") -> list[Any]:
     """Return a step that changes the setting, and goes on until the file exists."""
     return setting("LogicalProc", value, (HOLDS, str(file)))
-
-
-def touch_after_some_reads(file: Path) -> Callable[[str, str], None]:
-    """Return what a proxy calls before each request; it lets the machine go on once some were made."""
-    reads: list[str] = []
-
-    def touch(_method: str, path: str) -> None:
-        reads.append(path)
-        if len(reads) > 4:
-            file.touch()
-
-    return touch
 
 
 def test_service_steps_toggle_a_bios_setting_under_an_existing_instance(ironic: Ironic) -> None:
@@ -136,126 +124,51 @@ def test_steps_wait_for_a_briefly_locked_node(ironic: Ironic, proxy: Recorder) -
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-def test_steps_under_way_are_waited_for_if_they_are_the_same_and_else_refused(
-    ironic: Ironic, proxy: Recorder, go_on: Path
-) -> None:
-    """Whatever became of the caller of the first try; nothing is begun twice."""
+def test_steps_under_way_are_not_begun_a_second_time(ironic: Ironic, proxy: Recorder, go_on: Path) -> None:
+    """Whatever became of the caller of the first try."""
     node = ironic.node("active")
     with pytest.raises(OutcomeUnknown, match="'servicing'. It is safe to run it again"):
         run(ironic, node, held(go_on), timeout=0.1)
-    for others in (setting(value="Enabled"), [*DISABLED, {"interface": "raid", "step": "x", "args": {}}]):
-        with pytest.raises(NodeNotReady, match="not known to be there for the same steps. Wait until that has ended"):
-            run(proxy, node, others)
-    proxy.before = touch_after_some_reads(go_on)
-    # The machine has no setting of that name to read back: nothing but the one that matters is checked.
-    with pytest.raises(StepsFailed, match=f"{HOLDS}' is not shown by Ironic"):
-        run(proxy, node, held(go_on))
+    for steps in (held(go_on), DISABLED, []):
+        with pytest.raises(NodeNotReady, match="it is in the provision state 'servicing'.*Run it again when the node"):
+            run(proxy, node, steps, settings={"LogicalProc": "Disabled"})
     assert proxy.written == []
-    assert ironic.machine(node)["LogicalProc"] == "Disabled"
-
-
-def test_setting_that_is_so_already_is_waited_for_until_the_service_has_ended(
-    ironic: Ironic, proxy: Recorder, go_on: Path
-) -> None:
-    """Ironic reads the settings after each step: they are as asked, and the node is not active yet."""
-    node = ironic.node("active")
-    with pytest.raises(OutcomeUnknown):
-        run(ironic, node, DISABLED + setting(HOLDS, str(go_on)), timeout=0.1)
-    assert until(lambda: ironic.bios(node)["LogicalProc"] == "Disabled", lambda: "not read")
-    with pytest.raises(NodeNotReady, match="'servicing'.*'bios.apply_configuration.*not known to be there for"):
-        run(proxy, node, [], settings={"LogicalProc": "Enabled"})
-    proxy.before = touch_after_some_reads(go_on)
+    go_on.touch()
+    ironic.wait_for(node, "active")
     run(proxy, node, [], settings={"LogicalProc": "Disabled"})
-    assert proxy.written == []
-    assert ironic.show(node)["provision_state"] == "active"
 
 
-class TestEnd:
-    """A return without an error: the node is active, out of maintenance, unlocked, and has the BIOS settings.
+@pytest.mark.parametrize("begun", [True, False], ids=["by a step", "without a step"])
+def test_node_that_is_changed_before_the_end_is_an_error(ironic: Ironic, proxy: Recorder, begun: bool) -> None:
+    """Ironic reads no BIOS settings when a service is aborted: it goes on showing those of before."""
+    node = ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Disabled"}])
+    waiting = [True]
 
-    By a step, and where no step is needed; something happens to the node once its BIOS settings were read.
-    """
-
-    @pytest.fixture(params=[True, False], ids=["by a step", "without a step"])
-    def begun(self, request: pytest.FixtureRequest) -> bool:
-        return bool(request.param)
-
-    def node(self, ironic: Ironic, *, begun: bool) -> str:
-        return ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Enabled" if begun else "Disabled"}])
-
-    def ends(
-        self, proxy: Recorder, node: str, begun: bool, meanwhile: Callable[[], object], match: str, **options: Any
-    ) -> None:
-        waiting = [meanwhile]
-
-        def done(method: str, path: str) -> None:
-            if method == "GET" and "/bios" in path and waiting:
-                waiting.pop()()
-
-        proxy.after = done
-        options = {"error": StepsFailed if begun else NodeNotReady, **options}
-        with pytest.raises(options.pop("error"), match=match):
-            run(proxy, node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"}, **options)
-
-    def test_setting_changed_after_the_reading_is_an_error(
-        self, ironic: Ironic, proxy: Recorder, *, begun: bool
-    ) -> None:
-        """By the time it would say that all is as asked, another run has ended with another value."""
-        node = self.node(ironic, begun=begun)
-
-        def change() -> None:
-            ironic.provision(node, "service", service_steps=service_of(setting(value="Enabled")))
-
-        self.ends(proxy, node, begun, change, "'LogicalProc' is 'Enabled', not 'Disabled'")
-        assert ironic.machine(node)["LogicalProc"] == "Enabled"
-
-    def test_service_begun_by_another_after_the_reading_is_an_error(
-        self, ironic: Ironic, proxy: Recorder, go_on: Path, *, begun: bool
-    ) -> None:
-        node = self.node(ironic, begun=begun)
-        self.ends(
-            proxy,
-            node,
-            begun,
-            lambda: ironic.begin(node, "service", service_steps=service_of(held(go_on, "Enabled"))),
-            "'servicing'.*Run it again when the node is",
-        )
-        go_on.touch()
-        ironic.wait_for(node, "active")
-
-    def test_node_active_after_an_abort_is_an_error(self, ironic: Ironic, proxy: Recorder, *, begun: bool) -> None:
-        """Ironic reads no BIOS settings then: it goes on showing those of before."""
-        node = ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Disabled"}])
-
-        def fail() -> None:
+    def fail(method: str, path: str) -> None:
+        if method == "GET" and "/bios" in path and waiting:
+            waiting.clear()
             steps = service_of(setting("LogicalProc", "Enabled", (FAILS, "no power")))
             ironic.begin(node, "service", service_steps=steps)
             ironic.wait_for(node, "service failed")
             ironic.set_maintenance(node)
             ironic.provision(node, "abort")
 
-        self.ends(proxy, node, begun, fail, "its last error is 'By request.*aborted'")
-        assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Disabled", "Enabled")
+    proxy.after = fail
+    error = StepsFailed if begun else NodeNotReady
+    with pytest.raises(error, match="its last error is 'By request.*aborted'"):
+        run(proxy, node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"})
 
-    def test_node_in_maintenance_or_locked_at_the_end_is_an_error(self, ironic: Ironic, proxy: Recorder) -> None:
-        node = ironic.node("active")
-        maintenance = r"without an error, but it is in maintenance \('smoke'\)"
-        self.ends(proxy, node, True, lambda: ironic.set_maintenance(node, "smoke"), maintenance)
-        ironic.set_maintenance(node)
-        lock = "'another-conductor' has kept it locked"
-        self.ends(
-            proxy,
-            node,
-            True,
-            lambda: ironic.set_column(node, "reservation", "another-conductor"),
-            lock,
-            error=OutcomeUnknown,
-            lock_timeout=0.5,
-        )
 
-    def test_setting_that_needed_no_step_is_checked_as_well(self, ironic: Ironic) -> None:
-        with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
-            run(ironic, ironic.node("active"), settings={"SystemModelName": "R770"})
+def test_node_in_maintenance_at_the_end_is_an_error(ironic: Ironic, proxy: Recorder) -> None:
+    node = ironic.node("active")
+    proxy.after = lambda _method, path: ironic.set_maintenance(node, "smoke") if "/bios" in path else None
+    with pytest.raises(StepsFailed, match=r"without an error, but it is in maintenance \('smoke'\)"):
+        run(proxy, node)
+
+
+def test_setting_that_needed_no_step_is_checked_as_well(ironic: Ironic) -> None:
+    with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
+        run(ironic, ironic.node("active"), settings={"SystemModelName": "R770"})
 
 
 def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Ironic, proxy: Recorder) -> None:

@@ -194,6 +194,19 @@ def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
     assert (code, "Nothing is left to do" in told, [line["Name"] for line in plan]) == (0, True, [_KEY])
 
 
+def test_runbook_of_the_printed_steps_configures_a_node_by_its_name(
+    ironic: Ironic, cloud: Cloud, node: str, tmp_path: Path
+) -> None:
+    """With no trait but the one that says that hyperthreading can be switched."""
+    off = _flavor(tmp_path, "off", {_KEY: "disabled"})
+    code, steps, _ = cloud("baremetal", "steps", "--node", node, "--flavor", off, "--runbook")
+    assert code == 0
+    ironic.send("POST", "/v1/runbooks", {"name": "hyperthreading-off", "steps": steps})
+    ironic.send("PUT", "/v1/runbooks/hyperthreading-off/traits", {"traits": ["HW_CPU_HYPERTHREADING"]})
+    ironic.provision(node, "service", runbook="hyperthreading-off")
+    assert ironic.machine(node)["LogicalProc"] == "Disabled"
+
+
 def test_impossible_reconfigure_is_refused_before_the_node_is_touched(
     ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from signal import SIGHUP
@@ -232,6 +233,18 @@ class Cloud:
             program = self._start(ending, "nova-compute", host)
             ending.callback(self.programs.remove, program)
             self._discover({host: can})
+            yield program
+
+    @contextmanager
+    def metal(self, host: str, more: str, nodes: Iterable[str], trait: str) -> Iterator[Program]:
+        """Run nova-compute with these lines in its nova.conf until Placement has nodes of Ironic with a trait."""
+        self._hosts.append(host)
+        self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
+        with ExitStack() as ending:
+            program = self._start(ending, "nova-compute", host, more)
+            ending.callback(self.programs.remove, program)
+            for node in nodes:
+                until(partial(self.placement.providers, f"uuid={node}&required={trait}"), lambda: program.log[-5000:])
             yield program
 
     def _discover(self, hosts: Mapping[str, Mapping[str, str]]) -> None:

@@ -22,6 +22,7 @@ from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reports import REPORTED, keys_in
+from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
 
@@ -124,6 +125,20 @@ class IronicNode:
         :raises IronicError: Ironic does not answer, or refuses
         """
         return Task(self._baremetal, self._read(), tuple(steps), timeout, instance, settings or {}, self._lock_timeout)
+
+    def record(self, configuration: Mapping[str, str]) -> str | None:
+        """Note on the node what its instance is configured as, so that a rebuild keeps it; deleting it ends the note.
+
+        :param configuration: extra specs ``deploy-config:TYPE`` with their values
+        :return: the UUID of the instance; None if the node has none
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        node = self._read()
+        value = {name.removeprefix(PREFIX): each for name, each in configuration.items()}
+        with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
+            patch = [{"op": "add", "path": f"/instance_info/{RECORD}", "value": value}]
+            self._baremetal.patch_node(node, patch)
+        return str(node.instance_id) if node.instance_id else None
 
     def _read(self) -> Node:
         if not _NAME.fullmatch(self._name) or set(self._name) == {"."}:

@@ -3,7 +3,6 @@
 Source: Ironic's API reference (change node provision state), its ``common/states.py`` and ``conductor/steps.py``.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_
 from os_prefilter.common.errors import IronicError
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
-from os_prefilter.vocabulary.config_templates import BIOS_STEP
 
 Step = Mapping[str, Any]
 """``interface``, ``step`` and ``args``; others are not sent."""
@@ -60,27 +58,18 @@ class Task:
     def run(self) -> None:
         """Run the steps, wait until the node is ``active`` again, and check it.
 
-        The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
-        are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
-        changed; what is not as it should be is then a ``NodeNotReady``.
+        The node must be ``active``, or ``service failed`` after a first try. Without steps, it is checked that the node
+        is ``active`` and has the settings; what is not as it should be is then a ``NodeNotReady``.
 
         :raises StepsFailed: a step failed, or the node is not active, in maintenance, or has not the BIOS settings that
             it should when they have ended
-        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
+        :raises OutcomeUnknown: Ironic did not answer any more, or ``timeout`` has passed
         """
-        is_under_way = self.node.provision_state in _UNDER_WAY
-        if is_under_way:
-            self._check_maintenance()
-            self._check_same_steps()
-            self.check_instance()
-        else:
-            self.check_ready()
-            if self.steps:
-                self._begin()
-        begun = is_under_way or bool(self.steps)
-        if begun:
+        self.check_ready()
+        if self.steps:
+            self._begin()
             self._wait()
-        self._check_end(begun=begun)
+        self._check_end()
 
     def check_ready(self) -> None:
         """Check all that can be known before anything is changed."""
@@ -95,10 +84,6 @@ class Task:
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.
         self._check_startable()
-        self.check_instance()
-
-    def check_instance(self) -> None:
-        """Check that the node belongs to the instance that the task names."""
         owner = self.node.instance_id
         if self.instance not in (None, owner):
             belongs = f"it belongs to the instance {quote(owner)}" if owner else "it belongs to no instance"
@@ -108,7 +93,7 @@ class Task:
         return errors.NodeNotReady(str(self.node.id), reason, advice)
 
     def _outcome_unknown(self, reason: str | IronicError) -> errors.OutcomeUnknown:
-        advice = "It is safe to run it again: what is still under way is waited for, not begun a second time."
+        advice = "It is safe to run it again: what is still under way is not begun a second time."
         return errors.OutcomeUnknown(str(self.node.id), str(getattr(reason, "reason", reason)), advice)
 
     def _wait_for_lock(self, timeout: float) -> None:
@@ -149,9 +134,7 @@ class Task:
             raise failure(str(self.node.id), f"{ended}it is in maintenance ({reason}){state}", advice)
 
     def _describe_state(self) -> str:
-        changed = re.sub(r"\.[0-9]+", "", str(self.node.updated_at or ""))
-        last = f" (Ironic last changed it at {quote(changed)})" if changed else ""
-        return f"in the provision state {quote(self.node.provision_state)}{last}"
+        return f"in the provision state {quote(self.node.provision_state)}"
 
     def _check_startable(self) -> None:
         """Check that the node is in a state in which steps may begin."""
@@ -159,29 +142,6 @@ class Task:
         if self.node.provision_state not in (_ACTIVE, _FAILED):
             reason = f"it is {self._describe_state()}, and the service begins in {quote(_ACTIVE)}"
             raise self._not_ready(reason, "Run it again when the node is active.")
-
-    def _check_same_steps(self) -> None:
-        """Check that what is under way is this task: a first try whose caller did not see its end.
-
-        It is if each step of the task is recorded, and the BIOS settings become those of the task.
-        """
-        info = self.node.driver_internal_info or {}
-        recorded = [step for step in info.get("service_steps") or () if isinstance(step, Mapping)]
-        changes = bios_changes(recorded)
-        others = [step for step in self.steps if (step.get("interface"), step.get("step")) != BIOS_STEP]
-        known = list(map(_essence, recorded))
-        has_ours = bool(others or changes.keys() & self.wanted.keys()) and all(
-            _essence(each) in known for each in others
-        )
-        # The first try may have changed only the settings that differed then.
-        if has_ours and not self._first_difference({**self._read_settings(), **changes}):
-            return
-        running = ", ".join(f"{step.get('interface')}.{step.get('step')}" for step in recorded)
-        raise self._not_ready(
-            f"it is {self._describe_state()}, {f'running {quote(running, 200)}, ' if running else ''}and not known to "
-            "be there for the same steps",
-            "Wait until that has ended, then run it again.",
-        )
 
     def _begin(self) -> None:
         # They run in their order, and Ironic refuses a priority.
@@ -206,7 +166,7 @@ class Task:
             has_ended = self._fetch_until(self.timeout, lambda: self.node.provision_state not in _UNDER_WAY)
         except IronicError as error:
             raise self._outcome_unknown(error) from error
-        state = f"it is in the provision state {quote(self.node.provision_state)}"
+        state = f"it is {self._describe_state()}"
         if not has_ended:
             raise self._outcome_unknown(f"after {self.timeout:.0f} seconds {state}")
         if self.node.provision_state != _ACTIVE:
@@ -214,16 +174,16 @@ class Task:
             advice = "Fix the cause, then run it again; Ironic may have put the node into maintenance."
             raise errors.StepsFailed(str(self.node.id), state + reason, advice)
 
-    def _check_end(self, *, begun: bool) -> None:
-        """Check that the node is active, out of maintenance, unlocked, without an error, and has its BIOS settings.
+    def _check_end(self) -> None:
+        """Check that the node is active, out of maintenance, without an error, and has its BIOS settings.
 
         An operator, or another run, may have changed the node since.
-
-        :param begun: whether the steps were begun, now or by an earlier run: then a failure is ``StepsFailed``
         """
-        node = self.node
+        node, begun = self.node, bool(self.steps)
         try:
-            found = self._wait_until_settled()
+            found = self._read_settings() if self.wanted else {}
+            # After them: what has changed the settings since has left its state.
+            self._fetch()
         except IronicError as error:
             if not begun:
                 raise
@@ -233,9 +193,6 @@ class Task:
         self._check_maintenance(failure, ended)
         if node.provision_state != _ACTIVE:
             advice = "Run it again when the node is active; openstack baremetal node show says what is done to it."
-            if "failed" in str(node.provision_state):
-                make_active = f"make the node active (openstack baremetal node abort {node.id})"
-                advice = f"Fix the failure, {make_active}, and run it again."
             raise failure(str(node.id), f"{ended}it is {self._describe_state()}", advice)
         if (begun or self.wanted) and visible(node.last_error):
             # Ironic clears it when steps begin. A failed service that is aborted makes the node active again.
@@ -250,22 +207,6 @@ class Task:
                 f"{quote(node.bios_interface)} reads the settings back.",
             )
 
-    def _wait_until_settled(self) -> Mapping[str, object]:
-        """Return the BIOS settings as Ironic shows them, and read the node, while nothing is done to it."""
-        node, timeout = self.node, min(self.timeout, self.lock_timeout)
-        with suppress(exceptions.ResourceTimeout):
-            for _ in utils.iterate_timeout(timeout, "the node"):
-                if node.provision_state == _ACTIVE:
-                    self._wait_for_lock(timeout)
-                before = node.provision_state, node.updated_at
-                found = self._read_settings() if self.wanted else {}
-                self._fetch()
-                is_same = (node.provision_state, node.updated_at) == before
-                if node.provision_state != _ACTIVE or (is_same and not visible(node.reservation)):
-                    return found
-        reason = f"something has kept changing it for {timeout:.0f} seconds"
-        raise self._not_ready(reason, "Try again when that has ended.")
-
     def _read_settings(self) -> dict[str, object]:
         return {str(each.get("name")): each.get("value") for each in bios_settings(self.baremetal, self.node)}
 
@@ -273,7 +214,3 @@ class Task:
         """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
         has = {name: str(value).lower() for name, value in found.items()}
         return next((name for name, value in self.wanted.items() if has.get(name) != str(value).lower()), "")
-
-
-def _essence(step: Step) -> object:
-    return step.get("interface"), step.get("step"), step.get("args") or {}

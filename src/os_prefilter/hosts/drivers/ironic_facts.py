@@ -93,7 +93,8 @@ def facts_from_node(
         bios=_bios(bios, bios_path),
         # An operation that is aborted leaves an error, and then the state that was before it.
         bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
-        hardware_type=_text(data, "driver", path),
+        # Ours are Ironic's with another BIOS interface.
+        hardware_type=_text(data, "driver", path).removeprefix("prefilter-"),
         vendor=_text(properties, "vendor", path, "properties."),
         bios_interface=_text(data, "bios_interface", path),
         # Ironic deploys in the mode of the capability; without one, in that which the machine is in.

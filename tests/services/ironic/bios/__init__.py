@@ -1,4 +1,4 @@
-"""A BIOS interface for the real Ironic of the tests: :mod:`tests.services.ironic.bios.interface`.
+"""BIOS interfaces for the real Ironic of the tests: :mod:`tests.services.ironic.bios.interface`.
 
 This much is for the tests, which must not import Ironic: its options and Nova's have the same names.
 """
@@ -6,7 +6,11 @@ This much is for the tests, which must not import Ironic: its options and Nova's
 NAME = "os-prefilter-test"
 """What the entry point is called, and so the ``bios_interface`` of a node."""
 
-ENTRY_POINT = f"{NAME} = tests.services.ironic.bios.interface:FileBIOS"
+CONFIGURING = "os-prefilter-configuring"
+"""The same one for nodes that get what their server asks for."""
+
+_MODULE = "tests.services.ironic.bios.interface"
+ENTRY_POINTS = f"{NAME} = {_MODULE}:FileBIOS\n{CONFIGURING} = {_MODULE}:ConfiguringFileBIOS"
 """Of the group ``ironic.hardware.interfaces.bios``."""
 
 MACHINE = "bios_file"
@@ -17,3 +21,6 @@ FAILS = "FailsToApply"
 
 HOLDS = "HoldsUntilFileExists"
 """A setting whose value is the path of a file: the step goes on, and the node stays locked, until it exists."""
+
+IGNORED = "HasNoEffect"
+"""A setting that the machine accepts and does not change."""

@@ -15,7 +15,8 @@ from ironic import objects
 from ironic.common import exception
 from ironic.drivers import base
 
-from tests.services.ironic.bios import FAILS, HOLDS, MACHINE
+from os_prefilter.adapters.ironic.conductor import ConfiguresOnDeploy
+from tests.services.ironic.bios import FAILS, HOLDS, IGNORED, MACHINE
 
 _LONGEST_HOLD = 120.0
 _SETTINGS = {"settings": {"description": "a list of settings, each with a name and a value", "required": True}}
@@ -51,7 +52,7 @@ class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
                 raise exception.IronicException(value)
             if name == HOLDS:
                 _hold(Path(value))
-            else:
+            elif name != IGNORED:
                 machine[name]["value"] = value
         _write(task, machine)
 
@@ -67,6 +68,10 @@ class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
             objects.BIOSSettingList.save(task.context, node, update)
         if delete:
             objects.BIOSSettingList.delete(task.context, node, [each["name"] for each in delete])
+
+
+class ConfiguringFileBIOS(ConfiguresOnDeploy, FileBIOS):
+    """The same, with the deploy and clean steps of the library."""
 
 
 def _machine(task: Any) -> Path:

@@ -1,0 +1,169 @@
+"""What Ironic's conductor loads: BIOS interfaces that configure a node as its server's flavor asks.
+
+Nova's driver passes no deploy steps, and of a flavor only the keys ``trait:`` and ``capabilities:``. So the conductor
+asks Nova for the flavor that is kept with the server, and the node's own deploy steps follow from it. They are steps
+of the driver: unlike those of a client, Ironic leaves none of them out where an interface does not have it.
+
+Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``, ``ironic/drivers/base.py``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from ironic import objects
+from ironic.common import exception, keystone
+from ironic.conf import CONF
+from ironic.drivers import base, redfish
+from ironic.drivers.modules.redfish import bios as redfish_bios
+from keystoneauth1 import exceptions as auth_exceptions
+
+from os_prefilter.adapters.ironic.traits import read_own_traits
+from os_prefilter.common.errors import PrefilterError
+from os_prefilter.common.quoting import quote
+from os_prefilter.hosts.driver_check import guest_settings
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.ironic_steps import BIOS_PRIORITY, bios_changes, deploy_steps, fit
+from os_prefilter.request.spec import Flavor, RequestSpec
+from os_prefilter.service.conf import options_from
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
+
+_MICROVERSION = "2.47"
+"""The first of Nova's API in which a server has its flavor, as it was when the server was made."""
+_NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
+_SETTING = ("name", "value", "allowable_values", "read_only")
+_SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
+
+
+class NotConfigured(exception.InvalidParameterValue, exception.InstanceDeployFailure):  # type: ignore[misc]
+    """A node is not, or cannot be, configured as it should be.
+
+    Ironic takes the first base for a node that does not validate, the second for the reason why a deployment failed.
+    """
+
+
+class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
+    """A BIOS interface of Ironic becomes one that configures nodes, as a class of both: this one first.
+
+    While a node is deployed or rebuilt, it gets what its server asks for, and the default of each other type of
+    configuration; cleaning sets the defaults.
+
+    :raises ConfigurationError: ``[prefilter]`` in Ironic's configuration is wrong; the conductor does not start
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._templates = options_from(CONF).templates
+
+    def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
+        """Return the steps of the interface, and those that configure the node: the same ones during a deployment.
+
+        :raises NotConfigured: the node cannot be configured so, or it is not known what is asked for
+        """
+        ours = self._steps(task, _configuration(task.node))
+        if changes := bios_changes(ours):
+            settings = [{"name": name, "value": value} for name, value in changes.items()]
+            check = {"interface": "bios", "step": "check_configuration", "args": {"settings": settings}}
+            # Ironic runs the higher priority first.
+            ours.append({**check, "priority": BIOS_PRIORITY - 1})
+        return _with(super().get_deploy_steps(task), ours)
+
+    def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
+        """Return the steps of the interface, and those for the defaults, of BIOS settings alone."""
+        ours = [step for step in self._steps(task, {}) if (step["interface"], step["step"]) == BIOS_STEP]
+        return _with(super().get_clean_steps(task), ours)
+
+    @base.deploy_step(priority=0, argsinfo=_SETTINGS)  # type: ignore[untyped-decorator]
+    def check_configuration(self, task: Any, settings: list[Mapping[str, str]]) -> None:
+        """Read the BIOS settings again, and fail the deployment if they are not these.
+
+        An operator may disallow the step before, and an interface may take a value without an effect.
+        """
+        self.cache_bios_settings(task)
+        found = {each.name: each.value for each in _bios(task)}
+        for name, value in ((each["name"], each["value"]) for each in settings):
+            if str(found.get(name)).lower() != value.lower():
+                raise NotConfigured(
+                    f"its BIOS setting {quote(name)} is {quote(found.get(name))} after the deploy step that sets it to "
+                    f"{quote(value)}"
+                )
+
+    def _steps(self, task: Any, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+        try:
+            facts = replace(_facts(task), templates=self._templates)
+            defaults = (each for each in self._templates if each.is_default)
+            wanted = {each.extra_spec: each.value for each in defaults if not fit(facts, each).reason}
+            wanted.update(asked)
+            return deploy_steps(guest_settings(RequestSpec(Flavor(extra_specs=wanted)), facts), facts)
+        except PrefilterError as error:
+            raise NotConfigured(str(error)) from error
+
+
+class RedfishBIOS(ConfiguresOnDeploy, redfish_bios.RedfishBIOS):  # type: ignore[misc]
+    """``bios_interface=prefilter-redfish``."""
+
+
+class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
+    """``driver=prefilter-redfish``: Ironic takes a BIOS interface only if the hardware type names it."""
+
+    @property
+    def supported_bios_interfaces(self) -> list[type]:
+        """Ours, and those of Ironic's own hardware type."""
+        return [RedfishBIOS, *super().supported_bios_interfaces]
+
+
+def _configuration(node: Any) -> dict[str, str]:
+    """Return what the node's server asks for: extra specs ``deploy-config:TYPE`` with their values."""
+    if RECORD not in node.instance_info:
+        specs = _flavor_of(node.instance_uuid) if node.instance_uuid else {}
+        return {name: value for name, value in specs.items() if name.startswith(PREFIX)}
+    record = node.instance_info[RECORD]
+    if not isinstance(record, dict) or not all(isinstance(each, str) for pair in record.items() for each in pair):
+        raise NotConfigured(f"instance_info/{RECORD} is {quote(record)}, not types with values")
+    return {PREFIX + name: value for name, value in record.items()}
+
+
+def _flavor_of(server: str) -> dict[str, str]:
+    """Return the extra specs of the flavor of a server, from Nova's API."""
+    what = f"Nova's GET /servers/{server}"
+    try:
+        response = _nova().get(f"/servers/{server}", microversion=_MICROVERSION, raise_exc=False)
+        answer: Any = response.json() if response.status_code == HTTPStatus.OK else None
+    except (auth_exceptions.ClientException, exception.IronicException, ValueError) as error:
+        raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
+    try:
+        specs: dict[str, str] = answer["server"]["flavor"]["extra_specs"]
+    except (KeyError, TypeError) as error:
+        # Nova leaves them out for users who may not see them, and other projects' servers are "not found".
+        has_answered = response.status_code == HTTPStatus.OK
+        reason = "has no flavor with extra_specs" if has_answered else f"ended with status {response.status_code}"
+        advice = "the user of [nova] in Ironic's configuration must see servers of all projects, and their extra specs"
+        raise NotConfigured(f"{what} {reason}: {advice}") from error
+    return specs
+
+
+@cache
+def _nova() -> Any:
+    """Return the client of Nova's API, as Ironic's own section ``[nova]`` describes it."""
+    return keystone.get_adapter("nova", session=keystone.get_session("nova"), auth=keystone.get_auth("nova"))
+
+
+def _facts(task: Any) -> IronicFacts:
+    node = {name: getattr(task.node, name) for name in _NODE}
+    bios = [{name: getattr(each, name) for name in _SETTING} for each in _bios(task)]
+    return facts_from_node(node, bios, traits={each.trait for each in task.node.traits} - read_own_traits(task.node))
+
+
+def _bios(task: Any) -> Any:
+    return objects.BIOSSettingList.get_by_node_id(task.context, task.node.id)
+
+
+def _with(declared: list[dict[str, Any]], ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return steps as an interface declares them, with our arguments and priorities, and our other ones."""
+    by_key = {(step["interface"], step["step"]): step for step in declared}
+    for step in ours:
+        key = step["interface"], step["step"]
+        by_key[key] = {**by_key.get(key, {}), **step}
+    return list(by_key.values())

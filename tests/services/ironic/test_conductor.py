@@ -1,0 +1,110 @@
+"""A real conductor with our BIOS interface: what it does where Nova, the node or a client are not as they should be."""
+
+import re
+from http import HTTPStatus
+from uuid import uuid4
+
+import pytest
+
+from tests.services.ironic.bios import CONFIGURING
+from tests.services.ironic.conftest import Nova
+from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, setting
+
+_RECORD = "instance_info/deploy_config"
+
+
+def _flavor(**extra_specs: str) -> object:
+    return {"server": {"flavor": {"extra_specs": extra_specs}}}
+
+
+def _deploy(ironic: Ironic, node: str) -> str:
+    """Have a node deployed; return why that was refused, empty if it was not."""
+    response = ironic.ask("PUT", f"/v1/nodes/{node}/states/provision", {"target": "active"})
+    if response.ok:
+        ironic.wait_for(node, "active")
+        return ""
+    assert response.status_code == HTTPStatus.BAD_REQUEST
+    return response.text
+
+
+@pytest.fixture
+def node(ironic: Ironic) -> str:
+    """Return a node whose hyperthreading is on, and which is a server's."""
+    return ironic.node(bios_interface=CONFIGURING, instance_uuid=str(uuid4()))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((0, {}), "Nova's GET /servers/.* failed: .*"),
+        ((404, {"itemNotFound": {}}), "ended with status 404: the user of .nova. in Ironic's configuration must see"),
+        ((500, {}), "ended with status 500"),
+        ((200, b"<html>"), "failed: .*"),
+        ((200, []), "has no flavor with extra_specs"),
+        # Nova's answer to a user who may not see them.
+        ((200, {"server": {"flavor": {"vcpus": 1}}}), "has no flavor with extra_specs: the user of .nova."),
+    ],
+)
+def test_node_is_not_deployed_while_it_is_not_known_what_is_asked_for(
+    answer: tuple[int, object], reason: str, ironic: Ironic, nova: Nova, node: str
+) -> None:
+    nova.status, nova.answer = answer
+    assert re.search(reason, _deploy(ironic, node))
+    assert ironic.show(node)["provision_state"] == "available"
+
+
+def test_asked_value_is_set_and_nova_is_asked_by_the_version_that_has_the_flavor(
+    ironic: Ironic, nova: Nova, node: str
+) -> None:
+    nova.status, nova.answer = 200, _flavor(**{"deploy-config:hyperthreading": "disabled", "hw:mem_page_size": "1GB"})
+    assert _deploy(ironic, node) == ""
+    assert nova.asked[-1] == f"/servers/{ironic.show(node)['instance_uuid']} compute 2.47"
+    assert ironic.machine(node)["LogicalProc"] == "Disabled"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"hyperthreading": "half"}, "deploy-config:hyperthreading.*half.*unknown value"),
+        ({"odd": "x"}, "deploy-config:odd.*no configuration template"),
+        ("off", f"{_RECORD} is 'off', not types with values"),
+        ({"hyperthreading": 1}, f"{_RECORD} is .*, not types with values"),
+    ],
+)
+def test_wrong_record_on_the_node_is_refused_and_nova_is_not_asked(
+    record: object, reason: str, ironic: Ironic, nova: Nova, node: str
+) -> None:
+    before = len(nova.asked)
+    ironic.patch(node, {f"/{_RECORD}": record})
+    assert re.search(reason, _deploy(ironic, node))
+    assert len(nova.asked) == before
+
+
+def test_node_that_cannot_is_refused_and_one_without_a_server_gets_the_default(ironic: Ironic, nova: Nova) -> None:
+    fixed = ironic.node(bios=[{**LOGICAL_PROC, "read_only": True}], bios_interface=CONFIGURING)
+    assert _deploy(ironic, fixed) == ""
+    ironic.begin(fixed, "deleted")
+    ironic.wait_for(fixed, "available")
+    ironic.patch(fixed, {f"/{_RECORD}": {"hyperthreading": "disabled"}})
+    assert "'LogicalProc' cannot be changed" in _deploy(ironic, fixed)
+    free = ironic.node(bios_interface=CONFIGURING)
+    ironic.set_machine(free, "LogicalProc", "Disabled")
+    assert _deploy(ironic, free) == ""
+    assert ironic.machine(free)["LogicalProc"] == "Enabled"
+
+
+def test_steps_of_a_client_win_and_the_deployment_fails_where_they_contradict(ironic: Ironic, node: str) -> None:
+    ironic.patch(node, {f"/{_RECORD}": {"hyperthreading": "disabled"}})
+    ironic.begin(node, "active", deploy_steps=setting(value="Enabled"))
+    reason = "'LogicalProc' is 'Enabled' after the deploy step that sets it to 'Disabled'"
+    assert reason in ironic.wait_for(node, "deploy failed")["last_error"]
+
+
+def test_hardware_type_is_ironics_own_with_another_bios_interface(ironic: Ironic) -> None:
+    driver_info = {"redfish_address": "https://127.0.0.1:1"}
+    made = ironic.baremetal.create_node(driver="prefilter-redfish", driver_info=driver_info, provision_state="enroll")
+    assert ironic.show(made.id)["bios_interface"] == "prefilter-redfish"
+    drivers = {each: ironic.send("GET", f"/v1/drivers/{each}").json() for each in ("redfish", "prefilter-redfish")}
+    for name, value in drivers["redfish"].items():
+        if name.startswith("enabled_") and name != "enabled_bios_interfaces":
+            assert drivers["prefilter-redfish"][name] == value

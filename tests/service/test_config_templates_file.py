@@ -112,6 +112,27 @@ def test_second_template_for_the_same_value_is_refused(tmp_path: Path) -> None:
         load_templates(_file(tmp_path, "{" + _GOOD + "}", "{" + _GOOD + "}"))
 
 
+@pytest.mark.parametrize(
+    ("values", "default"),
+    [
+        (("disabled",), "enabled"),
+        (("enabled", "disabled"), "enabled"),
+        (("disabled, default: true",), "disabled"),
+        (("enabled", "disabled, default: true"), "disabled"),
+    ],
+)
+def test_type_has_the_default_of_the_file_or_else_the_bundled(values: list[str], default: str, tmp_path: Path) -> None:
+    items = [f"{{config-type: hyperthreading, config-value: {each}}}" for each in values]
+    templates = load_templates(_file(tmp_path, *items))
+    assert [each.value for each in templates if each.is_default] == [default]
+
+
+def test_second_default_of_a_type_is_refused(tmp_path: Path) -> None:
+    first, second = (f"{{config-type: t, config-value: {each}, default: true}}" for each in "vw")
+    with pytest.raises(DocumentError, match=r"templates\[1\] is the second default of t. Keep one"):
+        load_templates(_file(tmp_path, first, second))
+
+
 @pytest.mark.parametrize("traits", ["[]", "[CUSTOM_EVERYWHERE]"])
 def test_template_that_fits_only_some_nodes_needs_a_trait_of_its_own(traits: str, tmp_path: Path) -> None:
     everywhere = "{config-type: t, config-value: w, traits: [CUSTOM_EVERYWHERE], variants: [{steps: [" + _STEP + "]}]}"

@@ -138,12 +138,13 @@ class Templates:
     def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one.
 
-        The default of ``others`` for a type is the only one of that type.
+        A type whose default ``others`` do not name keeps its own: else a forgotten word hands on what a tenant left.
         """
-        others = tuple(others)
-        types = {each.config_type for each in others if each.is_default}
-        ours = (replace(each, is_default=each.is_default and each.config_type not in types) for each in self)
-        return Templates((*ours, *others))
+        both = {**self._by_key, **{(each.config_type, each.value): each for each in others}}
+        defaults = {each.config_type: each.value for each in (*self, *both.values()) if each.is_default}
+        return Templates(
+            replace(each, is_default=defaults.get(each.config_type) == each.value) for each in both.values()
+        )
 
 
 # Setting, and its spellings of on and off; the first that the BIOS allows is taken. "*" stands for any characters.

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.hosts.driver_check import guest_settings
@@ -18,7 +17,6 @@ from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.facts_from_conf import DERIVED, facts_from
 from os_prefilter.service.loading import load_filters
 from os_prefilter.vocabulary.config_templates import PREFIX
-from os_prefilter_tools.adapters.cloud.service import CloudService
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import seconds
 from os_prefilter_tools.cli.filters_and_hosts import read_configuration
@@ -109,6 +107,10 @@ class ReconfigureNode(Listing):
 
     def _tell_nova(self, server: str, configuration: Mapping[str, str]) -> None:
         """Have Nova show the configuration: only a resize changes the flavor of a server, and bare metal has none."""
+        # Late: the SDK takes long to load.
+        from os_prefilter.adapters.cloud_service import CloudError  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud.service import CloudService  # noqa: PLC0415
+
         try:
             body = {"metadata": configuration}
             CloudService(self.context.connection, "compute").send("POST", f"/servers/{server}/metadata", body)

@@ -140,7 +140,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 
 @pytest.fixture
 def observed() -> Iterator[Observed]:
-    """Return what is sent to a real Placement with one host."""
     with EmbeddedPlacement(lone_host()) as embedded:
         yield Observed(embedded)
 
@@ -158,7 +157,6 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare for the end of the run, whatever ends it."""
     interruption.install(config)
 
 

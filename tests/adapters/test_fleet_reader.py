@@ -145,8 +145,6 @@ def add(placement: EmbeddedPlacement, name: str) -> None:
 
 
 class Change(NamedTuple):
-    """Something that happens while a fleet is read."""
-
     make: Callable[[EmbeddedPlacement, str], None]
     name: str
     left: set[str]

@@ -22,7 +22,6 @@ TRAITS = {HPET: True, XEN: False, "COMPUTE_FIRMWARE_BIOS": True}
 
 
 def read_by_nova(directory: Path) -> dict[str, object]:
-    """Return what nova-compute reads there when it starts."""
     found = nova_provider_config.get_provider_configs(str(directory))
     return {name: each["traits"]["additional"] for name, each in found.items()}
 

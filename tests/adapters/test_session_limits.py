@@ -37,7 +37,6 @@ FOREVER = 60
 
 
 def session_at(url: str, timeout: float = 60) -> Session:
-    """Return a session with a fixed token."""
     session = Session(auth=Token(url, "token"), timeout=timeout)
     session.session.trust_env = False
     limit(session)

@@ -59,7 +59,6 @@ def _with_extra_specs(spec: Any, extra_specs: Mapping[str, str]) -> Any:
 
 
 def _with_property(spec: Any, name: str) -> Any:
-    """Return the request with this one property in its image."""
     clone = spec.obj_clone()
     clone.image.properties = type(spec.image.properties)(**{name: _image(spec, name)})
     return clone
@@ -194,7 +193,6 @@ def of_no_platform(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
-    """Refuse what names two things that no host has together."""
     guest = guest_of(Request(spec))
     rows = rows_required_by(nova.name)
     for row in (*rows, *rows_required_by("query")) if nova.name == "image_metadata" else rows:

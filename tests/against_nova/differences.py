@@ -24,8 +24,6 @@ _IMAGE_READERS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference."""
-
     title: str
     of: tuple[str, ...]
     """The filters, or :data:`QUERY`."""

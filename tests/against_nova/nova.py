@@ -62,7 +62,6 @@ class NovaCode:
 
 
 def our_query(spec: Any) -> Answer:
-    """Return our query string for a copy of the request."""
     try:
         return allocation_candidates_query(spec)
     except RequestRejected:
@@ -70,7 +69,6 @@ def our_query(spec: Any) -> Answer:
 
 
 def our_filter(pipeline: Service, spec: Any) -> Answer:
-    """Return what the pipeline adds to a copy of the request."""
     clone = spec.obj_clone()
     try:
         pipeline.apply(clone)

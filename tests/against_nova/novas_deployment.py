@@ -37,16 +37,12 @@ _TABLES = (models.AggregateHost.__table__, models.AggregateMetadata.__table__)
 
 
 class Port(NamedTuple):
-    """A port of Neutron."""
-
     network_id: str
     subnet_id: str | None = None
     vnic_type: str = "normal"
 
 
 class Deployment(NamedTuple):
-    """What there is beside a request."""
-
     aggregates: Sequence[Mapping[str, Any]] = ()
     """As our fact has them."""
     segments: Mapping[str, Mapping[str, Sequence[str]]] = {}
@@ -64,7 +60,6 @@ class NovaFilter:
         self._options = {**_ENABLED, "placement_aggregate_required_for_tenants": tenants_need_one}
 
     def __call__(self, spec: Any) -> Answer:
-        """Return what it adds to a copy of the request."""
         clone = spec.obj_clone()
         try:
             with running(self._deployment, self._options):

@@ -50,7 +50,6 @@ class Release:
 
 
 def releases() -> Mapping[int, Release]:
-    """Return the releases by major version, the oldest first."""
     documents = yaml.safe_load(_DATA.read_text(encoding="utf-8"))
     return {number: Release(**document) for number, document in documents.items()}
 
@@ -64,7 +63,6 @@ def write(number: int, release: Release) -> None:
 
 
 def readme_table() -> str:
-    """Return the table of releases and Pythons in the README."""
     heads = ["OpenStack", "Nova", "libvirt, QEMU", *(f"Python {each}" for each in _PYTHONS)]
     rows = [heads, ["---"] * len(heads), *(_row(number, release) for number, release in releases().items())]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

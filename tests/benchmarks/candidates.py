@@ -88,14 +88,12 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
 
 
 def answer(placement: EmbeddedPlacement, query: str) -> bytes:
-    """Return what Placement answers, as it is sent."""
     adapter = placement.client._adapter
     response = adapter.get(f"/allocation_candidates?{query}", microversion="1.39", raise_exc=True)
     return bytes(response.content)
 
 
 def hosts_in(answered: bytes) -> frozenset[str]:
-    """Return the UUIDs of the hosts in an answer."""
     document = json.loads(answered)
     summaries = document["provider_summaries"]
     return frozenset(
@@ -120,7 +118,6 @@ def measure(
 
 
 def main(arguments: list[str]) -> None:
-    """Measure each kind of fleet on each kind of database."""
     hosts, rounds = (200, 1) if "small" in arguments else (10_000, 5)
     logging.disable(logging.WARNING)
     print(f"{hosts:,} hosts, {hosts // 20:,} of them can. Medians of {rounds} rounds.", flush=True)

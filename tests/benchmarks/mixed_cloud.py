@@ -25,7 +25,6 @@ KEPT = "os-prefilter: no late failure, no able host excluded."
 
 
 def run(hosts_: int, requests: int, way: Way) -> list[Result]:
-    """Return what became of each request in one way."""
     # Nova says of each request that it knows no trait for a property.
     logging.disable(logging.ERROR)
     return Run(way, hosts(hosts_, SEED), boots(requests, SEED)).results()

@@ -67,7 +67,6 @@ def _rejects(pipeline: Service, properties: dict[str, str]) -> str:
 
 
 def in_memory() -> None:
-    """Print what the check costs a request, and its memory."""
     gc.collect()
     tracemalloc.start()
     pipeline = _pipeline(_known())
@@ -96,7 +95,6 @@ def in_memory() -> None:
 
 
 def at_placement(database: str, hosts: int) -> None:
-    """Print what reading costs Placement."""
     with placement_on(database, fleet_of(hosts, capable=hosts // 100, nesting=FLAT)) as placement:
         observed = Observed(placement)
         reader = HostTraitsReader(observed.client)
@@ -119,7 +117,6 @@ def at_placement(database: str, hosts: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure both."""
     small = "small" in arguments
     in_memory()
     for database in databases():

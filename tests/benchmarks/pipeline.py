@@ -156,7 +156,6 @@ def _newest(*_given: object, **_named: object) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table."""
     rounds, calls = (3, 20) if "small" in arguments else (30, 200)
     nova.conf.CONF([], project="nova", default_config_files=[])
     for option in ("image_metadata_prefilter", "query_placement_for_image_type_support"):

@@ -40,7 +40,6 @@ class Used(NamedTuple):
     database: float
 
     def times(self, number: float) -> "Used":
-        """Return what so many do."""
         return Used(*(each * number for each in self))
 
     def __str__(self) -> str:
@@ -92,7 +91,6 @@ class Served:
 
 
 def client_of(url: str) -> PlacementClient:
-    """Return a client of a Placement that is served."""
     session = Session(auth=Token(url, "admin"))
     session.session.trust_env = False
     return PlacementClient(Adapter(session, service_type="placement"))

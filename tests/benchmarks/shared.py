@@ -62,7 +62,6 @@ def fleet_of(hosts: int, *, capable: int, nesting: str) -> Fleet:
 
 
 def databases() -> tuple[str, ...]:
-    """Return the kinds of databases that are here."""
     return ("SQLite", "MariaDB") if os.environ.get(MARIADB) else ("SQLite",)
 
 
@@ -93,7 +92,6 @@ def mariadb_with(fleet: Fleet) -> Iterator[str]:
 
 
 def execute(url: str, statement: str) -> None:
-    """Run one statement of SQL."""
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text(statement))

@@ -150,14 +150,12 @@ def rows(database: str, hosts: int, numbers: Iterable[int], seconds: float) -> N
 
 
 def header() -> None:
-    """Print what the columns are."""
     used = f"{'requests':>9}{'MB':>9}{'Placement':>10}{'database':>9}"
     print(f"{'':28}{'until at rest: processor seconds':44}{'the minute after it':37}{'MiB of a':>8}{'probe, ms':>24}")
     print(f"{'hosts':>6}  {'state':13}workers{used}{'clock':>7}{used}{'worker':>8}{'idle':>8}{'median':>8}{'most':>8}")
 
 
 def main(arguments: list[str]) -> None:
-    """Measure each fleet."""
     if "MariaDB" not in databases():
         sys.exit(f"It needs a MariaDB: {MARIADB} is not set.")
     header()

@@ -26,7 +26,6 @@ SAVED = "--capabilities caps.xml --domain-capabilities pc.xml --domain-capabilit
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder, the current one, with files of a host."""
     monkeypatch.chdir(tmp_path)
     documents: dict[str, bytes] = {
         "caps.xml": capabilities(),

@@ -13,7 +13,6 @@ _ASKING = ["--property", "hw_vif_model=igb"]
 
 @pytest.fixture
 def broken(tmp_path: Path) -> str:
-    """Return the path of a nova.conf in which a = is missing."""
     path = tmp_path / "nova.conf"
     path.write_text("[placement]\nusername = nova\npassword hunter2secret\n")
     return str(path)

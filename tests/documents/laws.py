@@ -21,8 +21,6 @@ _LONGEST_MESSAGE = 8_000
 
 @dataclass(frozen=True)
 class Document:
-    """A kind of document."""
-
     name: str
     read: Callable[[Path], Any]
     """Return the value in a file."""
@@ -40,7 +38,6 @@ class Document:
 
     @cached_property
     def seeds(self) -> tuple[bytes, ...]:
-        """Files that tests start from, each once."""
         return tuple(dict.fromkeys(SEEDS[self.name]()))
 
 

@@ -165,7 +165,6 @@ class _Scheduler:
             self._conf.mutate_config_files()
 
     def work(self, index: int) -> None:
-        """Answer one request after the other until it is stopped."""
         for number in itertools.count(index * 7):
             if self.stopping.is_set() or self.problems:
                 return
@@ -220,7 +219,6 @@ def _turns_are_short() -> Iterator[None]:
 
 
 def _parts(request_spec: Any) -> list[Any]:
-    """Return what requests of a kind share, as plain values."""
     parts = (request_spec.flavor, request_spec.image)
     return [each.obj_to_primitive() if hasattr(each, "obj_to_primitive") else copy.deepcopy(each) for each in parts]
 

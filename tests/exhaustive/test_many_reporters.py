@@ -41,8 +41,6 @@ needs_mariadb = pytest.mark.skipif(
 
 
 class Client(PlacementClient):
-    """A client over HTTP."""
-
     def __init__(self, url: str) -> None:
         session = Session(auth=Token(url, "admin"))
         session.session.trust_env = False
@@ -51,8 +49,6 @@ class Client(PlacementClient):
 
 
 class Reporter:
-    """One of the two reporters of a host."""
-
     def __init__(self, client: Client, host: str) -> None:
         self._traits = ProviderTraits(client, host)
         self.gave_up = 0
@@ -70,8 +66,6 @@ class Reporter:
 
 
 class Operator:
-    """Adds a trait to each host."""
-
     def __init__(self, client: Client, number: int) -> None:
         self._client, self._number = client, number
         self.conflicts = 0

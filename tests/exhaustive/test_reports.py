@@ -47,18 +47,15 @@ class Others:
         self._writing = threading.Lock()
 
     def write(self) -> None:
-        """Write as one of them does."""
         with self._writing:
             self.random.choice((self._operator, self._nova))()
         self.look()
 
     def look(self) -> None:
-        """Record the traits, and those that the agents report."""
         with self._writing:
             self.seen.append((traits_of(self.placement), self.wanted()))
 
     def wanted(self) -> set[str]:
-        """Return all that they want to be there."""
         return self.operators | self.of_nova
 
     def _operator(self) -> None:
@@ -76,7 +73,6 @@ class Others:
 
 
 def until_written(write: Callable[[], None]) -> None:
-    """Write, and retry while another writer is faster."""
     for _ in range(100):
         try:
             return write()
@@ -86,8 +82,6 @@ def until_written(write: Callable[[], None]) -> None:
 
 
 class Reporter:
-    """The watch, whose goal is another one in each round."""
-
     def __init__(self, client: PlacementClient) -> None:
         self.number = 0
         self.succeeded: list[bool] = []
@@ -143,7 +137,6 @@ def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
 
 
 def check_faults(proxy: BrokenPlacement) -> None:
-    """Else a run with few of them would say nothing."""
     assert len(proxy.broken) >= ROUNDS / 5
     if ROUNDS >= 100:
         assert set(proxy.broken) == set(FAULTS)

@@ -68,7 +68,6 @@ def section_of(name: str) -> tuple[tuple[Part, ...], frozenset[str], frozenset[s
 
 @cache
 def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
-    """Return the goal of a host's agent with a library."""
     parts: tuple[Part, ...] = vars(desired_traits)["parts_of"]()
     if library == OLD:
         older = (part._replace(traits=part.traits - {XEN}, shown_by=part.shown_by - {XEN}) for part in parts)
@@ -168,8 +167,6 @@ class Scheduler:
 
 @dataclass
 class World:
-    """All that there is at one time, and the events."""
-
     client: Any
     now: float = 0.0
     schedulers: tuple[Scheduler, ...] = ()
@@ -303,7 +300,6 @@ class World:
             it.calm = False
 
     def check(self) -> None:
-        """Check that no capable host is excluded."""
         self.lost = frozenset((name, trait) for name, trait in self.lost if trait not in self.traits(name))
         for it, name in product(self.schedulers, HOSTS):
             if it.is_known and name not in it.joined:
@@ -341,7 +337,6 @@ STARTS = [("off", "off"), ("hpet", "off"), ("hpet", "both")]
 
 
 def use_parts(monkeypatch: pytest.MonkeyPatch, changed: Callable[[Part], Part] = lambda part: part) -> None:
-    """Make the library have few parts, each changed."""
     parts = tuple(dict.fromkeys(map(changed, PARTS)))
     for module in (reports, desired_traits, wanted):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)

@@ -111,7 +111,6 @@ class BrokenPlacement:
         self._idle = threading.Condition()
 
     def handle(self, call: Call) -> Reply | None:
-        """Answer a request, or break it."""
         with self._idle:
             self._under_way += 1
         try:
@@ -147,7 +146,6 @@ class BrokenPlacement:
 
 @contextmanager
 def broken(behind: EmbeddedPlacement, seed: int, rate: float = 0.3) -> Iterator[tuple[BrokenPlacement, str]]:
-    """Yield a proxy before a Placement, and its URL."""
     proxy = BrokenPlacement(behind, seed, rate)
     with serving(proxy.handle, protocol="HTTP/1.1", at_end=proxy.closing.set) as url:
         yield proxy, url

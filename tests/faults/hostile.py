@@ -16,8 +16,6 @@ HUGE = 10_000
 
 
 class Hostile(NamedTuple):
-    """Something a tenant wrote."""
-
     purpose: str
     value: Any
 
@@ -26,8 +24,6 @@ class Hostile(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in a request it stands."""
-
     name: str
     put: Callable[[Any], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
     """Value -> the image's properties, the flavor's extra specs, and the image's own fields that it makes."""
@@ -55,13 +51,11 @@ def at(place: Place, *, huge: bool = True) -> list[Hostile]:
 
 
 def texts() -> Iterator[Hostile]:
-    """Yield the texts, the huge ones written out."""
     for each in _corpus()["texts"]:
         yield Hostile(each["purpose"], each["text"] + each.get("then", "") * each.get("times", 0))
 
 
 def values() -> Iterator[Hostile]:
-    """Yield the texts and what is no text."""
     yield from texts()
     for each in _corpus()["values"]:
         yield Hostile(each["purpose"], each["value"])

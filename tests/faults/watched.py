@@ -25,8 +25,6 @@ WHOLE = {frozenset(trait for trait, has in state.items() if has) for state in _S
 
 
 class Host:
-    """A host that is always the same."""
-
     def identity(self) -> str:
         return "host"
 
@@ -41,7 +39,6 @@ def after_round(watch: Watch, condition: Callable[[], bool]) -> bool:
 
 
 def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return the log records of the watch alone."""
     return [record for record in caplog.records if record.name == LOG.name]
 
 

@@ -29,7 +29,6 @@ def _accelerator_alone(**extra_specs: str) -> RequestSpec:
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement with all the trees."""
     with EmbeddedPlacement(fleet_of(_TREES)) as placement:
         yield placement.client
 

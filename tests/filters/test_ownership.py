@@ -23,14 +23,11 @@ _SCOPES = ("root", "root_and_unsuffixed")
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement with all the trees."""
     with EmbeddedPlacement(fleet_of(_TREES)) as placement:
         yield placement.client
 
 
 class _Found:
-    """What Placement answered, in the names of the providers."""
-
     def __init__(self, some: list[Tree]) -> None:
         self._names = {
             provider_uuid(each.name): each.name for tree in some for top in tree.fleet for each in top.walk()

@@ -57,8 +57,6 @@ architecture, but for rows that are asked for by architecture; that of UEFI spea
 
 
 class Case(NamedTuple):
-    """A guest with one thing asked for, or none."""
-
     architecture: str
     machine: str = ""
     """The machine type that the image names; empty if it names none."""
@@ -77,13 +75,11 @@ class Case(NamedTuple):
         )
 
     def has_way(self, way: str) -> bool:
-        """Return whether the value can be asked for so."""
         row = BY_NAME[self.row]
         return {"extra spec": bool(row.extra_spec), "trait": bool(row.values[self.value].trait)}.get(way, True)
 
     @property
     def extra_specs(self) -> dict[str, str]:
-        """The flavor's extra specs."""
         row = BY_NAME.get(self.row)
         if not row or self.way not in ("extra spec", "trait"):
             return {}
@@ -116,7 +112,6 @@ class Case(NamedTuple):
         return found
 
     def spec(self, own: str) -> RequestSpec:
-        """Return the request for the guest."""
         properties = self.properties(own)
         disk_format = properties.pop("disk_format", "raw")
         return spec_of(properties, self.extra_specs, disk_format=str(disk_format))

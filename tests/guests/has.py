@@ -10,8 +10,6 @@ _VIRTIO = "-(pci|ccw|device|pci-non-transitional|pci-transitional)"
 
 
 class Seen(NamedTuple):
-    """A started guest."""
-
     xml: Element
     """libvirt's live XML."""
     devices: list[str]

@@ -16,7 +16,6 @@ _TARGETS = {"virtio": "vda", "ide": "hda", "fdc": "fda", "xen": "xvda"}
 
 
 def guest_of(case: Case, facts: LibvirtFacts) -> Guest:
-    """Return the guest, whether or not the host can start it."""
     # Without checking the host: what it refuses is started as well.
     settings = _Check(case.spec(facts.architecture), facts).settings()
     architecture = case.architecture

@@ -43,7 +43,6 @@ def as_built(facts: LibvirtFacts, *, by_nova: bool) -> LibvirtFacts:
 
 
 def built(some: Iterable[Case], facts: LibvirtFacts, uri: str, folder: Path) -> Iterator[Guest]:
-    """Yield the guests as the driver of the facts builds them."""
     if not facts.built_by_nova:
         yield from (ours.guest_of(case, facts) for case in some)
     else:
@@ -66,7 +65,6 @@ def started(some: list[Case], facts: LibvirtFacts, uri: str, root: Path = Path("
 
 
 def main() -> None:
-    """Write the records of one libvirt."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--uri", default="qemu:///system")
     parser.add_argument("--virt-type", choices=("kvm", "qemu"), default="qemu")

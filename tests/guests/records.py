@@ -33,6 +33,5 @@ class Record(NamedTuple):
 
 @cache
 def records() -> tuple[Record, ...]:
-    """Return all records, the oldest libvirt first."""
     found = [Record(**json.loads(path.read_bytes())) for path in RECORDS.glob("*.json")]
     return tuple(sorted(found, key=lambda each: ([*map(int, each.libvirt.split("."))], each.virt_type, each.nova or 0)))

@@ -56,8 +56,6 @@ _STARTED = Outcome(STARTS)
 
 
 class Guest(NamedTuple):
-    """The XML of a guest, or why the driver writes none."""
-
     xml: str
     refusal: str = ""
     asked: Mapping[str, str] = {}

@@ -41,13 +41,11 @@ def host() -> LibvirtFacts:
 
 @pytest.fixture(scope="module", params=["our settings", "Nova"])
 def facts(request: pytest.FixtureRequest, host: LibvirtFacts) -> LibvirtFacts:
-    """Return the host with each driver that builds guests."""
     return as_built(host, by_nova=request.param == "Nova")
 
 
 @pytest.fixture(scope="module")
 def outcomes(facts: LibvirtFacts) -> Mapping[Case, Outcome]:
-    """Return what became of all guests."""
     return started(list(cases(facts)), facts, uri())
 
 

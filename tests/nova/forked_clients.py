@@ -13,7 +13,6 @@ _ASKED = (("/traits?name=in:COMPUTE_NODE", "traits"), ("/resource_providers?name
 
 
 def main(path: str) -> None:
-    """Fork them, and end with 1 if one got a wrong answer."""
     config.parse_args(["nova-scheduler", "--config-file", path])
     # As its manager does, which asks for Placement's versions.
     report.report_client_singleton()

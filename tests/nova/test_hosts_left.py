@@ -40,8 +40,6 @@ class PassesNothingFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
 
 class SealedFilter(filters.BaseHostFilter):  # type: ignore[misc]
-    """Can have no subclass."""
-
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
         return True
 

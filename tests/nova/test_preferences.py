@@ -30,7 +30,6 @@ _HOSTS = {"plain": "", "avx": _AVX, "both": f"{_AVX} {_SGX}", "hpet": _HPET}
 
 @pytest.fixture
 def observed() -> Iterator[Observed]:
-    """Return a Placement with a few hosts."""
     hosts = tuple(provider(name, _ROOM, f"COMPUTE_NODE {traits}") for name, traits in _HOSTS.items())
     with EmbeddedPlacement(Fleet(hosts)) as placement:
         yield Observed(placement)

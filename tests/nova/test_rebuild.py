@@ -46,7 +46,6 @@ def start(start: Start) -> Start:
 
 @pytest.fixture(scope="module")
 def placement() -> Iterator[EmbeddedPlacement]:
-    """Return a Placement with one host."""
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         placement.know([HPET, *ALL_REPORTED, _DEFAULT_Q35, "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_LICENSED"])
         yield placement

@@ -51,7 +51,6 @@ _TRAITS: tuple[frozenset[str], ...] = (
 
 @cache
 def _hosts() -> list[tuple[HostFacts, dict[str, bool]]]:
-    """Return hosts of each kind, and what they report."""
     fields = product(_BIOS, ("", "Dell Inc.", "HPE"), ("", "no-bios", "redfish"), _TRAITS)
     nodes = [
         IronicFacts(bios=bios, vendor=vendor, bios_interface=interface, other_traits=traits, templates=_TEMPLATES)

@@ -57,7 +57,6 @@ _MIXED: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch
 
 
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
-    """Return each request that excludes a host which can."""
     found = []
     for case in single_cases(Cloud(pipeline.options.emulated_architectures)):
         try:

@@ -13,7 +13,6 @@ _REALTIME = {"hw:cpu_realtime": "yes"}
 
 
 def _cpus(extra_specs: dict[str, str], properties: dict[str, object] | None = None) -> tuple[int, int]:
-    """Return VCPU and PCPU of a flavor with four CPUs."""
     spec = _spec(extra_specs, properties)
     resources = unsuffixed_resources(Request(spec))
     return resources.get("VCPU", 0), resources.get("PCPU", 0)

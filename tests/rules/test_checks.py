@@ -62,7 +62,6 @@ def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
 
 
 def _sound(rules: list[Rule]) -> list[Rule]:
-    """Return the rules that each make sense alone."""
     rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
     return [each for each in rules if not list(check_rules([each]))]
 

@@ -77,8 +77,6 @@ def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None
 
 
 class _Observed(Request):
-    """A request that remembers what is read of it."""
-
     def __init__(self, request_spec: Any) -> None:
         super().__init__(request_spec)
         self.read: list[tuple[str, str]] = []

@@ -56,7 +56,6 @@ def test_rule_file_is_parsed_into_the_rules_it_describes(tmp_path: Path) -> None
 
 
 def _rule(when: str, require: Sequence[str] = (), forbid: Sequence[str] = (), more: str = "") -> str:
-    """Return a file with the rule "r" in its second line."""
     return rules_text(rule("r", when, require, forbid, more))
 
 
@@ -66,7 +65,6 @@ def _condition(condition: str) -> str:
 
 
 def _asking(text: str) -> str:
-    """Return the same, with what stands beside the condition."""
     return rules_text(f"name: r, {text}, require: [CUSTOM_A]")
 
 

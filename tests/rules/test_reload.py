@@ -51,7 +51,6 @@ def _replaced_directory(folder: Path) -> None:
 
 
 def _behind_a_link(folder: Path) -> None:
-    """As Kubernetes mounts a ConfigMap."""
     other = folder.with_name("other")
     other.mkdir()
     write_rules(other / "a.yaml", _a("CUSTOM_2"))

@@ -25,8 +25,6 @@ INTERVAL = 30.0
 
 
 class Reader:
-    """Writes a line for each reading, and is slow."""
-
     scope = "of a test"
 
     def __init__(self, log: Path, fate: str) -> None:
@@ -49,8 +47,6 @@ class Reader:
 
 
 class CountingReader:
-    """A reader of a number, which counts its readings."""
-
     def __init__(self, scope: str = "", take: Callable[[], None] = lambda: None) -> None:
         self.scope = scope
         self.read = 0
@@ -71,7 +67,6 @@ class CountingReader:
 
 
 def shared_fact(read: SharedRead, interval: float, stores: tuple[MakeStore, ...]) -> SharedFact:
-    """Return a shared fact with new stores."""
     return SharedFact(read, interval, [make("f", read.scope) for make in stores])
 
 
@@ -84,7 +79,6 @@ def workers(number: int, fate: str, log: Path, *port: str) -> list[tuple[list[st
 
 
 def cache(port: str, *cloud: str) -> SharedCache:
-    """Return the cache of a cloud in a memcached on loopback."""
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[])
     oslo_cache.configure(conf)
@@ -97,7 +91,6 @@ def cache(port: str, *cloud: str) -> SharedCache:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fork, and wait for those that end."""
     number, fate, log, *port = arguments
     shared.TAKE_OVER = 2.0
     stores: tuple[MakeStore, ...] = (cache(port[0], "cloud").store,) if port else ()

@@ -25,8 +25,6 @@ _EXTRA_SPECS = {"hw:sound_model": "ich9"}
 
 
 class Counting:
-    """A filter that counts how often it runs."""
-
     def __init__(self, answer: Callable[[Request], Requirements] = lambda _: require("CUSTOM_X", "a test")) -> None:
         self.runs = 0
         self._answer = answer

@@ -29,7 +29,6 @@ class _Clock:
 
 
 def value_of(fact: Fact, now: Callable[[], float] = time.monotonic) -> Any:
-    """Return the value of a fact as one request gets it."""
     if query := fact.begin(None, now):
         fact.wait(query)
     return fact.latest
@@ -100,7 +99,6 @@ def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: py
 
 
 def until_known(fact: Fact, value: object) -> None:
-    """Wait until the answer that is on its way is in use."""
     for _ in range(6000):
         if value_of(fact, lambda: 0.0) == value:
             return

@@ -63,7 +63,6 @@ _REASONS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.fixture(scope="module")
 def placement() -> Iterator[EmbeddedPlacement]:
-    """Return a Placement that no test changes."""
     with EmbeddedPlacement(_fleet(_TRAITS)) as placement:
         placement.client.ensure_traits(_CUSTOM)
         yield placement

@@ -35,7 +35,6 @@ def upgrade(placement: EmbeddedPlacement, host: str) -> None:
 
 @pytest.fixture(params=["OWNER_CYBORG", ""], ids=["with Cyborg's trait", "without it"])
 def placement(request: pytest.FixtureRequest) -> Iterator[EmbeddedPlacement]:
-    """Return a real Placement with the old fleet."""
     with EmbeddedPlacement(old_fleet(request.param)) as placement:
         yield placement
 

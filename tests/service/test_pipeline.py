@@ -138,8 +138,6 @@ def test_nothing_is_written_if_one_part_cannot_be_written() -> None:
 
 
 class _ReadOnly(RequestSpec):
-    """A request spec whose flavor cannot be replaced."""
-
     def __setattr__(self, name: str, value: object) -> None:
         if name == "flavor" and hasattr(self, name):
             raise AttributeError("property 'flavor' has no setter")
@@ -148,8 +146,6 @@ class _ReadOnly(RequestSpec):
 
 @dataclass(frozen=True)
 class _FrozenFlavor:
-    """A flavor that cannot be changed, nor its copy."""
-
     extra_specs: dict[str, str] = field(default_factory=dict)
     vcpus: int = 1
 

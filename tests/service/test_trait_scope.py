@@ -24,7 +24,6 @@ def _provider(name: str, classes: str, traits: frozenset[str], *below: Provider)
 
 
 def _flat() -> Iterator[Provider]:
-    """Yield one host for each set of traits."""
     for number, traits in enumerate(_SUBSETS):
         yield _provider(f"flat-{number}", "VCPU MEMORY_MB DISK_GB VGPU", traits)
 

@@ -57,7 +57,6 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
             self._process = process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *self._command],  # noqa: S607 - on the PATH
@@ -79,12 +78,10 @@ class Service:
             self._process.wait(60)
 
     def stop(self) -> None:
-        """Let it hang."""
         assert self._process
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it go on."""
         assert self._process
         self._process.send_signal(signal.SIGCONT)
 
@@ -192,8 +189,6 @@ def own_mariadb() -> Iterator[tuple[Service, str]]:
 
 
 class _Raw:
-    """Values of memcached with their flags, as they are."""
-
     @staticmethod
     def serialize(_key: bytes, value: tuple[bytes, int]) -> tuple[bytes, int]:
         return value
@@ -257,7 +252,6 @@ def _wrong(found: tuple[bytes, int], rng: Random) -> tuple[bytes, int]:
 
 @contextmanager
 def own_memcached() -> Iterator[Memcached]:
-    """Yield a memcached on loopback."""
     with folder_of("nobody") as folder:
         service = Memcached(folder)
         try:
@@ -268,7 +262,6 @@ def own_memcached() -> Iterator[Memcached]:
 
 
 def listens_on(port: int) -> bool:
-    """Tell if something listens on a port of loopback."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
 

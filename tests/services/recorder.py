@@ -20,8 +20,6 @@ _OF_IRONIC = "x-openstack-ironic-api-"
 
 
 class Recorder:
-    """What passed, and what is done to it."""
-
     def __init__(self, real: str) -> None:
         self.url = ""
         self.real = real
@@ -46,11 +44,9 @@ class Recorder:
         return [each for each in self.sent if not each.startswith(("GET ", "POST /v3/auth/tokens"))]
 
     def close(self) -> None:
-        """Let go what hangs."""
         self._end.set()
 
     def answer(self, call: Call) -> Reply | None:
-        """Let the service, or a hook, answer."""
         method, path, given, body = call
         self.sent.append(f"{method} {path}")
         if self.is_hanging:

@@ -29,7 +29,6 @@ def corpus() -> Path | None:
 
 
 def corpus_answers() -> tuple[DomainCapabilities, ...]:
-    """Return what each file of domain capabilities says."""
     folder = corpus()
     paths = sorted((folder / "domaincapabilities").glob("*.xml")) if folder else []
     return tuple(domain_capabilities_from(path.name, path.read_bytes()) for path in paths)

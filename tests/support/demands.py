@@ -60,7 +60,6 @@ def random_demand(random: Random, fleet: Fleet, *, flat: bool = False) -> Demand
 
 
 def query_of(demand: Demand) -> str:
-    """Return the query string of a demand."""
     parameters = [("group_policy", "isolate" if demand.isolate else "none")]
     if root := [*sorted(demand.root_required), *(f"!{trait}" for trait in sorted(demand.root_forbidden))]:
         parameters.append(("root_required", ",".join(root)))

@@ -19,8 +19,6 @@ _OPTIONS = ("enabled_filters", "reported_traits", "wait_for_reports")
 
 
 class Read(NamedTuple):
-    """The options of nova-scheduler that activate our filters."""
-
     available_filters: list[str]
     section: dict[str, object]
     """Of ``[prefilter]``, what the recipes set."""

@@ -23,23 +23,18 @@ _KINDS = {"novas": (NOVA, "OWNER_NOVA"), "cyborgs": (CYBORG, "OWNER_CYBORG"), "u
 
 @dataclass(frozen=True)
 class Device:
-    """A provider, and whose it is."""
-
     provider: Provider
     owner: str
 
     @property
     def units(self) -> int:
-        """How many parts of a request it can serve."""
         return min(each.total for each in self.provider.resources.values())
 
     @property
     def tagged(self) -> bool:
-        """Whether it has the trait of any owner."""
         return any(trait.startswith("OWNER_") for trait in self.provider.traits)
 
     def has(self, resource_class: str) -> bool:
-        """Whether it has some of a resource class."""
         return resource_class in self.provider.resources
 
 
@@ -52,12 +47,10 @@ class Tree:
 
     @property
     def root(self) -> Device:
-        """The host."""
         return self.devices[0]
 
     @property
     def name(self) -> str:
-        """The name of the host."""
         return self.root.provider.name
 
 
@@ -174,7 +167,6 @@ def trees() -> Iterator[Tree]:
 
 
 def fleet_of(some: list[Tree]) -> Fleet:
-    """Return all of them as one fleet."""
     return Fleet(tuple(chain.from_iterable(tree.fleet for tree in some)))
 
 

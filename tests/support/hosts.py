@@ -157,7 +157,6 @@ def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
 
 
 def other_hosts() -> Iterator[HostFacts]:
-    """Yield hosts of the other drivers."""
     yield VmwareFacts()
     yield VmwareFacts(other_traits=frozenset(("HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV")))
     yield FakeFacts()

@@ -15,8 +15,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class FirstProcess:
-    """What the process does that pytest was started as."""
-
     def __init__(self, config: pytest.Config) -> None:
         self._plugins = config.pluginmanager
         self._run = Run()
@@ -43,7 +41,6 @@ class FirstProcess:
 
 
 def install(config: pytest.Config) -> None:
-    """Prepare a process of the run for its end."""
     if hasattr(config, "workerinput"):
         for each in _SIGNALS:
             signal.signal(each, _interrupt_once)

@@ -28,8 +28,6 @@ _GRACE = {True: 2.0, False: 12.0}
 
 
 class Run:
-    """One run of pytest with all of its workers."""
-
     def __init__(self) -> None:
         mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="os-prefilter-")
         Path(folder).chmod(0o711)
@@ -87,7 +85,6 @@ def _left(mark: str, folder: str) -> dict[int, str]:
 
 
 def main() -> None:
-    """Wait for the end of a run, and clean up after it."""
     mark, folder = sys.argv[1:]
     # Not to the end of the pipe: a process that was forked and goes on may hold its other end.
     is_orderly = sys.stdin.buffer.read(len(_END)) == _END

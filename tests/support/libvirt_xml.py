@@ -119,8 +119,6 @@ def facts(
 
 
 class FakeError(Exception):
-    """An error of the binding."""
-
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self._code = code
@@ -180,7 +178,6 @@ class FakeLibvirt:
 
     @property
     def asked(self) -> list[tuple[object, ...]]:
-        """The arguments of each call for domain capabilities."""
         return [call[1:] for call in self.calls if call[0] == "getDomainCapabilities"]
 
 

@@ -11,8 +11,6 @@ _NO_CONTENT = 204
 
 
 class Call(NamedTuple):
-    """One request."""
-
     method: str
     path: str
     headers: Message
@@ -21,8 +19,6 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to it."""
-
     status: int
     body: bytes | Iterator[bytes]
     """Whole, or as pieces that are sent as they come; after these the connection is closed."""

@@ -69,7 +69,6 @@ def our_entry() -> Any:
 
 
 def user_context() -> Any:
-    """Return the context of a user's request."""
     return nova_context.RequestContext("user", "project")
 
 
@@ -91,7 +90,6 @@ class _SdkAdapter:
         return self._send("GET", url, options)
 
     def put(self, url: str, **options: Any) -> Any:
-        """Send a request that creates a trait."""
         assert options.pop("json") is None
         return self._send("PUT", url, options)
 

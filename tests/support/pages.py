@@ -52,7 +52,6 @@ def files_of(page: Path) -> dict[str, str]:
 
 
 def commands_of(page: Path) -> Iterator[Command]:
-    """Yield the commands of a page that a test can run."""
     for language, _, text in blocks(page):
         parts = _COMMAND.split(text)[1:] if language == "console" else []
         pairs = [*zip(parts[::2], parts[1::2], strict=True), ("", "")]

@@ -31,7 +31,6 @@ def answering(answer: Answer | None, part: str = "") -> Hook:
 def provider(
     name: str, classes: str = "VCPU MEMORY_MB", traits: str = "", children: tuple[Provider, ...] = ()
 ) -> Provider:
-    """Return a provider with some of each resource class."""
     inventories = {each: Inventory(16) for each in classes.split()}
     return Provider(name, provider_uuid(name), inventories, frozenset(traits.split()), (), children)
 
@@ -67,7 +66,6 @@ class Observed:
 
     @property
     def methods(self) -> list[str]:
-        """The methods of the requests."""
         return [each.partition(" ")[0] for each in self.sent]
 
 
@@ -103,7 +101,6 @@ def response_of(answer: Answer) -> requests.Response:
 
 
 def traits_of(placement: EmbeddedPlacement, name: str = HOST) -> frozenset[str]:
-    """Return the traits of a provider."""
     return frozenset(placement.client.request("GET", f"/resource_providers/{provider_uuid(name)}/traits")["traits"])
 
 
@@ -139,20 +136,16 @@ class Served:
         self._closing = threading.Event()
 
     def wait_for(self, number: int) -> None:
-        """Wait until so many requests have come."""
         with self._came:
             assert self._came.wait_for(lambda: len(self.sent) >= number, timeout=60)
 
     def hang(self, _number: int) -> None:
-        """Answer later than any client waits."""
         self._closing.wait()
 
     def close(self) -> None:
-        """Let go what hangs."""
         self._closing.set()
 
     def handle(self, call: Call) -> Reply:
-        """Let Placement answer one request."""
         response = self._response(call)
         return Reply(
             response.status_code,
@@ -186,5 +179,4 @@ def served(placement: EmbeddedPlacement) -> Iterator[Served]:
 
 
 def nova_conf(url: str) -> str:
-    """Return a nova.conf for a Placement that is served."""
     return f"[placement]\nauth_type = admin_token\nendpoint = {url}\ntoken = admin\n"

@@ -14,7 +14,6 @@ LONGEST = 600.0
 
 
 def free_port() -> int:
-    """Return a port on which nothing listens now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port

@@ -24,8 +24,6 @@ _FORMS = {
 
 
 class Required(NamedTuple):
-    """A trait in a query."""
-
     trait: str
     required: bool
     scope: str
@@ -45,7 +43,6 @@ def parts(query: str) -> list[tuple[str, str]]:
 
 
 def traits_in(query: str) -> set[Required]:
-    """Return all traits that a query names."""
     found = set()
     for name, value in parts(query):
         if name == "root_required" or name.startswith("required"):

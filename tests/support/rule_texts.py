@@ -22,7 +22,6 @@ def rules_of(*rules: str) -> RuleSet:
 
 
 def rule(name: str, when: str, require: Iterable[str] = (), forbid: Iterable[str] = (), more: str = "") -> str:
-    """Return one rule."""
     asked = [f"{key}: [{', '.join(traits)}]" for key, traits in (("require", require), ("forbid", forbid)) if traits]
     return ", ".join(filter(None, (f"name: {name}", f"when: {when}", *asked, more)))
 

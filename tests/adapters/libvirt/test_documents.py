@@ -172,8 +172,6 @@ def guests_of(*domains: bytes, offered: bytes | None = None, **settings: Any) ->
 
 
 class TestFacts:
-    """What a host is."""
-
     def test_facts_include_the_nova_conf_settings_and_the_given_versions(self) -> None:
         settings = LibvirtSettings(virt_type="qemu", swtpm_enabled=True, images_type="rbd", force_raw_images=False)
         found = facts(None, domain_capabilities(domain="qemu"), settings=settings, host="compute-1")
@@ -222,8 +220,6 @@ class TestFacts:
 
 
 class TestGuests:
-    """What libvirt can give guests of an architecture."""
-
     def test_devices_of_all_machine_types_add_up(self) -> None:
         pc = domain_capabilities(buses="ide virtio", video="vga", firmware="bios")
         q35 = domain_capabilities(

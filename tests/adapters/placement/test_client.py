@@ -20,8 +20,6 @@ Answer = tuple[int, object] | Exception
 
 
 class Recorded(requests.adapters.BaseAdapter):
-    """Answers from a function, and remembers what was sent."""
-
     def __init__(self, answer: Callable[[str, str], Answer]) -> None:
         super().__init__()
         self.answer = answer

@@ -77,8 +77,6 @@ _NODE_OF_METAL = {METAL: Inventory(1, max_unit=1)}
 
 @dataclass(frozen=True)
 class Kind:
-    """Hosts that are alike."""
-
     name: str
     share: int
     """Of a hundred hosts."""
@@ -170,7 +168,6 @@ def hosts(number: int, seed: int) -> list[Provider]:
 
 
 def kind_of(host: str) -> Kind:
-    """Return the kind of a host by its name."""
     return _BY_KIND[host.rpartition("-")[0]]
 
 

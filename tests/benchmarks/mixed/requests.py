@@ -16,8 +16,6 @@ _METAL_RESOURCES = {f"resources:{METAL}": "1", **{f"resources:{n}": "0" for n in
 
 
 class Image(NamedTuple):
-    """One kind of image."""
-
     name: str
     share: int
     """Of a thousand requests."""
@@ -28,8 +26,6 @@ class Image(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A flavor of virtual machines."""
-
     name: str
     share: int
     vcpus: int
@@ -38,8 +34,6 @@ class Size(NamedTuple):
 
 
 class Boot(NamedTuple):
-    """One request."""
-
     number: int
     image: Image
     size: Size
@@ -48,14 +42,12 @@ class Boot(NamedTuple):
 
     @property
     def resources(self) -> dict[str, int]:
-        """What it takes of its host."""
         if self.image.metal is not None:
             return {METAL: 1}
         return {"VCPU": self.size.vcpus, "MEMORY_MB": self.size.memory_mb, "DISK_GB": self.size.disk_gb}
 
     @property
     def uuid(self) -> str:
-        """Of the instance."""
         return f"00000000-0000-4000-8000-{self.number:012}"
 
 

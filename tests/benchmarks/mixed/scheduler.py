@@ -36,8 +36,6 @@ LateCheck = Callable[[str], bool]
 
 
 class Outcome(NamedTuple):
-    """What became of one request."""
-
     host: str
     """Empty if there was none."""
     failed: tuple[str, ...]
@@ -60,7 +58,6 @@ class Placement:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was sent."""
         self.query = ""
         self.query_seconds = self.seconds = 0.0
 
@@ -111,7 +108,6 @@ class Scheduler:
         return Outcome(host, tuple(failed), self._candidates, spent.query, spent.query_seconds, spent.seconds)
 
     def end(self, boot: Boot) -> None:
-        """Let the instance end."""
         self._client.delete_allocation_for_instance(self.context, boot.uuid, force=True)
 
     def passing(self, boot: Boot, kinds: Sequence[Kind]) -> set[str]:

@@ -18,8 +18,6 @@ LIMIT = 1000
 
 
 class Result(NamedTuple):
-    """One request, in one way."""
-
     boot: Boot
     outcome: Outcome
     able: int
@@ -31,12 +29,10 @@ class Result(NamedTuple):
 
     @property
     def booted(self) -> bool:
-        """Whether it runs."""
         return bool(self.outcome.host)
 
     @property
     def attempts(self) -> int:
-        """Hosts on which it was built or failed."""
         return len(self.outcome.failed) + self.booted
 
 
@@ -67,8 +63,6 @@ class _Cloud:
 
 
 class Run:
-    """All requests, in one way."""
-
     def __init__(self, way: Way, hosts: Sequence[Provider], boots: Sequence[Boot]) -> None:
         self._way = way
         self._hosts = list(hosts)

@@ -25,7 +25,6 @@ def could(results: Sequence[Result]) -> list[Result]:
 
 
 def ran(results: Sequence[Result]) -> list[Result]:
-    """Return those that run."""
     return [each for each in results if each.booted]
 
 
@@ -44,7 +43,6 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _most(values: Sequence[float]) -> str:
-    """Return the value that 95 of a hundred do not exceed."""
     return f"{statistics.quantiles(values, n=100, method='inclusive')[94]:,.0f}"
 
 
@@ -89,7 +87,6 @@ _ROWS: Sequence[tuple[str, Callable[[Sequence[Result]], str]]] = (
 
 
 def tables(results: Results) -> str:
-    """Return all tables."""
     rows = [_line(label, [value(each) for each in results.values()]) for label, value in _ROWS]
     ran_, late = "ran, of those a host could do", "late failures, by what was requested"
     parts = (("", rows), (ran_, _by_image(results)), (late, _by_cause(results)))

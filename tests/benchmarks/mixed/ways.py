@@ -31,8 +31,6 @@ WANTED = wanted_parts(load_filters(_FILTERS.split(","), None), Options(reported_
 
 
 class Way(NamedTuple):
-    """One way."""
-
     name: str
     what: str
     nova_conf: str

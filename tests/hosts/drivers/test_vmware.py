@@ -103,8 +103,6 @@ def test_architecture_hypervisor_type_and_vm_mode_match_the_vmware_driver_of_nov
 
 
 class _Session:
-    """A vCenter that says its name."""
-
     def _call_method(self, *_args: object) -> object:
         return SimpleNamespace(name="VMware vCenter Server", version="8.0.0")
 

@@ -65,8 +65,6 @@ _INTERVAL = 0.3
 
 
 class Server(NamedTuple):
-    """What became of a server."""
-
     uuid: str
     status: str
     host: str | None
@@ -79,8 +77,6 @@ class Server(NamedTuple):
 
 
 class Cloud:
-    """What users and administrators of a cloud can do."""
-
     def __init__(self, case: Any) -> None:
         self._case = case
         self._conf = Path(case.useFixture(fixtures.TempDir()).path, "nova.conf")
@@ -148,7 +144,6 @@ class Cloud:
         report_host(self._placement, facts)
 
     def flavor(self, extra_specs: Mapping[str, str] | None = None) -> str:
-        """Return the ID of a small flavor with these extra specs."""
         name = f"flavor {dict(extra_specs or {})}"
         if name not in self._flavors:
             body = {"name": name, "ram": 64, "vcpus": 1, "disk": 1}

@@ -15,7 +15,6 @@ import_module("nova.tests.functional")
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Any]:
-    """Return a cloud whose scheduler runs with the library."""
     from tests.novas.functional import cloud as clouds  # noqa: PLC0415 - after the import above
 
     # Nova logs at this level whatever its configuration says; the tests do not read it.

@@ -139,7 +139,6 @@ def report(placement: PlacementClient) -> None:
 
 
 def report_host(placement: PlacementClient, facts: HostFacts) -> None:
-    """Write to Placement what a host can do."""
     placement.ensure_traits(CUSTOM_TRAITS)
     goal = goal_of(facts, EVERY_KEY, Mode.ALONE, Options())
     ProviderTraits(placement, facts.host).sync(goal)

@@ -24,7 +24,6 @@ def hosts_for(asked: Asked) -> list[str]:
 
 
 def possible(rows: Iterable[Row] = ROWS) -> Iterator[Asked]:
-    """Yield each value that some host can do."""
     for row in rows:
         # An empty one says that nothing is named.
         for value in filter(None, row.values):
@@ -33,7 +32,6 @@ def possible(rows: Iterable[Row] = ROWS) -> Iterator[Asked]:
 
 
 def impossible() -> Iterator[Asked]:
-    """Yield, of each row, the first value that no host can do."""
     for row in ROWS:
         known = {value for _, value, _ in possible([row])}
         yield from [(str(row.image_property), value, "raw") for value in row.values if value and value not in known][:1]

@@ -20,7 +20,6 @@ def _rebuild(cloud: Cloud, server: Server, image: str) -> Server:
 
 
 def _runs(server: Server) -> bool:
-    """Whether the guest is on its host."""
     instance = objects.Instance(uuid=server.uuid)
     return [host for host, driver in DRIVERS.items() if driver.instance_exists(instance)] == [_HOST]
 

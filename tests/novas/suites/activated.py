@@ -78,7 +78,6 @@ class Activated:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Add the numbers of a worker that has ended."""
         self.numbers.update(getattr(node, "workeroutput", {}).get("os_prefilter", {}))
 
     @pytest.hookimpl(tryfirst=True)
@@ -91,7 +90,6 @@ class Activated:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the numbers."""
         counts = sorted(each for each in self.numbers.items() if each[0] not in (ACTIVATIONS, REQUESTS, DECISIONS))
         asked = ", ".join(f"{name} {number:,}" for name, number in counts)
         terminalreporter.write_line(

@@ -48,8 +48,6 @@ FILTERS = ("image_metadata", "image_type", "hpet", "compute_status", "owner")
 
 
 class Case(NamedTuple):
-    """A random cloud, what it is asked for, and how."""
-
     fleet: Fleet
     images: list[Image]
     flavors: list[Flavor]
@@ -57,7 +55,6 @@ class Case(NamedTuple):
 
 
 def case(seed: int) -> Case:
-    """Return the same cloud for the same seed."""
     random_ = random.Random(seed)  # noqa: S311
     fleet = Fleet(tuple(hosts(random_)))
     some = [dict(random_.sample(PROPERTIES, random_.randint(0, 4))) for _ in range(4)]
@@ -102,8 +99,6 @@ def hosts(
 
 
 class Asked:
-    """The answers of a real Placement."""
-
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self._client = placement.client
         self.know = placement.know
@@ -127,7 +122,6 @@ class Asked:
 
 
 def place(scope: str) -> str:
-    """Return the parameter of the query that a scope is."""
     return {"root": "root_required", "unsuffixed": "required"}.get(scope, f"required{scope}")
 
 

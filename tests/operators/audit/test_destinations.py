@@ -38,8 +38,6 @@ def plain(name: str, traits: str = "", sizes: Mapping[str, Inventory] = SIZES, *
 
 
 def random_fleet(random: Random) -> Fleet:
-    """Return hosts with usage, in aggregates."""
-
     def room(total: int) -> Inventory:
         used = random.choice((0, 0, total // 2, total))
         return Inventory(total, used=used, allocation_ratio=random.choice((1.0, 1.5)))
@@ -189,8 +187,6 @@ def test_servers_placed_together_are_as_many_in_each_order_and_all_where_that_is
 
 
 def _contested(random: Random, hosts: int, servers: int) -> tuple[Fleet, list[Server]]:
-    """Return flat hosts with little room, and servers on them."""
-
     def contested(number: int) -> Provider:
         rooms = {
             "VCPU": Inventory(8, used=random.randint(0, 8)),

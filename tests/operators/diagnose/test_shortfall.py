@@ -14,7 +14,6 @@ from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
 
 def _host(*gpus: frozenset[str], name: str = "host") -> Provider:
-    """Return a host with a GPU for each set of traits."""
     below = tuple(Provider(f"g{n}", f"u-{name}-{n}", {"VGPU": Inventory(1)}, own) for n, own in enumerate(gpus))
     return Provider(name, f"u-{name}", {"VCPU": Inventory(8)}, providers=below)
 

@@ -19,7 +19,6 @@ def _offer_of(fleet: Fleet) -> Offer:
 
 
 def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:
-    """Return the definition of the only property of an offer."""
     found = namespaces(Offer((Property(name, "", "", values, any_text),), 1))[0]["properties"]
     return found.get(name)
 

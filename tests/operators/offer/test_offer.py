@@ -52,7 +52,6 @@ TOGETHER: dict[tuple[str, str], list[dict[str, str]]] = {
 
 
 def pipeline_for(fleet: Fleet, **options: Any) -> Service:
-    """Return the pipeline of the commands."""
     return FiltersAndHosts(**options).service(fleet)
 
 
@@ -86,8 +85,6 @@ def check_agreement(fleet: Fleet, step: int) -> dict[Status, int]:
 
 
 class Asking:
-    """A Placement that is asked each query once."""
-
     def __init__(self, placement: EmbeddedPlacement, pipeline: Service) -> None:
         self._client = placement.client
         self._pipeline = pipeline
@@ -101,7 +98,6 @@ class Asking:
         return self._answers[query]
 
     def hosts(self, specs: Iterable[RequestSpec]) -> set[str]:
-        """Return the hosts that remain for one or another request."""
         found: set[str] = set()
         for spec in specs:
             try:

@@ -42,7 +42,6 @@ def browser(folder: Path) -> Iterator[Any]:
 
 
 def show(driver: Any, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-    """Load a page from a file, in a window of this size."""
     screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -17,7 +17,6 @@ from tests.support.project import our_commands
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the built pages."""
     for name in ("sphinx", "furo", "reno"):
         pytest.importorskip(name)
     folder = tmp_path_factory.mktemp("site")

@@ -32,8 +32,6 @@ EMPTY_REGION = "two"
 
 
 class Cloud:
-    """What runs, and what its users and administrators do."""
-
     def __init__(self, folder: Path, identity: Recorder) -> None:
         self.folder = folder
         self.keystone = identity
@@ -49,13 +47,11 @@ class Cloud:
         """The administrator's connection to Keystone."""
 
     def login(self, user: str, *, user_domain_id: str = "default", **scope: str) -> dict[str, str]:
-        """Return what a user logs in with."""
         scope = {**scope, **({"project_domain_id": "default"} if "project_name" in scope else {})}
         login = {"username": user, "password": PASSWORD, "user_domain_id": user_domain_id}
         return {"auth_url": f"{self.keystone.url}/v3", **login, **scope}
 
     def add_cloud(self, name: str, auth: Mapping[str, str], auth_type: str = "password", **options: Any) -> None:
-        """Write a cloud into clouds.yaml."""
         self._clouds[name] = {"auth_type": auth_type, "region_name": REGION, "auth": dict(auth), **options}
         Path(self.environment["OS_CLIENT_CONFIG_FILE"]).write_text(
             yaml.safe_dump({"clouds": self._clouds}), encoding="utf-8"
@@ -79,7 +75,6 @@ class Cloud:
         return self.placement, self.glance, self.nova
 
     def forget(self) -> None:
-        """Undo what a test did to the requests, and forget them."""
         for service in (self.keystone, *self.services):
             service.forget()
 
@@ -98,11 +93,9 @@ class Cloud:
         return image
 
     def delete_image(self, image: str) -> None:
-        """Take an image away."""
         self.send("DELETE", self.glance, f"/v2/images/{image}")
 
     def flavor(self, name: str, flavor_id: str, extra_specs: Mapping[str, str] | None = None, **fields: Any) -> None:
-        """Make a flavor."""
         body = {"name": name, "id": flavor_id, "ram": 512, "vcpus": 1, "disk": 1, **fields}
         self.send("POST", self.nova, "/v2.1/flavors", {"flavor": body}, **_NEWEST)
         if extra_specs:

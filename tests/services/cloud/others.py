@@ -13,8 +13,6 @@ _PAGE = 2
 
 
 class Others:
-    """What both services know."""
-
     def __init__(self) -> None:
         self.url = ""
         self.volumes: dict[str, dict[str, Any]] = {}
@@ -32,7 +30,6 @@ class Others:
         return volume
 
     def answer(self, method: str, path: str) -> tuple[int, object]:
-        """Return the status and the JSON of an answer."""
         path, _, query = path.partition("?")
         parts = path.strip("/").split("/")
         if parts[-2:] == ["volumes", "detail"]:
@@ -49,7 +46,6 @@ class Others:
         return 404, {"itemNotFound": {"code": 404, "message": f"no {path}"}}
 
     def _page(self, marker: str) -> object:
-        """Return a page of the list of volumes, as Cinder has it."""
         names = sorted(self.volumes)
         after = [name for name in names if name > marker]
         page: dict[str, object] = {"volumes": [self.volumes[name] for name in after[:_PAGE]]}
@@ -61,7 +57,6 @@ class Others:
 
 @contextmanager
 def others() -> Iterator[Others]:
-    """Answer on a loopback port while the context lasts."""
     state = Others()
 
     def answer(call: Call) -> Reply:

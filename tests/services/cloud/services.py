@@ -129,14 +129,11 @@ policy_file = {{folder}}/nova-policy.yaml
 
 @dataclass
 class Service:
-    """A program that answers at a URL."""
-
     name: str
     url: str
     program: Program
 
     def wait(self) -> None:
-        """Wait until it answers."""
         until(self._answers, lambda: f"{self.name} does not answer:\n{self.program.log[-5000:]}")
 
     def _answers(self) -> bool:
@@ -264,7 +261,6 @@ def _database(folder: Path, name: str) -> str:
 
 
 def _configure(path: Path, text: str, keystone_url: str, service_type: str, **values: str) -> None:
-    """Add to a configuration file, with the way to Keystone."""
     folder = path.parent
     settings = {"folder": folder, "keystone": keystone_url, "service_type": service_type, **values}
     added = (text + _AUTHTOKEN).format(database=_database(folder, "placement"), **settings)

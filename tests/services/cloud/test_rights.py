@@ -97,7 +97,6 @@ def _policies_of_the_page(cloud: Cloud) -> Iterator[None]:
 
 
 def _table() -> dict[str, set[str]]:
-    """Return command or option -> rules, as the page has them."""
     _, _, rest = _PAGE.read_text(encoding="utf-8").partition("* - Command or option\n      - Policy rules")
     table, _, _ = rest.partition("\n\n.. ")
     found = {}

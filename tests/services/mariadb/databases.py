@@ -14,8 +14,6 @@ _OTHERS_NEED = 900
 
 
 class Databases:
-    """Databases with unique names."""
-
     def __init__(self, url: str, connection: pymysql.Connection) -> None:
         self._url = url
         self._connection = connection
@@ -34,7 +32,6 @@ class Databases:
         return url
 
     def drop_all(self) -> None:
-        """Drop what was created."""
         for (name,) in self.run("SHOW DATABASES LIKE %s", (f"{self.token}%",)):
             self.run(f"DROP DATABASE {name}")
 
@@ -50,19 +47,16 @@ class Databases:
             self.run("TRUNCATE mysql.general_log")
 
     def logged(self, statement: str) -> int:
-        """Return how many statements like this one the log has."""
         # The log has this very question too, with its pattern in quotation marks.
         question = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE %s AND argument NOT LIKE %s"
         return int(self.run(question, (f"%{statement}%", "%general_log%"))[0][0])
 
     def insert(self, table: str, **values: object) -> None:
-        """Insert a row into a table of a database of ours."""
         marks = ", ".join(["%s"] * len(values))
         statement = f"INSERT INTO {self.token}_{table} ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - our names
         self.run(statement, [*values.values()])
 
     def run(self, statement: str, values: Sequence[object] = ()) -> tuple[tuple[Any, ...], ...]:
-        """Return the rows of a statement."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values)
             return tuple(cursor.fetchall())

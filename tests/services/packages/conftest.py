@@ -17,6 +17,5 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(built: Path) -> Path:
-    """Return the wheel."""
     (found,) = built.glob("*.whl")
     return found

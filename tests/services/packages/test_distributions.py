@@ -53,7 +53,6 @@ def _built_elsewhere(folder: Path) -> Path:
 
 @pytest.fixture
 def source(built: Path, tmp_path: Path) -> Path:
-    """Unpack the source distribution."""
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         archive.extractall(tmp_path, filter="data")

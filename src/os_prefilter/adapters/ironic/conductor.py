@@ -32,6 +32,8 @@ from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
 
 _MICROVERSION = "2.47"
 """The first of Nova's API in which a server has its flavor, as it was when the server was made."""
+_TIMEOUT = 30
+"""Seconds for one answer of Nova, unless the section ``[nova]`` says otherwise."""
 _NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
 _SETTING = ("name", "value", "allowable_values", "read_only")
 _SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
@@ -147,7 +149,9 @@ def _flavor_of(server: str) -> dict[str, str]:
 @cache
 def _nova() -> Any:
     """Return the client of Nova's API, as Ironic's own section ``[nova]`` describes it."""
-    return keystone.get_adapter("nova", session=keystone.get_session("nova"), auth=keystone.get_auth("nova"))
+    # The node is locked meanwhile, and Ironic's default is to wait for ever.
+    session = keystone.get_session("nova", timeout=CONF.nova.timeout or _TIMEOUT)
+    return keystone.get_adapter("nova", session=session, auth=keystone.get_auth("nova"))
 
 
 def _facts(task: Any) -> IronicFacts:

@@ -9,6 +9,7 @@ from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNo
 from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import TraitChange
 from os_prefilter.hosts.reports import REPORTED as PREFIX
+from tests.services.ironic.bios import CONFIGURING, NAME
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.recorder import LOST, Answer, Recorder
 
@@ -91,6 +92,16 @@ def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(ironic: Ironic, prox
     assert everything(ironic, node) == before
     assert there.report(wanted) == told
     assert {change.change for change in told} == {"add", "remove", KEEP}
+
+
+def test_report_warns_of_a_node_on_which_nova_boots_servers_unconfigured(
+    ironic: Ironic, caplog: pytest.LogCaptureFixture
+) -> None:
+    for interface, warned in ((NAME, True), (CONFIGURING, False)):
+        caplog.clear()
+        node = ironic.node("manageable", bios_interface=interface)
+        IronicNode(ironic.baremetal, node).report({HYPERTHREADING: True}, dry_run=True)
+        assert (f"node {node} unconfigured: its bios_interface {interface} " in caplog.text) is warned
 
 
 def test_report_over_the_trait_limit_is_refused_before_anything_is_written(ironic: Ironic, proxy: Recorder) -> None:

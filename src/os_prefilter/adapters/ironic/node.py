@@ -19,12 +19,16 @@ from os_prefilter.adapters.ironic.errors import UnknownNode
 from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
+from os_prefilter.common.logs import get_logger
 from os_prefilter.hosts.desired_traits import TraitChange, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reports import REPORTED, keys_in
+from os_prefilter.vocabulary import HYPERTHREADING
 from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+
+LOG = get_logger(__name__)
 
 # What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
@@ -103,6 +107,9 @@ class IronicNode:
         unmanaged = ours - traits.keys() - set(leave)
         plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
         check_room(node, plan)
+        if traits.get(HYPERTHREADING) and not str(node.bios_interface).startswith("prefilter-"):
+            text = "Nova boots servers on the node %s unconfigured: its bios_interface %s has no steps of os-prefilter."
+            LOG.warning(text, node.id, node.bios_interface)
         if not dry_run:
             write(self._baremetal, node, plan)
         return plan.changes(str(node.id))

@@ -77,9 +77,7 @@ class Task:
             supported = utils.supports_microversion(self.baremetal, _MICROVERSION)
         if not supported:
             reason = f"Ironic does not offer its API {_MICROVERSION}, which runs the steps of a service"
-            raise self._not_ready(
-                reason, "Upgrade Ironic, or do not pin its API, or the client's, to an older version."
-            )
+            raise self._not_ready(reason, "Upgrade Ironic, or do not pin its API, or the client's, below it.")
         self._check_startable()
         self._wait_for_lock(min(self.timeout, self.lock_timeout))
         # The holder of the lock may have changed it.

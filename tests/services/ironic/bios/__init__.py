@@ -6,7 +6,7 @@ This much is for the tests, which must not import Ironic: its options and Nova's
 NAME = "os-prefilter-test"
 """What the entry point is called, and so the ``bios_interface`` of a node."""
 
-CONFIGURING = "os-prefilter-configuring"
+CONFIGURING = "prefilter-test"
 """The same one for nodes that get what their server asks for."""
 
 _MODULE = "tests.services.ironic.bios.interface"

@@ -1,6 +1,6 @@
 """A filter for the Paste file of Nova's API, in place of keystonemiddleware: the token "admin" is an administrator's.
 
-Programs that log in send it; who makes other requests is in their headers.
+Programs that log in send it; who makes a request that says so itself is in its headers.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def login(_globals: object, **_options: object) -> Callable[[_Application], _App
     def around(application: _Application) -> _Application:
         def answer(environ: dict[str, Any], start_response: Any) -> Any:
             is_admin = environ.get("HTTP_X_AUTH_TOKEN") == "admin"
-            return application(environ | (_ADMIN if is_admin else {}), start_response)
+            return application({**(_ADMIN if is_admin else {}), **environ}, start_response)
 
         return answer
 

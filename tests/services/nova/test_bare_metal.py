@@ -125,8 +125,10 @@ def running(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         more = _IRONIC.format(glance=api.glance_url, nova=api.url) + section
         ironic = ending.enter_context(ironic_running(folder / "ironic", more))
         metal = Metal(cloud, api, ironic, templates)
-        ending.enter_context(metal.computing())
-        yield metal
+        with metal.computing():
+            yield metal
+        # Other tests wait for reports of all compute nodes.
+        api.delete_host("metal")
 
 
 @pytest.fixture

@@ -97,10 +97,9 @@ class ReconfigureNode(Listing):
             instance, timeout = parsed_args.instance, parsed_args.timeout
             node.task(plan.steps, settings=plan.settings, instance=instance, timeout=timeout).run()
         if parsed_args.apply:
-            both = (*old.extra_specs.items(), *new.extra_specs.items())
-            configuration = {name: str(value) for name, value in both if name.startswith(PREFIX)}
-            if server := node.record(configuration):
-                self._tell_nova(server, configuration)
+            after = {name: str(value) for name, value in new.extra_specs.items() if name.startswith(PREFIX)}
+            if server := node.record(old.extra_specs, new.extra_specs):
+                self._tell_nova(server, after)
         result = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
         self.tell(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))

@@ -80,6 +80,13 @@ def test_wrong_record_on_the_node_is_refused_and_nova_is_not_asked(
     assert len(nova.asked) == before
 
 
+def test_default_that_the_node_cannot_have_as_a_whole_is_left_alone(ironic: Ironic, nova: Nova) -> None:
+    """Its BIOS takes the default, and not the other value: so it has not the trait, and no server asks for either."""
+    half = {**LOGICAL_PROC, "allowable_values": ["Enabled", "Auto"]}
+    node = ironic.node(bios=[half], bios_interface=CONFIGURING)
+    assert _deploy(ironic, node) == ""
+
+
 def test_node_that_cannot_is_refused_and_one_without_a_server_gets_the_default(ironic: Ironic, nova: Nova) -> None:
     fixed = ironic.node(bios=[{**LOGICAL_PROC, "read_only": True}], bios_interface=CONFIGURING)
     assert _deploy(ironic, fixed) == ""
@@ -96,7 +103,7 @@ def test_node_that_cannot_is_refused_and_one_without_a_server_gets_the_default(i
 def test_steps_of_a_client_win_and_the_deployment_fails_where_they_contradict(ironic: Ironic, node: str) -> None:
     ironic.patch(node, {f"/{_RECORD}": {"hyperthreading": "disabled"}})
     ironic.begin(node, "active", deploy_steps=setting(value="Enabled"))
-    reason = "'LogicalProc' is 'Enabled' after the deploy step that sets it to 'Disabled'"
+    reason = "'LogicalProc' is 'Enabled', not 'Disabled'"
     assert reason in ironic.wait_for(node, "deploy failed")["last_error"]
 
 

@@ -23,17 +23,13 @@ from keystoneauth1 import exceptions as auth_exceptions
 from os_prefilter.adapters.ironic.traits import read_own_traits
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import quote
-from os_prefilter.hosts.driver_check import guest_settings
+from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
-from os_prefilter.hosts.drivers.ironic_steps import BIOS_PRIORITY, bios_changes, deploy_steps, fit
+from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.request.spec import Flavor, RequestSpec
 from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
 
-_MICROVERSION = "2.47"
-"""The first of Nova's API in which a server has its flavor, as it was when the server was made."""
-_TIMEOUT = 30
-"""Seconds for one answer of Nova, unless the section ``[nova]`` says otherwise."""
 _NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
 _SETTING = ("name", "value", "allowable_values", "read_only")
 _SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
@@ -68,8 +64,8 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         if changes := bios_changes(ours):
             settings = [{"name": name, "value": value} for name, value in changes.items()]
             check = {"interface": "bios", "step": "check_configuration", "args": {"settings": settings}}
-            # Ironic runs the higher priority first.
-            ours.append({**check, "priority": BIOS_PRIORITY - 1})
+            # After all that configures the node or writes the image; before Ironic ends the ramdisk (40), boots (20).
+            ours.append({**check, "priority": 45})
         return _with(super().get_deploy_steps(task), ours)
 
     def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
@@ -86,19 +82,17 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self.cache_bios_settings(task)
         found = {each.name: each.value for each in _bios(task)}
         for name, value in ((each["name"], each["value"]) for each in settings):
-            if str(found.get(name)).lower() != value.lower():
-                raise NotConfigured(
-                    f"its BIOS setting {quote(name)} is {quote(found.get(name))} after the deploy step that sets it to "
-                    f"{quote(value)}"
-                )
+            if found.get(name) is None or str(found[name]).lower() != value.lower():
+                raise NotConfigured(f"its BIOS setting {quote(name)} is {quote(found.get(name))}, not {quote(value)}")
 
     def _steps(self, task: Any, asked: Mapping[str, str]) -> list[dict[str, Any]]:
         try:
             facts = replace(_facts(task), templates=self._templates)
-            defaults = (each for each in self._templates if each.is_default)
-            wanted = {each.extra_spec: each.value for each in defaults if not fit(facts, each).reason}
-            wanted.update(asked)
-            return deploy_steps(guest_settings(RequestSpec(Flavor(extra_specs=wanted)), facts), facts)
+            defaults = [{each.extra_spec: each.value} for each in self._templates if each.is_default]
+            # A default that the node cannot have, by its BIOS or by its traits, is none of its.
+            fitting = [each for each in defaults if not unsupported(_request(each), facts)]
+            wanted = {name: value for each in (*fitting, asked) for name, value in each.items()}
+            return deploy_steps(guest_settings(_request(wanted), facts), facts)
         except PrefilterError as error:
             raise NotConfigured(str(error)) from error
 
@@ -116,6 +110,10 @@ class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
         return [RedfishBIOS, *super().supported_bios_interfaces]
 
 
+def _request(extra_specs: Mapping[str, str]) -> RequestSpec:
+    return RequestSpec(Flavor(extra_specs=extra_specs))
+
+
 def _configuration(node: Any) -> dict[str, str]:
     """Return what the node's server asks for: extra specs ``deploy-config:TYPE`` with their values."""
     if RECORD not in node.instance_info:
@@ -131,7 +129,8 @@ def _flavor_of(server: str) -> dict[str, str]:
     """Return the extra specs of the flavor of a server, from Nova's API."""
     what = f"Nova's GET /servers/{server}"
     try:
-        response = _nova().get(f"/servers/{server}", microversion=_MICROVERSION, raise_exc=False)
+        # The first version in which a server has its flavor, as it was when the server was made.
+        response = _nova().get(f"/servers/{server}", microversion="2.47", raise_exc=False)
         answer: Any = response.json() if response.status_code == HTTPStatus.OK else None
     except (auth_exceptions.ClientException, exception.IronicException, ValueError) as error:
         raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
@@ -139,8 +138,7 @@ def _flavor_of(server: str) -> dict[str, str]:
         specs: dict[str, str] = answer["server"]["flavor"]["extra_specs"]
     except (KeyError, TypeError) as error:
         # Nova leaves them out for users who may not see them, and other projects' servers are "not found".
-        has_answered = response.status_code == HTTPStatus.OK
-        reason = "has no flavor with extra_specs" if has_answered else f"ended with status {response.status_code}"
+        reason = "has no flavor with extra_specs" if answer is not None else f"ended with status {response.status_code}"
         advice = "the user of [nova] in Ironic's configuration must see servers of all projects, and their extra specs"
         raise NotConfigured(f"{what} {reason}: {advice}") from error
     return specs
@@ -149,9 +147,9 @@ def _flavor_of(server: str) -> dict[str, str]:
 @cache
 def _nova() -> Any:
     """Return the client of Nova's API, as Ironic's own section ``[nova]`` describes it."""
-    # The node is locked meanwhile, and Ironic's default is to wait for ever.
-    session = keystone.get_session("nova", timeout=CONF.nova.timeout or _TIMEOUT)
-    return keystone.get_adapter("nova", session=session, auth=keystone.get_auth("nova"))
+    # Seconds for one answer: the node is locked meanwhile, and Ironic's default is to wait for ever.
+    session = keystone.get_session("nova", timeout=CONF.nova.timeout or 30)
+    return keystone.get_adapter("nova", session=session, auth=keystone.get_auth("nova"), version="2.1")
 
 
 def _facts(task: Any) -> IronicFacts:

@@ -133,15 +133,18 @@ class IronicNode:
         """
         return Task(self._baremetal, self._read(), tuple(steps), timeout, instance, settings or {}, self._lock_timeout)
 
-    def record(self, configuration: Mapping[str, str]) -> str | None:
+    def record(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
         """Note on the node what its instance is configured as, so that a rebuild keeps it; deleting it ends the note.
 
-        :param configuration: extra specs ``deploy-config:TYPE`` with their values
+        :param before: extra specs of its flavor, of which ``deploy-config:TYPE`` count, and an earlier note counts more
+        :param after: those of the change, which count most
         :return: the UUID of the instance; None if the node has none
         :raises IronicError: Ironic does not answer, or refuses
         """
         node = self._read()
-        value = {name.removeprefix(PREFIX): each for name, each in configuration.items()}
+        noted = {PREFIX + name: value for name, value in ((node.instance_info or {}).get(RECORD) or {}).items()}
+        both = {**before, **noted, **after}
+        value = {name.removeprefix(PREFIX): str(each) for name, each in both.items() if name.startswith(PREFIX)}
         with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
             patch = [{"op": "add", "path": f"/instance_info/{RECORD}", "value": value}]
             self._baremetal.patch_node(node, patch)

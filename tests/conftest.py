@@ -67,7 +67,6 @@ spec_of = request_of
 
 
 def conf_with(**options: Any) -> cfg.ConfigOpts:
-    """Return a configuration with these options of [prefilter]."""
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[])
     register_opts(conf)

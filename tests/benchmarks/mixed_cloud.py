@@ -31,7 +31,6 @@ def run(hosts_: int, requests: int, way: Way) -> list[Result]:
 
 
 def broken_laws(results: Results) -> list[str]:
-    """Return where this library's way was not what it promises."""
     broken = []
     for result in results["os-prefilter"]:
         what = f"request {result.boot.number}, {result.boot.image.name}"

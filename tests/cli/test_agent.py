@@ -70,8 +70,6 @@ class FakeReport:
 
 
 class Story:
-    """A watch whose rounds are played one by one, and its clock."""
-
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.host = FakeHost()
         self.report = FakeReport()

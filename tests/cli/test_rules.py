@@ -14,7 +14,6 @@ _WHEN = "{image_property: os_distro, is: windows}"
 
 @pytest.fixture
 def conf(tmp_path: Path) -> str:
-    """Return a configuration file with the rules of the folder."""
     path = tmp_path / "p.conf"
     path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
     return str(path)

@@ -216,7 +216,6 @@ class World:
         it.section, it.is_known, it.enforced = section, False, it.enforced & section_of(section)[2]
 
     def read(self, number: int, meanwhile: str = "") -> None:
-        """Read a scheduler's facts, perhaps while an agent reports."""
         it = self.schedulers[number]
         parts, names, may_require = section_of(it.section)
         if not parts:

@@ -40,7 +40,6 @@ def _checked(*texts: str) -> list[str]:
 
 @st.composite
 def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
-    """Return rules that all ask about some of these extra specs."""
     found = []
     for number in range(draw(st.integers(0, 4))):
         keys = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))

@@ -15,7 +15,6 @@ def rules_text(*rules: str) -> str:
 
 
 def rules_of(*rules: str) -> RuleSet:
-    """Return the set of these rules, which must be well-formed."""
     found, problems = rules_in(rules_text(*rules).encode(), "test")
     assert not problems
     return RuleSet(found)

@@ -145,7 +145,6 @@ def report_host(placement: PlacementClient, facts: HostFacts) -> None:
 
 
 def _gpu(host: str) -> str:
-    """Return the name of the resource provider of a host's GPU."""
     return f"{host}_pci_0000_84_00_0"
 
 

@@ -66,7 +66,6 @@ class Cloud:
         return response.json() if response.content else None
 
     def connection(self, name: str = "admin") -> Any:
-        """Return a connection as the user of a cloud in clouds.yaml."""
         return connect(name)
 
     @property

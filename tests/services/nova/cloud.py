@@ -217,11 +217,11 @@ class Cloud:
             placement = self._start_placement(ending)
             self._set_up_databases(ending, placement)
             self._client = ending.enter_context(self.client())
-            conductor = self._start(ending, "nova-conductor", "conductor", DATABASES_CONF)
+            conductor = self.start(ending, "nova-conductor", "conductor", DATABASES_CONF)
             self.placement.ensure_traits(CUSTOM_TRAITS)
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
-                self._start(ending, "nova-compute", host)
+                self.start(ending, "nova-compute", host)
             self._discover(HOSTS)
             yield
 
@@ -230,7 +230,7 @@ class Cloud:
         """Run nova-compute on one more host while the context lasts; Nova and Placement keep the host."""
         self._hosts.append(host)
         with ExitStack() as ending:
-            program = self._start(ending, "nova-compute", host)
+            program = self.start(ending, "nova-compute", host)
             ending.callback(self.programs.remove, program)
             self._discover({host: can})
             yield program
@@ -241,7 +241,7 @@ class Cloud:
         self._hosts.append(host)
         self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
         with ExitStack() as ending:
-            program = self._start(ending, "nova-compute", host, more)
+            program = self.start(ending, "nova-compute", host, more)
             ending.callback(self.programs.remove, program)
             for node in nodes:
                 until(partial(self.placement.providers, f"uuid={node}&required={trait}"), lambda: program.log[-5000:])
@@ -321,7 +321,8 @@ class Cloud:
         command = ["nova-manage", "--config-file", str(self.folder / "manage" / "nova.conf"), *argv]
         return ending.enter_context(running(command, self.folder, "-".join(argv[:2])))
 
-    def _start(self, ending: ExitStack, name: str, host: str, *more: str) -> Program:
+    def start(self, ending: ExitStack, name: str, host: str, *more: str) -> Program:
+        """Run a service of Nova until the end of a context, with these lines in its nova.conf."""
         argv = [name, "--config-file", str(self.conf(host, *more))]
         program = ending.enter_context(running(argv, self.folder, host))
         self.programs.append(program)

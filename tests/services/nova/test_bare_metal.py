@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
@@ -229,3 +230,17 @@ def test_ironic_that_is_down_fails_the_boot_and_one_that_ends_midway_the_deploym
     # Nova could not give the node back: an operator does.
     metal.ironic.wait_for(metal.nodes["lenovo"], "deploy failed")
     metal.ironic.begin(metal.nodes["lenovo"], "deleted")
+
+
+def test_nova_compute_that_starts_again_midway_goes_on(metal: Metal) -> None:
+    with ExitStack() as ending, ThreadPoolExecutor(1) as thread:
+        booting = thread.submit(metal.boot, "lenovo", {_KEY: "disabled", "deploy-config:odd": "held"})
+        show = partial(metal.ironic.show, metal.nodes["lenovo"])
+        until(lambda: show()["deploy_step"], lambda: f"the deployment has not begun: {show()}")
+        metal.compute.signal(SIGKILL)
+        metal.cloud.start(ending, "nova-compute", "metal", _COMPUTE.format(ironic=metal.ironic.url))
+        metal.templates.with_name("held").touch()
+        # RabbitMQ hands on what the first one had not ended.
+        assert (booting.result().status, metal.setting("lenovo")) == ("ACTIVE", "Disable")
+        metal.api.delete_servers()
+        metal.wait_until_free("lenovo")

@@ -26,7 +26,6 @@ def _is_ignored(path: PurePath) -> bool:
 
 
 def _tree() -> set[str]:
-    """Return the files of the project that git would not ignore."""
     found = {
         path.relative_to(PROJECT) for folder in _FOLDERS for path in (PROJECT / folder).rglob("*") if path.is_file()
     }

@@ -52,7 +52,7 @@ class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
                 raise exception.IronicException(value)
             if name == HOLDS:
                 _hold(Path(value))
-            elif name != IGNORED:
+            if name in machine and name != IGNORED:
                 machine[name]["value"] = value
         _write(task, machine)
 

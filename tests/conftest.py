@@ -105,6 +105,8 @@ def _intervals_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Query a fact again after its interval: not at a random moment of the first one, nor later for its cost."""
     monkeypatch.setattr("os_prefilter.service.deployment_facts.uniform", lambda _low, high: high)
     monkeypatch.setattr("os_prefilter.service.deployment_facts._PAUSE", 0)
+    # On a slow machine, a request may wait long for a reload of the rules.
+    monkeypatch.setattr("os_prefilter.service.facts_from_conf._RELOAD_PATIENCE", 60.0)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,7 @@
 
 from importlib.metadata import distribution, entry_points
 
-from os_prefilter.service.conf import list_opts
-from tests.support.project import project_table
+from tests.support.project import ROOT, project_table
 
 
 def test_every_entry_point_loads() -> None:
@@ -24,9 +23,15 @@ def test_installed_entry_points_are_those_of_pyproject_toml() -> None:
     assert installed == written, "pyproject.toml and what is installed differ. Install it again: pip install -e ."
 
 
-def test_options_are_exposed_to_oslo_config_generator() -> None:
-    (point,) = (each for each in entry_points(group="oslo.config.opts") if each.value.startswith("os_prefilter."))
-    assert point.load()() == list_opts()
+def test_packages_have_the_version_of_pyproject_toml() -> None:
+    version = project_table()["version"]
+    packaging = ROOT / "docs" / "packaging"
+    # A release candidate, as both package managers sort it before its release.
+    native = version.replace("rc", "~rc")
+    assert (packaging / "debian" / "changelog").read_text(encoding="utf-8").startswith(f"os-prefilter ({native}-")
+    specification = (packaging / "os-prefilter.spec").read_text(encoding="utf-8")
+    assert f"%global pypi_version {version}\n" in specification
+    assert f"\nVersion:        {native}\n" in specification
 
 
 def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:

@@ -10,7 +10,6 @@ import pytest
 from nova import objects
 from nova.objects.aggregate import AggregateList
 
-from os_prefilter.service import facts_from_conf
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, entries, our_entry, user_context
@@ -18,11 +17,6 @@ from tests.support.placements import Observed
 from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from tests.support.nova_start import entries, starting
 
 Install = Callable[[str, str], None]
 
+_OURS = f"os-prefilter {version('os-prefilter')}"
+
 
 @pytest.mark.parametrize(
     ("version", "message"),
@@ -32,7 +34,7 @@ def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_bot
         start("hpet")
         assert entries()[-1] == "ours"
     (warning,) = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.nova"]
-    assert warning.startswith("os-prefilter 0.1.0 is tested with Nova 27 (2023.1), 29 (2024.1), ")
+    assert warning.startswith(f"{_OURS} is tested with Nova 27 (2023.1), 29 (2024.1), ")
     assert f", not with Nova {version}. The filters run all the same, but {message}" in warning
 
 
@@ -51,7 +53,7 @@ def test_nova_that_lacks_what_the_entry_point_imports_gives_an_error_with_both_v
     with pytest.raises(ImportError) as raised:
         importutils.import_class("os_prefilter.nova.activate")
     last = str(raised.value)
-    assert last.startswith("os-prefilter 0.1.0 does not work in Nova 34.")
+    assert last.startswith(f"{_OURS} does not work in Nova 34.")
     assert "cannot import name 'SM_IMAGE_PROP_PREFIX' from 'nova.utils'" in last
     assert ", 34 (2026.2). Install the release of os-prefilter for this Nova" in last
 

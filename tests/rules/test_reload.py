@@ -27,12 +27,6 @@ def _traits(rules: Any) -> list[str]:
     return sorted(rules.traits)
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    # On a slow machine, a request may wait long for a reload.
-    monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "rules"

@@ -1,8 +1,20 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
 """What is installed is what the project says: names, entry points, the public interface."""
 
 from importlib.metadata import distribution, entry_points
 
-from tests.support.project import ROOT, project_table
+from tests.support.project import project_table
 
 
 def test_every_entry_point_loads() -> None:
@@ -21,17 +33,6 @@ def test_installed_entry_points_are_those_of_pyproject_toml() -> None:
     written |= {(group, *each) for group, points in table["entry-points"].items() for each in points.items()}
     installed = {(each.group, each.name, each.value) for each in distribution("os-prefilter").entry_points}
     assert installed == written, "pyproject.toml and what is installed differ. Install it again: pip install -e ."
-
-
-def test_packages_have_the_version_of_pyproject_toml() -> None:
-    version = project_table()["version"]
-    packaging = ROOT / "docs" / "packaging"
-    # A release candidate, as both package managers sort it before its release.
-    native = version.replace("rc", "~rc")
-    assert (packaging / "debian" / "changelog").read_text(encoding="utf-8").startswith(f"os-prefilter ({native}-")
-    specification = (packaging / "os-prefilter.spec").read_text(encoding="utf-8")
-    assert f"%global pypi_version {version}\n" in specification
-    assert f"\nVersion:        {native}\n" in specification
 
 
 def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:

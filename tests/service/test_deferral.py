@@ -22,7 +22,7 @@ from os_prefilter import Options
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.reports import parts_by_trait
-from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.filter_contract import Declaration, LoadedFilter
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.service import Service
 from os_prefilter.service.deferral import Reports, Unreported, deferral
@@ -100,6 +100,11 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
         assert bool(_deferral(trait, required, None)) is expected, trait
     odd = Reports({trait: Unreported(1, ("a\nb\x1b",)) for trait in _BY_TRAIT})
     assert (repr(odd) + _deferral(_E1000, True, odd)).isprintable()
+    assert repr(Reports({}, compute_nodes=False)) == "<no compute node>"
+    assert repr(Reports({"A": Unreported(0)})) == "<not reported: nothing>"
+    some = Reports({"B": Unreported(1, ("h",)), "A": Unreported(1, ("h",)), "C": Unreported(4, ("i",))})
+    shown = "2 traits by 1 compute node (h); 1 trait by 4 compute nodes (among them i)"
+    assert repr(some) == f"<not reported: {shown}>"
 
 
 def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
@@ -139,7 +144,8 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> N
     for nodes, asked in _NODES:
         decision = _waiting(filters, reports_of(fleet_of(nodes), EVERY_PART)).apply(spec_of())
         assert {(item.trait, item.scope) for item in decision.requirements} == asked
-        assert len(decision.notes) == 3 - len(asked)
+        notes = [(note.source, note.reason.partition(" ")[0], note.waits) for note in decision.notes]
+        assert notes == [("a rule", HPET, True)] * (3 - len(asked))
         assert {(item.trait, item.scope) for item in seen[-1]} == asked
 
 
@@ -159,10 +165,12 @@ def _nova_style(_context: Any, request_spec: Any) -> bool:
 
 def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
     """The one has its own gate, and the other changes the request itself."""
+    gated = Declaration(gate="owner_is_reported")
     filters = [*load_filters(["hpet", "owner"], None), LoadedFilter("theirs", _nova_style, nova_style=True)]
+    filters.append(LoadedFilter("gated", lambda _request: require(_E1000, "a rule"), declaration=gated))
     reports = reports_of(fleet_of([set()]), EVERY_PART)
     decision = _waiting(filters, reports).apply(spec_of({"hw_time_hpet": "yes"}))
-    assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
+    assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2", _E1000}
 
 
 def test_requirements_are_enforced_at_once_if_the_option_says_so_or_without_the_fact(

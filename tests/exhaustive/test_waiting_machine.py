@@ -10,22 +10,23 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The law of waiting in each state that some events lead to: two schedulers, two agents, four traits, a fake clock.
+"""The law of waiting as a state machine: two schedulers, two agents, an operator, four traits, a fake clock.
 
-The code under test is the real one, on a Placement in memory that is copied for each event; random walks of the same
-events run on the real one. Faults are put back one by one, and are found. OS_PREFILTER_EXAMPLES multiplies the states.
+The code under test is the real one, on a Placement in memory; some walks run on the real one. Faults are put back one
+by one, and are found. OS_PREFILTER_EXAMPLES multiplies the walks.
 """
 
 from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.strategies import sampled_from
 
 from os_prefilter.adapters.placement import coverage, trait_sync
 from os_prefilter.adapters.placement.client import ResourceProvider
@@ -67,6 +68,9 @@ SECTIONS: dict[str, dict[str, list[str]]] = {
 }
 OLD, UNSURE, NEW = "older library", "newest, but the host does not tell", "newest library"
 FACTS_INTERVAL = 1800.0
+# What the two schedulers have at first.
+STARTS = [("off", "off"), ("hpet", "off"), ("hpet", "both")]
+_SCHEDULERS, _HOSTS = sampled_from([0, 1]), sampled_from(HOSTS)
 
 
 @cache
@@ -177,56 +181,39 @@ class Scheduler:
     """Hosts whose provider was created since then."""
 
 
-@dataclass
-class World:
-    client: Any
-    now: float = 0.0
-    schedulers: tuple[Scheduler, ...] = ()
-    agents: dict[str, ProviderTraits] = field(default_factory=dict)
-    libraries: dict[str, str] = field(default_factory=dict)
-    of_operators: frozenset[tuple[str, str]] = frozenset()
-    """(host, trait) that an operator has set where no report covered it."""
-    lost: frozenset[tuple[str, str]] = frozenset()
-    """(host, trait) that an operator has removed."""
-    has_forgotten: bool = False
+class Waiting(RuleBasedStateMachine):
+    """What schedulers, agents and operators do, in any order."""
 
-    @classmethod
-    def new(cls, placement: Any, sections: tuple[str, str] = ("off", "off")) -> "World":
-        world = cls(Client(placement), schedulers=tuple(map(Scheduler, sections)))
-        world.settle()
-        return world
+    def __init__(self) -> None:
+        super().__init__()
+        self.client: Any = Client(self.placement())
+        self.now = 0.0
+        self.schedulers: tuple[Scheduler, ...] = ()
+        self.agents: dict[str, ProviderTraits] = {}
+        self.libraries: dict[str, str] = {}
+        # (host, trait) that an operator has set where no report covered it; and that one has removed.
+        self.of_operators: frozenset[tuple[str, str]] = frozenset()
+        self.lost: frozenset[tuple[str, str]] = frozenset()
+        self.has_forgotten = False
 
-    def copy(self) -> "World":
-        memory = copy(self.client.placement)
-        memory.hosts = dict(memory.hosts)
-        twin = replace(self, client=Client(memory), schedulers=tuple(map(copy, self.schedulers)), agents={})
-        twin.libraries = dict(self.libraries)
-        for name, agent in self.agents.items():
-            known = {key: dict(value) if isinstance(value, dict) else value for key, value in vars(agent).items()}
-            twin.agents[name] = copy(agent)
-            vars(twin.agents[name]).update(known, _client=twin.client, _clock=lambda: twin.now)
-        return twin
+    def placement(self) -> Any:
+        return Memory()
 
-    def key(self) -> tuple[object, ...]:
-        """Return what tells two states apart: times and generations count by their differences."""
-        memory, found = self.client.placement, list[object]()
-        for agent in map(vars, self.agents.values()):
-            for uuid, each in agent["_verdicts"].items():
-                found += each.provider.generation - memory.hosts[uuid][0], id(each.goal)
-            found.append(frozenset((key, max(0.0, until - self.now)) for key, until in agent["_wanted_until"].items()))
-            found += agent["_left"], agent["_known"], max(0.0, agent["_recheck_due"] - self.now)
-        found += (astuple(replace(it, read_at=min(self.now - it.read_at, 9999.0))) for it in self.schedulers)
-        found += (traits for _, traits in memory.hosts.values())
-        return *found, memory.names, *self.libraries.values(), self.of_operators, self.lost, self.has_forgotten
+    @initialize(sections=sampled_from(STARTS))
+    def begin(self, sections: tuple[str, str]) -> None:
+        self.schedulers = tuple(map(Scheduler, sections))
+        self.settle()
 
     def traits(self, name: str) -> frozenset[str]:
         return frozenset(self.client.placement.provider_traits(UUIDS[name])[1])
 
+    @rule(number=_SCHEDULERS, section=sampled_from(list(SECTIONS)))
     def restart(self, number: int, section: str) -> None:
         """Start a scheduler with a section; it knows nothing."""
         it = self.schedulers[number]
         it.section, it.is_known, it.enforced = section, False, it.enforced & section_of(section)[2]
 
+    @rule(number=_SCHEDULERS, meanwhile=sampled_from(["", *HOSTS]))
     def read(self, number: int, meanwhile: str = "") -> None:
         it = self.schedulers[number]
         parts, names, may_require = section_of(it.section)
@@ -243,6 +230,7 @@ class World:
             assert it.enforced <= now, f"deferred again: {it.enforced - now}"
         it.is_known, it.read_at, it.enforced, it.calm, it.joined = True, self.now, now, True, frozenset()
 
+    @rule(name=_HOSTS, meanwhile=sampled_from(["", "crash", HPET, XEN]))
     def round(self, name: str, meanwhile: str = "") -> None:
         """Report; before the agent writes it crashes, or an operator sets or removes a trait."""
         before = self.traits(name)
@@ -257,6 +245,7 @@ class World:
         kept |= {trait for host, trait in self.of_operators if host == name}
         assert kept <= self.traits(name), f"removed: {kept - self.traits(name)}"
 
+    @rule(name=_HOSTS, trait=sampled_from([HPET, XEN]))
     def operator(self, name: str, trait: str) -> None:
         """Set or remove a trait by hand, as an operator does."""
         if trait == "crash":
@@ -271,12 +260,14 @@ class World:
         elif key_of((trait,)) not in keys_in(REPORTED, traits):
             self.of_operators |= pair
 
+    @rule(name=_HOSTS, library=sampled_from([OLD, UNSURE, NEW]))
     def library(self, name: str, library: str) -> None:
         """Start an agent with a library; it knows nothing."""
         self.libraries[name] = library
         self.agents[name] = ProviderTraits(self.client, name, sleep=lambda _: None, clock=lambda: self.now)
         self._disturb()
 
+    @rule(name=_HOSTS)
     def recreate(self, name: str) -> None:
         """Delete a provider, and create it again as Nova does."""
         placement = self.client.placement
@@ -288,6 +279,7 @@ class World:
             it.joined |= {name}
         self._disturb()
 
+    @rule(section=sampled_from(list(SECTIONS)))
     def forget(self, section: str) -> None:
         """Remove what only other sections want, once, as ``readiness --forget-unwanted`` does.
 
@@ -299,6 +291,7 @@ class World:
             placement.delete_trait(name)
         self.has_forgotten = True
 
+    @rule()
     def tick(self) -> None:
         """Let time go by; no request uses older facts."""
         self.now += FACTS_INTERVAL
@@ -310,6 +303,7 @@ class World:
         for it in self.schedulers:
             it.calm = False
 
+    @invariant()
     def check(self) -> None:
         self.lost = frozenset((name, trait) for name, trait in self.lost if trait not in self.traits(name))
         for it, name in product(self.schedulers, HOSTS):
@@ -330,21 +324,22 @@ class World:
                 f"still deferred: {section_of(it.section)[2] - it.enforced}"
             )
 
+    def teardown(self) -> None:
+        self.settle()
 
-Event = tuple[Any, ...]
-_READ: list[Event] = [("read", 0), ("read", 1), ("round", A), ("round", B)]
-_WISHES: list[Event] = [*product(("restart",), (0, 1), SECTIONS), ("tick",), ("forget", "hpet"), ("read", 0, A)]
-_BY_HAND: list[Event] = [("operator", A, HPET), ("operator", A, XEN), ("operator", B, XEN)]
-_MEANWHILE: list[Event] = [*product(("read",), (0, 1), HOSTS), *product(("round",), HOSTS, ("crash", HPET, XEN))]
-_AGENTS: list[Event] = [*product(("library",), HOSTS, (OLD, UNSURE, NEW)), *product(("recreate",), HOSTS)]
-EVENTS: dict[str, list[Event]] = {
-    "wishes": [*_READ, *_WISHES],
-    "agents": [*_READ, *_AGENTS, ("tick",), ("restart", 0, "both")],
-    "by hand": [*_READ, *_BY_HAND, ("tick",), ("restart", 0, "both"), ("restart", 1, "off"), ("forget", "hpet")],
-    "all": [*_READ, *_WISHES, *_BY_HAND, *_MEANWHILE, *_AGENTS],
-}
-# What the two schedulers have at first.
-STARTS = [("off", "off"), ("hpet", "off"), ("hpet", "both")]
+
+class WaitingOnPlacement(Waiting):
+    """The same on the real Placement."""
+
+    def placement(self) -> Any:
+        self._embedded = EmbeddedPlacement(fleet_of([BY_NOVA[name] for name in HOSTS]))
+        real = self._embedded.__enter__()
+        real.know(TRAITS)
+        return real.client
+
+    def teardown(self) -> None:
+        with self._embedded:
+            super().teardown()
 
 
 def use_parts(monkeypatch: pytest.MonkeyPatch, changed: Callable[[Part], Part] = lambda part: part) -> None:
@@ -362,42 +357,15 @@ def _few_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     goal_for.cache_clear()
 
 
-def explore(start: tuple[str, str], events: list[Event], most: int) -> int:
-    """Check the states that the events lead to, the nearest first; return how many there were."""
-    states: list[tuple[World, tuple[Event, ...]]] = [(World.new(Memory(), start), ())]
-    seen = {states[0][0].key()}
-    for (world, path), event in ((state, event) for state in states for event in events):
-        if len(states) >= most:
-            break
-        twin, walked = world.copy(), (*path, event)
-        try:
-            getattr(twin, event[0])(*event[1:])
-            twin.check()
-            if (key := twin.key()) not in seen:
-                seen.add(key)
-                states.append((twin, walked))
-                twin.copy().settle()
-        except AssertionError as error:
-            raise AssertionError(f"{error}, from {start} by {walked}") from error
-    return len(states)
+_ENDS = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("events", EVENTS)
-def test_no_state_excludes_a_capable_host_or_waits_for_ever(events: str, start: tuple[str, str]) -> None:
-    assert explore(start, EVENTS[events], times(200)) > 100
+def test_no_state_excludes_a_capable_host_or_waits_for_ever() -> None:
+    run_state_machine_as_test(Waiting, settings=settings(_ENDS, max_examples=times(500)))
 
 
-@pytest.mark.parametrize("seed", range(times(0.2)))
-def test_no_walk_on_the_real_placement_excludes_a_capable_host(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - a choice of events
-    with EmbeddedPlacement(fleet_of([BY_NOVA[name] for name in HOSTS])) as placement:
-        placement.know(TRAITS)
-        world = World.new(placement.client)
-        for event, *arguments in random.choices([*EVENTS["all"], *_READ * 4], k=60):
-            getattr(world, event)(*arguments)
-            world.check()
-        world.settle()
+def test_no_state_of_the_real_placement_excludes_a_capable_host() -> None:
+    run_state_machine_as_test(WaitingOnPlacement, settings=settings(_ENDS, max_examples=times(5)))
 
 
 def _by_row(part: Part) -> Part:
@@ -426,26 +394,29 @@ def _sure(*arguments: Any, real: Any = goal_of) -> Goal:
 
 
 Fault = Callable[[pytest.MonkeyPatch], None]
-FAULTS: dict[str, tuple[str, Fault]] = {
-    "any marker counts for all": (
-        "excluded",
-        lambda to: to.setattr(deferral, "keys_in", lambda *_: {k for part in PARTS for k in part.keys}),
+FAULTS: dict[str, Fault] = {
+    "any marker counts for all": lambda to: to.setattr(
+        deferral,
+        "keys_in",
+        lambda *_: {k for part in PARTS for k in part.keys},
     ),
-    "a key for all traits of a row": ("excluded", lambda to: use_parts(to, _by_row)),
-    "a trait shows the whole row": ("excluded", lambda to: use_parts(to, _shown_by_row)),
-    "agents answer for unknown keys": ("excluded", lambda to: to.setattr(desired_traits, "with_traits", _answering)),
-    "what is not covered is removed": ("removed", lambda to: to.setattr(desired_traits, "with_traits", _covering)),
-    "standard traits are removed": ("removed", lambda to: to.setattr(desired_traits, "_is_custom", bool)),
-    "nothing is kept for an hour": ("excluded", lambda to: to.setattr(trait_sync, "UNWANTED_AFTER", 0.0)),
-    "markers are read once": ("deferred again", lambda to: to.setattr(coverage, "_markers", lambda _: set())),
-    "the unknown is reported": ("excluded", lambda to: to.setitem(globals(), "goal_of", _sure)),
+    "a key for all traits of a row": lambda to: use_parts(to, _by_row),
+    "a trait shows the whole row": lambda to: use_parts(to, _shown_by_row),
+    "agents answer for unknown keys": lambda to: to.setattr(desired_traits, "with_traits", _answering),
+    "what is not covered is removed": lambda to: to.setattr(desired_traits, "with_traits", _covering),
+    "standard traits are removed": lambda to: to.setattr(desired_traits, "_is_custom", bool),
+    "nothing is kept for an hour": lambda to: to.setattr(trait_sync, "UNWANTED_AFTER", 0.0),
+    "markers are read once": lambda to: to.setattr(coverage, "_markers", lambda _: set()),
+    "the unknown is reported": lambda to: to.setitem(globals(), "goal_of", _sure),
 }
+
+
+# The same walks each time, and the first failure as it is.
+_SURELY = settings(_ENDS, max_examples=20_000, derandomize=True, database=None, phases=[Phase.generate])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_is_put_back_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, put_back = FAULTS[fault]
-    put_back(monkeypatch)
-    with pytest.raises(AssertionError, match=found):
-        for events, start in product(EVENTS.values(), STARTS):
-            explore(start, events, 4000)
+    FAULTS[fault](monkeypatch)
+    with pytest.raises(AssertionError, match="excluded|removed|deferred"):
+        run_state_machine_as_test(Waiting, settings=_SURELY)

@@ -26,6 +26,7 @@ copyright = "the os-prefilter authors, Apache License 2.0"  # noqa: A001 - the n
 release = version = installed_version("os-prefilter")
 
 extensions = [
+    "openstackdocstheme",
     "sphinx.ext.autodoc",
     "oslo_config.sphinxext",
     "stevedore.sphinxext",
@@ -40,9 +41,15 @@ if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
     extensions.append("reno.sphinxext")
 
 exclude_patterns = ["_build", "releasenotes"]
-html_theme = "furo"
+# Read from the distribution that is installed, as below, not from tags of git.
+openstackdocs_auto_name = openstackdocs_auto_version = False
+html_theme = "openstackdocs"
+# Nothing counts the readers; the search is Sphinx's own.
+html_theme_options = {"analytics_tracking_code": "", "display_badge": False, "sidebar_search": True}
+# The licence of the pages is the project's.
+templates_path = ["_templates"]
 html_static_path = ["_static"]
-html_css_files = ["wide.css"]
+html_css_files = ["pages.css"]
 html_title = f"os-prefilter {release}"
 highlight_language = "none"
 

@@ -73,13 +73,12 @@ def render_config_template(overrides: Mapping[str, Any], sections: Sections) -> 
 
 def render_helm_values(values: Mapping[str, Any], sections: Sections) -> None:
     """OpenStack-Helm: only what has the type multistring becomes a line for each value, a list one line."""
-    for section, options in values.items():
+    for options in values.values():
         for option, value in options.items():
             if isinstance(value, dict):
-                lines = value["values"] if value["type"] == "multistring" else [",".join(value["values"])]
-            else:
-                lines = [",".join(value) if isinstance(value, list) else str(value)]
-            sections.setdefault(section, {})[option] = lines
+                is_list = value["type"] != "multistring"
+                options[option] = value["values"] if is_list else dict.fromkeys(value["values"])
+    render_config_template(values, sections)
 
 
 def render_hiera(data: Mapping[str, Any], sections: Sections) -> None:

@@ -292,58 +292,45 @@ def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
     assert bool(_warnings(caplog)) == (not is_known)
 
 
-@pytest.mark.parametrize("problem", ["PlacementUnavailable: ", "UnknownProvider: ", "BaseException: 1 second"])
+_UNREAD = {
+    "status": "PlacementUnavailable: ",
+    "name": "UnknownProvider: ",
+    # Eventlet's Timeout is no Exception.
+    "timeout": "BaseException: 1 second",
+    "hangs": "Placement did not respond in 0.05 seconds",
+    "thread": "RuntimeError: can't start new thread",
+}
+
+
+@pytest.mark.parametrize("at", _UNREAD)
 def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, problem: str
+    start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    """Eventlet's Timeout is no Exception."""
-    host = "host-9" if problem.startswith("Unknown") else _HOST
+    """It does not wait for a Placement that hangs; a process may be able to have no other thread."""
+    host, done = "host-9" if at == "name" else _HOST, threading.Event()
 
     def fail(_method: str, url: str) -> Answer | None:
-        if host == _HOST and _READ.endswith(url):
-            if problem.startswith("Base"):
-                raise BaseException("1 second")  # noqa: TRY002
-            return 503, {}
-        return None
-
-    scheduler = start("image_metadata")
-    _having(placement, _VIRTIO).hook = fail
-    assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
-    (warning,) = _warnings(caplog)
-    assert f"without a check whether its host {host} can run the new image: {problem}" in warning
-
-
-def test_rebuild_does_not_wait_for_a_placement_that_hangs(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
-    scheduler = start("image_metadata")
-    done = threading.Event()
-
-    def hang(_method: str, url: str) -> Answer | None:
-        if "/resource_providers/" in url:
+        if at == "timeout" and _READ.endswith(url):
+            raise BaseException("1 second")  # noqa: TRY002
+        if at == "hangs" and _READ.endswith(url):
             done.wait()
-        return None
+        return (503, {}) if at == "status" and _READ.endswith(url) else None
 
-    _having(placement, _VIRTIO).hook = hang
-    try:
-        assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    finally:
-        done.set()
-    assert "Placement did not respond in 0.05 seconds" in _warnings(caplog)[-1]
-
-
-def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def no_thread(*_anything: object) -> object:
         raise RuntimeError("can't start new thread")
 
     scheduler = start("image_metadata")
-    _having(placement, _VIRTIO)
-    monkeypatch.setattr("os_prefilter.service.deployment_facts.start_thread", no_thread)
-    assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    assert "RuntimeError: can't start new thread" in _warnings(caplog)[-1]
+    _having(placement, _VIRTIO).hook = fail
+    if at == "hangs":
+        monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
+    if at == "thread":
+        monkeypatch.setattr("os_prefilter.service.deployment_facts.start_thread", no_thread)
+    try:
+        assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
+    finally:
+        done.set()
+    (warning,) = _warnings(caplog)
+    assert f"without a check whether its host {host} can run the new image: {_UNREAD[at]}" in warning
 
 
 @pytest.mark.parametrize("part", ["_decided", "_outcome"])

@@ -186,19 +186,6 @@ def test_trait_by_name_is_noted_and_logged_in_one_line_if_a_driver_of_ones_own_b
     assert not Service.from_names("hpet").decide(nova_spec({}, by_name)).notes
 
 
-def test_rejected_request_raises_request_filter_failed_and_is_unchanged(start: Start) -> None:
-    start("compute_status,image_metadata")
-    spec = nova_spec(_IMPOSSIBLE)
-    before = spec.obj_to_primitive()
-    with pytest.raises(exception.RequestFilterFailed) as raised:
-        our_entry()(user_context(), spec)
-    assert str(raised.value) == (
-        "Scheduling failed: image property hw_disk_bus=ide is impossible with image property hw_machine_type=q35: no "
-        "host can do both. Change one of the two."
-    )
-    assert spec.obj_to_primitive() == before
-
-
 @pytest.mark.usefixtures("cells")
 @pytest.mark.parametrize(
     ("enabled", "architecture"), [("", "HW_ARCH_I686"), ("hpet", "HW_ARCH_I686"), ("image_metadata", "HW_ARCH_X86_64")]

@@ -39,49 +39,31 @@ def observed() -> Iterator[Observed]:
         yield Observed(placement)
 
 
-def _start(start: Start, observed: Observed, *lines: str) -> None:
-    start("hpet,owner", "wait_for_reports = true", *lines)
-    ask(observed)
-
-
-def _schedule() -> set[str]:
-    spec = nova_spec({"hw_time_hpet": True})
-    our_entry()(user_context(), spec)
-    return set(spec.root_required)
-
-
-def test_requirement_is_enforced_once_the_last_host_has_reported_and_without_a_restart(
-    start: Start, observed: Observed
-) -> None:
-    """The filter owner waits for its own trait."""
-    _start(start, observed, "facts_interval = 0")
-    for host in _HOSTS:
-        assert _schedule() == set()
-        put_traits(observed.placement, lambda traits: traits.update((_MARKER, "OWNER_NOVA")), host)
-    put_traits(observed.placement, lambda traits: traits.add(HPET), "host-1")
-    assert _schedule() == {"OWNER_NOVA", HPET}
-
-
-def test_way_back_of_the_agent_excludes_no_host_at_any_step(
+def test_filters_wait_for_the_last_host_and_no_step_of_the_way_back_of_the_agent_excludes_a_host(
     start: Start, observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler first, as it waits by default; then ``--remove`` on one host after the other."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for host in _HOSTS:
-        put_traits(observed.placement, lambda traits: traits.add(_MARKER), host)
-    for host in ("host-0", "host-2"):
-        put_traits(observed.placement, lambda traits: traits.add(HPET), host)
+    """The filter owner waits for its own trait.
 
-    def hosts() -> set[str]:
+    Back: the scheduler first, as it waits by default; then ``--remove`` on one host after the other.
+    """
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    def scheduled() -> tuple[set[str], set[str]]:
         spec = nova_spec({"hw_time_hpet": True})
         our_entry()(user_context(), spec)
-        return set(observed.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+        found = observed.client.allocation_candidates(allocation_candidates_query(spec))
+        return set(spec.root_required), set(found.hosts)
 
-    start("hpet", "wait_for_reports = true", "reported_traits = *")
+    start("hpet,owner", "wait_for_reports = true", "reported_traits = *", "facts_interval = 0")
     ask(observed)
-    assert hosts() == {"host-0", "host-2"}
+    for host in _HOSTS:
+        assert scheduled() == (set(), set(_HOSTS))
+        put_traits(observed.placement, lambda traits: traits.update((_MARKER, "OWNER_NOVA")), host)
+    for host in ("host-0", "host-2"):
+        put_traits(observed.placement, lambda traits: traits.add(HPET), host)
+    assert scheduled() == ({"OWNER_NOVA", HPET}, {"host-0", "host-2"})
     start("", "reported_traits =")
-    assert hosts() == set(_HOSTS)
+    assert scheduled() == (set(), set(_HOSTS))
     conf = tmp_path / "agent.conf"
     with served(observed.placement) as server:
         conf.write_text(nova_conf(server.url))
@@ -89,4 +71,4 @@ def test_way_back_of_the_agent_excludes_no_host_at_any_step(
             report = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", host]
             assert main([*report, "--remove"]) == 0
             assert not traits_of(observed.placement, host) & {HPET, _MARKER}
-            assert hosts() == set(_HOSTS)
+            assert scheduled() == (set(), set(_HOSTS))

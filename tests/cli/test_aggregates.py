@@ -12,13 +12,12 @@
 
 """Commands with the filters by availability zone, tenant and isolated aggregates, on the aggregates of a fleet file."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 
 Capture = pytest.CaptureFixture[str]
 
@@ -37,9 +36,7 @@ _FILTERS = "availability_zone,tenant_isolation,isolated_aggregates"
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> str:
-    path = tmp_path / "fleet.yaml"
-    path.write_text(_FLEET, encoding="utf-8")
-    return str(path)
+    return placed(tmp_path / "fleet.yaml", _FLEET)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,6 @@ def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Captu
 
 
 def test_audit_of_images_refuses_a_filter_that_adds_aggregates(hosts: str, tmp_path: Path, capsys: Capture) -> None:
-    images = tmp_path / "images.json"
-    images.write_text(json.dumps([{"name": "i", "properties": {}}]))
-    assert main(["audit", "--images", str(images), "--hosts", hosts, "--enable", _FILTERS]) == 1
+    images = placed(tmp_path / "images.json", [{"name": "i", "properties": {}}])
+    assert main(["audit", "--images", images, "--hosts", hosts, "--enable", _FILTERS]) == 1
     assert "which an audit of images cannot judge. Leave that filter out." in capsys.readouterr().err

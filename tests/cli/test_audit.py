@@ -21,7 +21,7 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.cli.output import progress_on
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 
 Capture = pytest.CaptureFixture[str]
 
@@ -31,9 +31,7 @@ def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:
 
 
 def images(tmp_path: Path, *entries: object) -> str:
-    path = tmp_path / "images.json"
-    path.write_text(json.dumps(entries))
-    return str(path)
+    return placed(tmp_path / "images.json", entries)
 
 
 def image(name: str, disk_format: str = "qcow2", **properties: str) -> dict[str, object]:
@@ -41,9 +39,8 @@ def image(name: str, disk_format: str = "qcow2", **properties: str) -> dict[str,
 
 
 def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
-    path = tmp_path / f"{name}.json"
-    path.write_text(json.dumps({"name": name, "vcpus": 1, "ram": 512, "disk": 1, "properties": extra_specs}))
-    return str(path)
+    shown = {"name": name, "vcpus": 1, "ram": 512, "disk": 1, "properties": extra_specs}
+    return placed(tmp_path / f"{name}.json", shown)
 
 
 def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(tmp_path: Path) -> None:

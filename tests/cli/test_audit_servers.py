@@ -30,6 +30,7 @@ from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.server_list import server_from
+from tests.support.commands import placed
 from tests.support.nova_objects import nova_spec
 from tests.support.pages import DOCS, files_of
 
@@ -55,14 +56,12 @@ def server(name: str, node: str | None, memory_mb: int = 512, **properties: str)
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> list[str]:
-    (tmp_path / "hosts.yaml").write_text(HOSTS)
-    return ["--hosts", str(tmp_path / "hosts.yaml"), "--enable", "image_metadata,image_type"]
+    return ["--hosts", placed(tmp_path / "hosts.yaml", HOSTS), "--enable", "image_metadata,image_type"]
 
 
 def written(tmp_path: Path, *entries: object) -> str:
-    path = tmp_path / "servers.jsonl"
-    path.write_text("".join(f"{entry if isinstance(entry, str) else json.dumps(entry)}\n" for entry in entries))
-    return str(path)
+    lines = (entry if isinstance(entry, str) else json.dumps(entry) for entry in entries)
+    return placed(tmp_path / "servers.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def rows(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
@@ -189,9 +188,8 @@ def test_availability_zone_and_machine_type_of_a_server_count(
         {**server("kept", "b"), "machine_type": "pc-q35-9.1"},
         {**server("none kept", "b"), "machine_type": None},
     ]
-    config = tmp_path / "prefilter.conf"
-    config.write_text("[prefilter]\nreported_traits = *\n")
-    found, err = rows(capsys, written(tmp_path, *entries), *hosts, "--config-file", str(config), code=2)
+    config = placed(tmp_path / "prefilter.conf", "[prefilter]\nreported_traits = *\n")
+    found, err = rows(capsys, written(tmp_path, *entries), *hosts, "--config-file", config, code=2)
     by_name = {each["name"]: row for row in found for each in row["Servers"]}
     # The flavor has a disk, of which no host has any.
     assert [each["text"] for each in by_name["zoned"]["Why"]["requirements"]] == ["DISK_GB=1"]
@@ -206,12 +204,12 @@ def test_filters_know_the_project_of_an_entry_whose_spec_has_none(capsys: Captur
     size = "resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_IMAGE_TYPE_QCOW2]"
     aggregates = "aggregates: {of-shop: {metadata: {filter_tenant_id: shop}}}"
     text = f"{aggregates}\nhosts: {{a: {{{size}}}, b: {{{size}, aggregates: [of-shop]}}, c: {{{size}}}}}\n"
-    (tmp_path / "tenants.yaml").write_text(text)
+    fleet = placed(tmp_path / "tenants.yaml", text)
     other = {**server("other", "a"), "project": "lab"}
     stated = server("stated", "a")
     stated["spec"]["project_id"] = "lab"
     path = written(tmp_path, server("own", "a"), other, stated)
-    found, _ = rows(capsys, path, "--hosts", str(tmp_path / "tenants.yaml"), "--enable", "tenant_isolation")
+    found, _ = rows(capsys, path, "--hosts", fleet, "--enable", "tenant_isolation")
     by_name = {each["name"]: row["Destinations"] for row in found for each in row["Servers"]}
     assert by_name == {"own": ["b"], "other": ["b", "c"], "stated": ["b", "c"]}
 
@@ -397,10 +395,9 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
 
 
 def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
-    config = tmp_path / "prefilter.conf"
-    config.write_text("[prefilter]\nunknown_values = reject\n")
+    config = placed(tmp_path / "prefilter.conf", "[prefilter]\nunknown_values = reject\n")
     path = written(tmp_path, server("odd", "a", hw_vif_model="nosuch"))
-    ((row,), err) = rows(capsys, path, *hosts, "--config-file", str(config), code=2)
+    ((row,), err) = rows(capsys, path, *hosts, "--config-file", config, code=2)
     assert row["Verdict"] == "rejected by filters"
     assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
     assert "rejected by filters: 1" in err

@@ -28,15 +28,13 @@ from packaging.version import Version
 
 from os_prefilter_tools.cli import candidates, context, filters_and_hosts
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 
 Capture = pytest.CaptureFixture[str]
 
 
 def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
-    path = tmp_path / "fleet.json"
-    path.write_text(json.dumps({"hosts": hosts}))
-    return str(path)
+    return placed(tmp_path / "fleet.json", {"hosts": hosts})
 
 
 _ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
@@ -56,10 +54,10 @@ def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) 
 def test_misspelt_names_and_traits_without_their_property_are_told(
     command: str, capsys: Capture, tmp_path: Path
 ) -> None:
-    (tmp_path / "images.json").write_text(json.dumps([{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]))
     asked = ["--property", "hw_vif_modle=e1000", "--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
     if command == "audit":
-        asked = ["--images", str(tmp_path / "images.json")]
+        images = [{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]
+        asked = ["--images", placed(tmp_path / "images.json", images)]
     main([command, *asked, "--enable" if command == "audit" else "--filter", "image_metadata"])
     captured = capsys.readouterr()
     # A table breaks its lines.
@@ -81,7 +79,10 @@ _ASKING = [
 
 @pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
 def test_wrong_option_of_the_configuration_is_told_once(argv: list[str], capsys: Capture, tmp_path: Path) -> None:
-    """A misspelt one; the service logs it. A wrong value is an error, as when a service starts."""
+    """A misspelt one; the service logs it. A wrong value is an error, as when a service starts.
+
+    So is a line that is none, which is not shown: it may be a password.
+    """
     path = tmp_path / "nova.conf"
     told = f"{path}: [prefilter] has no option 'trait_scop'; the line is ignored. Did you mean trait_scope?"
     path.write_text("[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n")
@@ -97,6 +98,11 @@ def test_wrong_option_of_the_configuration_is_told_once(argv: list[str], capsys:
     assert error.startswith("[prefilter] ")
     assert f"facts_interval in {path}" in error
     assert "could not convert string to float: 'soon'. Correct it" in error
+    path.write_text("[placement]\nusername = nova\npassword hunter2secret\n")
+    assert main([*argv, "--config-file", str(path)]) == 1
+    shown = "".join(capsys.readouterr())
+    assert "nova.conf:3" in shown
+    assert "hunter2" not in shown
 
 
 _HOSTS_NOTE = "Hosts: the bundled example."
@@ -112,12 +118,21 @@ _ABOUT_HOSTS = [
 
 
 @pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
-def test_answer_about_the_example_fleet_says_so_beside_the_output(argv: list[str], capsys: Capture) -> None:
+def test_answer_is_about_the_example_fleet_and_says_so_unless_os_cloud_names_a_cloud(
+    argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer about hosts that are not there: this cloud is in no clouds.yaml."""
     main(argv)
     out, error = capsys.readouterr()
     assert error.startswith(_HOSTS_NOTE)
     assert "bundled" not in out
     assert json.loads(out)
+    monkeypatch.setenv("OS_CLOUD", "nosuch")
+    assert main(argv) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "The cloud 'nosuch' cannot be used" in error
+    assert "bundled" not in error
 
 
 def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, capsys: Capture) -> None:
@@ -127,17 +142,6 @@ def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, 
     error = capsys.readouterr().err
     assert error.partition("\n")[2].startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
-
-
-@pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
-def test_os_cloud_variable_names_the_cloud(argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer about hosts that are not there: this cloud is in no clouds.yaml."""
-    monkeypatch.setenv("OS_CLOUD", "nosuch")
-    assert main(argv) == 1
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert "The cloud 'nosuch' cannot be used" in error
-    assert "bundled" not in error
 
 
 def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
@@ -178,10 +182,10 @@ def test_os_cloud_variable_contradicts_no_argument_about_a_host(
 ) -> None:
     """A node file stays a file, and other drivers have nothing to do with a cloud."""
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    node = tmp_path / "node.json"
-    node.write_text('{"uuid": "1be26c0b-03f2-4d2e-ae87-c02d7f33c781", "properties": {}, "traits": []}')
+    uuid = "1be26c0b-03f2-4d2e-ae87-c02d7f33c781"
+    node = placed(tmp_path / "node.json", {"uuid": uuid, "properties": {}, "traits": []})
     assert main(["capabilities", "show", "--driver", "fake"]) == 0
-    assert main(["capabilities", "show", "--driver", "ironic", "--node", str(node)]) == 0
+    assert main(["capabilities", "show", "--driver", "ironic", "--node", node]) == 0
     capsys.readouterr()
     assert main(["capabilities", "show", "--driver", "ironic", "--node", "metal-1"]) == 1
     assert "The cloud 'nosuch' cannot be used" in capsys.readouterr().err

@@ -31,7 +31,7 @@ from os_prefilter.service.decision_log import LOGGER
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.decisions import DecisionFile
 from tests.conftest import pipeline_of
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 
 Capture = pytest.CaptureFixture[str]
 
@@ -223,9 +223,7 @@ def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_pa
 
 @pytest.mark.parametrize(("prefix", "more"), [("", " and more"), ("", "{"), (_PREFIX, ': Error: {"a": 1}')])
 def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "log"
-    path.write_text(f"{prefix}{_FORGED}{more}\n")
-    assert main(["decisions", str(path)]) == 1
+    assert main(["decisions", placed(tmp_path / "log", f"{prefix}{_FORGED}{more}\n")]) == 1
     err = capsys.readouterr().err
     assert "left out 1 damaged decision" in err
     assert "no decision: none can be read." in err
@@ -281,7 +279,6 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
             "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
             "in oslo.log's text format, or a file with nothing but the messages.",
         ),
-        (b'{"time": "2026', "FILE:1: left out 1 damaged decision, the first one here."),
     ],
 )
 def test_wrong_input_is_one_line_on_the_standard_error(
@@ -300,7 +297,6 @@ def test_commands_with_the_configuration_of_a_service_record_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = hpet\ndecision_history = true\n")
-    assert main(["explain", "--property", "hw_time_hpet=yes", "--config-file", str(conf)]) == 0
+    conf = placed(tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet\ndecision_history = true\n")
+    assert main(["explain", "--property", "hw_time_hpet=yes", "--config-file", conf]) == 0
     assert not [record for record in caplog.records if record.name == LOGGER]

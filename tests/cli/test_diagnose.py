@@ -21,7 +21,7 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from tests.cli.test_audit import Terminal
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 
 Capture = pytest.CaptureFixture[str]
 
@@ -36,9 +36,8 @@ def _host(*traits: str, **fields: Any) -> dict[str, Any]:
 
 
 def _diagnosed(capsys: Capture, tmp_path: Path, hosts: dict[str, Any], *argv: str, code: int) -> Any:
-    file = tmp_path / "hosts.json"
-    file.write_text(json.dumps({"hosts": hosts}))
-    return json_of(capsys, "diagnose", "--hosts", str(file), *argv, code=code)
+    file = placed(tmp_path / "hosts.json", {"hosts": hosts})
+    return json_of(capsys, "diagnose", "--hosts", file, *argv, code=code)
 
 
 def _of(found: Any, name: str) -> Any:
@@ -136,22 +135,18 @@ def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture)
 
 
 def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: Capture, tmp_path: Path) -> None:
-    snapshot = tmp_path / "fleet.json"
-    snapshot.write_text(json.dumps({"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}))
-    argv = ["--hosts", str(snapshot), "--extra-spec", "trait:HW_CPU_FUTURE=required", "-f", "json"]
+    fleet = {"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}
+    argv = ["--hosts", placed(tmp_path / "fleet.json", fleet), "--extra-spec", "trait:HW_CPU_FUTURE=required"]
+    assert _of(json_of(capsys, "diagnose", *argv), "HW_CPU_FUTURE")["state"] == "met"
     assert main(["diagnose", *argv]) == 0
-    assert _of(json.loads(capsys.readouterr().out), "HW_CPU_FUTURE")["state"] == "met"
-    assert main(["diagnose", *argv[:-2]]) == 0
     assert "The fleet was read at 2026-11-21T03:00:00Z." in capsys.readouterr().out
 
 
 def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture, tmp_path: Path) -> None:
     argv = ["--extra-spec", "trait:not-a-name=required"]
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n")
-    found = _diagnosed(
-        capsys, tmp_path, {"a": _host()}, *["--property", "hw_vif_model=nope", "--config-file", str(config)], code=2
-    )
+    lines = "[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n"
+    asked = ["--property", "hw_vif_model=nope", "--config-file", placed(tmp_path / "nova.conf", lines)]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *asked, code=2)
     assert (found["stage"], found["by"]) == ("rejected", "image_metadata")
     assert "'nope'" in found["message"]
     found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, "--extra-spec", "resources:VCPU=x", code=2)
@@ -159,16 +154,14 @@ def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture,
 
 
 def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Path) -> None:
-    spec = tmp_path / "spec.json"
     groups = [{"requester_id": name, "resources": {kind: 1}} for name, kind in (("_a", "VGPU"), ("_b", "PGPU"))]
     document = {
         "flavor": {"vcpus": 1, "memory_mb": 512},
         "requested_resources": groups,
         "request_level_params": {"same_subtree": [["_a", "_b"]]},
     }
-    spec.write_text(json.dumps(document))
     devices = {f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")}
-    argv = ["--request-spec", str(spec), "--filter", "noop"]
+    argv = ["--request-spec", placed(tmp_path / "spec.json", document), "--filter", "noop"]
     found = _diagnosed(capsys, tmp_path, {"a": _host(providers=devices)}, *argv, code=2)
     (subtree,) = (each for each in found["requirements"] if each["kind"] == "tree")
     assert "_a, _b" in subtree["help"]

@@ -19,6 +19,7 @@ import pytest
 
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.cli.main import main
+from tests.support.commands import placed
 from tests.support.every_trait import marker_of
 
 Capture = pytest.CaptureFixture[str]
@@ -33,8 +34,7 @@ hosts:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> list[str]:
-    (tmp_path / "fleet.yaml").write_text(FLEET, encoding="utf-8")
-    return ["--hosts", str(tmp_path / "fleet.yaml")]
+    return ["--hosts", placed(tmp_path / "fleet.yaml", FLEET)]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,10 @@ def test_offer_prints_the_requested_table_without_host_names(
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = hpet,owner\n")
-    fleet = tmp_path / "reporting.yaml"
-    reported = f"{{traits: [COMPUTE_NODE, {marker_of(HPET)}]}}"
-    fleet.write_text(f"hosts: {{a: {reported}, b: {{traits: [COMPUTE_NODE]}}}}")
-    assert main(["offer", "--hosts", str(fleet), "--config-file", str(config), "--format", "json"]) == 0
+    config = placed(tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet,owner\n")
+    hosts = {"a": {"traits": ["COMPUTE_NODE", marker_of(HPET)]}, "b": {"traits": ["COMPUTE_NODE"]}}
+    fleet = placed(tmp_path / "fleet.json", {"hosts": hosts})
+    assert main(["offer", "--hosts", fleet, "--config-file", config, "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert err.partition("\n")[2].startswith("Filters that wait for compute nodes to report: hpet. ")
     (hpet,) = (each for each in json.loads(out)["properties"] if each.get("image_property") == "hw_time_hpet")
@@ -75,21 +73,18 @@ def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_fo
 
 def test_templates_of_the_operator_are_offered(capsys: Capture, tmp_path: Path) -> None:
     """In the words of flavors."""
-    (tmp_path / "templates.yaml").write_text(
-        "templates: [{config-type: raid, config-value: mirror, traits: [CUSTOM_RAID]}]\n"
-    )
-    (tmp_path / "fleet.yaml").write_text("hosts: {metal: {traits: [COMPUTE_NODE, CUSTOM_RAID]}}")
-    conf = f"[prefilter]\nenabled_filters = deploy_config\nconfig_templates = {tmp_path / 'templates.yaml'}\n"
-    (tmp_path / "nova.conf").write_text(conf)
-    arguments = ["--hosts", str(tmp_path / "fleet.yaml"), "--config-file", str(tmp_path / "nova.conf")]
-    assert main(["offer", *arguments]) == 0
+    text = "templates: [{config-type: raid, config-value: mirror, traits: [CUSTOM_RAID]}]\n"
+    templates = placed(tmp_path / "templates.yaml", text)
+    fleet = placed(tmp_path / "fleet.yaml", "hosts: {metal: {traits: [COMPUTE_NODE, CUSTOM_RAID]}}")
+    lines = f"[prefilter]\nenabled_filters = deploy_config\nconfig_templates = {templates}\n"
+    assert main(["offer", "--hosts", fleet, "--config-file", placed(tmp_path / "nova.conf", lines)]) == 0
     assert "| `deploy-config:raid` | `deploy-config:raid` | `mirror` |" in capsys.readouterr().out
 
 
 def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
     """And said: a fleet file without COMPUTE_NODE is the likely reason."""
-    (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}")
-    assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 2
+    fleet = placed(tmp_path / "fleet.yaml", "hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}")
+    assert main(["offer", "--hosts", fleet]) == 2
     out, err = capsys.readouterr()
     assert "No enabled host offers any" in out
     assert err.partition("\n")[2] == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
@@ -98,8 +93,7 @@ def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, 
 def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
     """In the document; on the standard error also how many providers changed while the fleet was read."""
     text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
-    (tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
-    assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 0
+    assert main(["offer", "--hosts", placed(tmp_path / "fleet.yaml", text)]) == 0
     out, err = capsys.readouterr()
     assert "As of 2026-11-21T18:00:00Z." in out
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err

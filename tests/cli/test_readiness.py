@@ -15,14 +15,13 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from os_prefilter.hosts.reports import WANTED, names_with
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 from tests.support.every_trait import marker_of
 from tests.support.placements import lone_host, served
 from tests.support.reporting_fleets import wanted_by
@@ -31,13 +30,11 @@ Capture = pytest.CaptureFixture[str]
 
 
 def _fleet(path: Path, **hosts: list[str]) -> str:
-    file = path / "fleet.yaml"
     body = {
         name: {"resources": {"VCPU": 8, "MEMORY_MB": 4096}, "traits": ["COMPUTE_NODE", *traits]}
         for name, traits in hosts.items()
     }
-    file.write_text(yaml.safe_dump({"hosts": body}))
-    return str(file)
+    return placed(path / "fleet.json", {"hosts": body})
 
 
 @pytest.fixture
@@ -47,9 +44,7 @@ def fleet(tmp_path: Path) -> str:
 
 
 def _conf(tmp_path: Path, *lines: str) -> str:
-    path = tmp_path / "nova.conf"
-    path.write_text("\n".join(("[prefilter]", *lines, "")))
-    return str(path)
+    return placed(tmp_path / "nova.conf", "\n".join(("[prefilter]", *lines, "")))
 
 
 def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, capsys: Capture) -> None:
@@ -84,9 +79,8 @@ def test_candidates_and_diagnose_say_what_is_not_required_yet(
 
 
 def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(tmp_path: Path, capsys: Capture) -> None:
-    file = tmp_path / "fleet.yaml"
-    file.write_text("hosts: {a: {resources: {VCPU: 1}}}")
-    assert main(["readiness", "--hosts", str(file), "--filter", "hpet", "--check"]) == 2
+    file = placed(tmp_path / "fleet.yaml", "hosts: {a: {resources: {VCPU: 1}}}")
+    assert main(["readiness", "--hosts", file, "--filter", "hpet", "--check"]) == 2
     assert "There is no compute node: no host has the trait COMPUTE_NODE.\n" in capsys.readouterr().err
 
 
@@ -109,8 +103,7 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
         placement.know({mine, other, unused, HPET})
         cloud = {"auth_type": "admin_token", "auth": {"endpoint": server.url, "token": "admin"}}
         clouds = {"clouds": {"ours": {**cloud, "placement_endpoint_override": server.url}}}
-        (tmp_path / "clouds.yaml").write_text(yaml.safe_dump(clouds))
-        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", placed(tmp_path / "clouds.yaml", clouds))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         argv = ["readiness", "--os-cloud", "ours", "--config-file", conf]
         assert main(argv) == 0

@@ -28,7 +28,7 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of
+from tests.support.commands import json_of, placed
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
@@ -58,9 +58,7 @@ def aware(server: Served) -> Served:
 
 @pytest.fixture
 def conf(server: Served, tmp_path: Path) -> str:
-    path = tmp_path / "nova.conf"
-    path.write_text(nova_conf(server.url))
-    return str(path)
+    return placed(tmp_path / "nova.conf", nova_conf(server.url))
 
 
 def _rows(*changes: tuple[str, str]) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
+from tests.support.commands import placed
 from tests.support.rule_texts import rule, write_rules
 
 Capture = pytest.CaptureFixture[str]
@@ -26,9 +27,7 @@ _WHEN = "{image_property: os_distro, is: windows}"
 
 @pytest.fixture
 def conf(tmp_path: Path) -> str:
-    path = tmp_path / "p.conf"
-    path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
-    return str(path)
+    return placed(tmp_path / "p.conf", f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
 
 
 def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) -> None:

@@ -19,30 +19,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-
-_ASKING = ["--property", "hw_vif_model=igb"]
-
-
-@pytest.fixture
-def broken(tmp_path: Path) -> str:
-    path = tmp_path / "nova.conf"
-    path.write_text("[placement]\nusername = nova\npassword hunter2secret\n")
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["explain", *_ASKING], ["candidates", *_ASKING], ["diagnose", *_ASKING], ["audit"], ["offer"], ["readiness"]],
-    ids=lambda command: command[0],
-)
-def test_no_command_shows_the_broken_line_of_nova_conf(
-    command: list[str], broken: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, "--config-file", broken]) == 1
-    out, error = capsys.readouterr()
-    assert "nova.conf:3" in error
-    assert "hunter2" not in out + error
-
+from tests.support.commands import placed
 
 _CLOUDS = "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      password: {}\n"
 _UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secret", "{hunter2secret")
@@ -85,10 +62,9 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
 def test_password_in_a_url_is_not_shown(
     password: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "clouds.yaml"
     auth = f"{{auth_url: 'http://me:{password}@127.0.0.1:1/v3', username: a, password: b, project_name: c}}"
-    path.write_text(f"clouds: {{ours: {{auth: {auth}}}}}\n")
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    text = f"clouds: {{ours: {{auth: {auth}}}}}\n"
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", placed(tmp_path / "clouds.yaml", text))
     for debug in ([], ["--debug", "-vv"]):
         assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
         out, error = capsys.readouterr()
@@ -109,12 +85,11 @@ def test_password_in_a_url_is_not_shown(
 def test_debug_traceback_shows_no_password_of_nova_conf(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "nova.conf"
-    path.write_text(text)
+    path = placed(tmp_path / "nova.conf", text)
     driver = "fake" if "placement" in text else "libvirt"
-    argv = ["capabilities", "report", "--driver", driver, "--nova-conf", str(path), "--provider", "x"]
+    argv = ["capabilities", "report", "--driver", driver, "--nova-conf", path, "--provider", "x"]
     if "connection_uri" in text:
-        argv = ["capabilities", "show", "--nova-conf", str(path)]
+        argv = ["capabilities", "show", "--nova-conf", path]
     assert main(["--debug", "-vv", *argv]) == 1
     out, error = capsys.readouterr()
     assert "Traceback" in error

@@ -10,14 +10,21 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Commands of ours, run in the process of the test."""
+"""Commands of ours, run in the process of the test, and the files that they read."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from os_prefilter_tools.cli.main import main
+
+
+def placed(path: Path, content: object) -> str:
+    """Write a file: text as it is, anything else as JSON; return its path."""
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return str(path)
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> Any:

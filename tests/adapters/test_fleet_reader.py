@@ -37,7 +37,7 @@ from os_prefilter_tools.fleet.reader import parse_fleet
 from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.conftest import times
 from tests.support.fleets import fleets
-from tests.support.placements import Answer, Observed, answering, served
+from tests.support.placements import Answer, Observed, answering, put_traits, served
 
 RACK = Aggregate(aggregate_uuid("rack"), "rack", "north")
 
@@ -146,9 +146,7 @@ def delete(placement: EmbeddedPlacement, name: str) -> None:
 
 
 def tag(placement: EmbeddedPlacement, name: str) -> None:
-    url = f"/resource_providers/{provider_uuid(name)}/traits"
-    body = placement.client.request("GET", url)
-    placement.client.request("PUT", url, {**body, "traits": [*body["traits"], "CUSTOM_ODD"]})
+    put_traits(placement, lambda traits: traits.add("CUSTOM_ODD"), name)
 
 
 def add(placement: EmbeddedPlacement, name: str) -> None:

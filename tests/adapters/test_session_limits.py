@@ -34,7 +34,9 @@ from os_prefilter.adapters import session_limits
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.session_limits import limit
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.threads import start_thread
+from os_prefilter_tools.adapters.cloud.connection import log_in
 from os_prefilter_tools.cli import agent, context
 from os_prefilter_tools.cli.agent import Watch
 from os_prefilter_tools.cli.main import main
@@ -171,6 +173,17 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
         refused.clear()
         start_thread(log_in, "a login").result(FOREVER)
         assert session.get_token() == "token"
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Subject-Token": "t"}])
+@pytest.mark.parametrize("token", [None, [], {}, {"expires_at": "no"}])
+def test_token_that_cannot_be_read_is_an_error_of_the_login(token: Any, headers: dict[str, str]) -> None:
+    """Of a Keystone that does not answer as Keystone does."""
+    body = json.dumps({"token": token}).encode()
+    failed = pytest.raises(ConfigurationError, match="the login at Keystone failed")
+    with serving(lambda _call: Reply(201, body, headers)) as url, failed as caught:
+        log_in(login_at(url), "mine")
+    assert PASSWORD not in str(caught.value)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@
 
 """libvirt's XML documents: read as Nova reads them, turned into facts, refused with a reason if they are invalid."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
+from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
 
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
@@ -391,12 +391,9 @@ def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_sa
 
 
 # The corpus is outside the project: without it, these tests do not exist.
-if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
-    _CORPUS = Path(os.environ["OS_PREFILTER_LIBVIRT_DATA"])
-    _DOMAINS = sorted((_CORPUS / "domaincapabilities").glob("*.xml"))
-    assert _DOMAINS
+if folder := corpus():
 
-    @pytest.mark.parametrize("path", _DOMAINS, ids=lambda path: path.stem)
+    @pytest.mark.parametrize("path", sorted((folder / "domaincapabilities").glob("*.xml")), ids=lambda path: path.stem)
     def test_domain_capabilities_of_the_corpus_become_facts(path: Path) -> None:
         """As Nova reads them. Each is a host of its own; one for Xen is refused, an empty one has nothing."""
         data = path.read_bytes()

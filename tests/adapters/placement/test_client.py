@@ -13,7 +13,6 @@
 """The client alone, against answers made up here: what each kind of failure becomes. The real one: test_embedded."""
 
 import gzip
-import io
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,6 +26,7 @@ from keystoneauth1.token_endpoint import Token
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from tests.support.loopback import Call, Reply, serving
+from tests.support.placements import response_of
 
 Answer = tuple[int, object] | Exception
 
@@ -46,11 +46,7 @@ class Recorded(requests.adapters.BaseAdapter):
         answer = self.answer(*self.sent[-1])
         if isinstance(answer, Exception):
             raise answer
-        response = requests.Response()
-        response.status_code = answer[0]
-        body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
-        response.raw = io.BytesIO(body)
-        response.encoding = "utf-8"
+        response = response_of(answer)
         response.url, response.request = str(request.url), request
         return response
 

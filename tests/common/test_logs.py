@@ -21,8 +21,6 @@ from oslo_log.formatters import ContextFormatter
 
 import os_prefilter
 from os_prefilter.common.logs import get_logger
-from os_prefilter.rules.reload import RuleFolders
-from tests.support.rule_texts import rule, write_rules
 
 LOG = get_logger("os_prefilter.test")
 
@@ -53,16 +51,6 @@ def test_traceback_is_written_where_it_is_asked_for(caplog: pytest.LogCaptureFix
         LOG.exception("A filter failed")
     assert "A filter failed: OSError: the disk is full" in caplog.text
     assert "Traceback (most recent call last)" in caplog.text
-
-
-def test_failed_reload_names_its_reason_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The line is written by a function that the handler of the error calls."""
-    file = write_rules(tmp_path / "a.yaml", rule("a", "{image_property: os_distro, is: x}", ["CUSTOM_A"]))
-    rules = RuleFolders([str(tmp_path)])
-    file.write_text("rules: [")
-    rules.read_again()
-    assert caplog.text.count("Failed to reload the request rules") == 1
-    assert caplog.text.count("broken YAML") == 1
 
 
 def test_each_module_has_such_a_logger() -> None:

@@ -108,15 +108,6 @@ def test_preferred_property_excludes_no_default_machine_type_and_no_request() ->
     ]
 
 
-def test_share_of_the_preferred_traits_that_a_host_has() -> None:
-    extra_specs = {f"trait:{_AVX}": "preferred", "preferred_trait:CUSTOM_A": "true", "trait:CUSTOM_A": "preferred"}
-    decision = pipeline_of("preferences").apply(spec_of({}, extra_specs))
-    hosts = [{_AVX, "CUSTOM_A"}, {"CUSTOM_A", "CUSTOM_B"}, set[str]()]
-    assert [decision.preferred_share(host.__contains__) for host in hosts] == [1.0, 0.5, 0.0]
-    assert decision.preferred_share(lambda _trait: None) == 0.0
-    assert Decision(()).preferred_share(lambda _trait: True) == 0.0
-
-
 def test_other_extra_specs_and_images_prefer_nothing() -> None:
     """A flavor is the operator's; an image is a tenant's."""
     both = {f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"}

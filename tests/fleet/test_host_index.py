@@ -10,36 +10,22 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The index of a fleet: its sets of hosts are those that a real Placement returns, and the matcher finds one by one."""
+"""The index of a fleet: its sets of hosts are those that a real Placement returns, and the matcher finds one by one.
+
+What the matcher finds is what Placement returns, with usage and without: test_matching.
+"""
 
 from dataclasses import replace
 from random import Random
 
 import pytest
 
-from os_prefilter.common.host_sets import numbers_in, set_of
 from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of, with_plenty
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet
-from tests.support.fleets import emptied
-
-
-@pytest.mark.parametrize("seed", range(times(3)))
-def test_candidates_match_placement(seed: int) -> None:
-    """With usage, and as if all hosts were empty."""
-    random = Random(seed)  # noqa: S311
-    flat = seed % 4 == 0
-    fleet = random_fleet(random, 5, flat=flat)
-    demands = [random_demand(random, fleet, flat=flat) for _ in range(6)]
-    for of_fleet, ignores in ((fleet, False), (Fleet(tuple(map(emptied, fleet.hosts))), True)):
-        index = HostIndex(hosts_in(fleet), ignore_usage=ignores)
-        with oracle(of_fleet) as placement:
-            for demand in demands:
-                found = index.find_candidates(demand.conditions())
-                assert frozenset(index.names_of(found)) == placement.returned(demand), demand
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
@@ -114,9 +100,3 @@ def test_fleet_that_was_read_by_traits_counts_as_large_enough() -> None:
         assert set(host.root.resources) == {"VCPU", "VGPU"}
         assert all(set(each.resources) == {"VGPU"} for each in (*host.own[1:], *host.shared))
     assert [host.name for host in hosts] == [host.name for host in hosts_in(fleet)]
-
-
-def test_sets_and_numbers_are_the_same_hosts() -> None:
-    """``numbers_in(set_of(numbers)) == numbers``, with wide gaps."""
-    for numbers in ([], [0], [7, 8, 9], [1023, 1024, 5123]):
-        assert numbers_in(set_of(numbers)) == numbers

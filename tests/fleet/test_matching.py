@@ -19,21 +19,26 @@ import pytest
 
 from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.matching import hosts_in, meets
+from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet
+from tests.support.fleets import emptied
 
 
+@pytest.mark.parametrize("ignore_usage", [False, True])
 @pytest.mark.parametrize("seed", range(times(3)))
-def test_hosts_meeting_each_part_of_a_demand_match_placement(seed: int) -> None:
+def test_hosts_meeting_each_part_of_a_demand_match_placement(seed: int, ignore_usage: bool) -> None:
+    """With usage, and as if all hosts were empty."""
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 5, flat=seed % 4 == 0)
-    with oracle(fleet) as placement:
+    with oracle(Fleet(tuple(map(emptied, fleet.hosts))) if ignore_usage else fleet) as placement:
         for _ in range(3):
             demand = random_demand(random, fleet, flat=seed % 4 == 0)
             conditions = demand.conditions()
             parts = list(chain.from_iterable(combinations(conditions, n) for n in range(1, len(conditions) + 1)))
             for kept in [conditions, *random.sample(parts, min(8, len(parts)))]:
-                found = frozenset(host.name for host in hosts_in(fleet) if meets(host, demand.only(kept)))
+                part = demand.only(kept)
+                found = {host.name for host in hosts_in(fleet) if meets(host, part, ignore_usage=ignore_usage)}
                 assert found == placement.meeting(demand, kept), (demand, kept)
 
 

@@ -55,23 +55,20 @@ _MIRRORED = {(f"trait:{_E1000E}", "required")}
 
 
 def test_scheduler_mirrors_traits_while_there_is_no_nested_provider(start: Start, observed: Observed) -> None:
-    """Without a restart, also of a request whose decision was cached, and again once it has gone."""
-    start("image_metadata", "facts_interval = 0")
-    ask(observed)
-    assert _schedule(observed) == _schedule(observed) == _MIRRORED
-    body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": provider_uuid("kvm-1")}
-    observed.placement.client.request("POST", "/resource_providers", body)
-    assert _schedule(observed) == _schedule(observed) == set()
-    observed.placement.client.request("DELETE", f"/resource_providers/{provider_uuid('gpu')}")
-    assert _schedule(observed) == _MIRRORED
+    """Without a restart, also of a request whose decision was cached, and again once it has gone.
 
-
-def test_scheduler_requires_traits_of_the_root_only_while_placement_is_down(start: Start, observed: Observed) -> None:
+    Of the root alone while Placement is down.
+    """
     observed.hook = lambda _method, _url: (503, b"down")
     start("image_metadata", "facts_interval = 0")
     ask(observed)
     assert _schedule(observed) == set()
     observed.hook = lambda _method, _url: None
+    assert _schedule(observed) == _schedule(observed) == _MIRRORED
+    body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": provider_uuid("kvm-1")}
+    observed.placement.client.request("POST", "/resource_providers", body)
+    assert _schedule(observed) == _schedule(observed) == set()
+    observed.placement.client.request("DELETE", f"/resource_providers/{provider_uuid('gpu')}")
     assert _schedule(observed) == _MIRRORED
 
 

@@ -133,9 +133,3 @@ def test_boolean_property_that_spells_none_is_false_for_rules() -> None:
             for spec in (nova_spec({name: value}), spec_of({name: value})):
                 subject = RuleSubject(Request(spec))
                 assert readings(IMAGE_PROPERTY, name, subject.value_of(IMAGE_PROPERTY, name)) == [False], (name, value)
-
-
-def test_legacy_property_is_read_under_its_current_name_unless_that_is_set_too() -> None:
-    for old, current in LEGACY_NAMES.items():
-        assert Request(spec_of({old: "a"})).image_property(current) == "a"
-        assert Request(spec_of({old: "a", current: "b"})).image_property(current) == "b"

@@ -56,12 +56,6 @@ def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.Fix
 _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
 
 
-@pytest.mark.parametrize("offered", [{"mine": _GOOD}], indirect=True)
-@pytest.mark.usefixtures("offered")
-def test_installed_row_is_loaded_from_its_entry_point() -> None:
-    assert [row.name for row in installed_rows(ROWS)] == ["mine"]
-
-
 @pytest.mark.parametrize(
     ("offered", "problem"),
     [

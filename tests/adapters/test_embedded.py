@@ -232,16 +232,16 @@ _FAILING = {
 }
 
 
+def _fail(*_args: object, **_options: object) -> None:
+    raise RuntimeError("a table\nis missing.")
+
+
 @pytest.mark.parametrize("where", _FAILING)
 def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its traceback, of 50 lines and more, is for ``-vv``."""
-
-    def fail(*_args: object, **_options: object) -> None:
-        raise RuntimeError("a table\nis missing.")
-
-    monkeypatch.setattr(_FAILING[where], fail)
+    monkeypatch.setattr(_FAILING[where], _fail)
     assert main(["candidates", "--property", "x=y"]) == 1
     err = capsys.readouterr().err
     assert err == (
@@ -272,11 +272,7 @@ def test_diagnosis_says_that_placement_did_not_confirm_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its records of requirements and hosts are computed from the fleet then."""
-
-    def fail(*_args: object, **_options: object) -> None:
-        raise RuntimeError("a fault")
-
-    monkeypatch.setattr(_FAILING["GET /allocation_candidates"], fail)
+    monkeypatch.setattr(_FAILING["GET /allocation_candidates"], _fail)
     assert main(["diagnose", "--property", "x=y"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("Stage: no-answer. The Placement inside this process failed at GET /allocation_candidates: ")

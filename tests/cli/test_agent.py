@@ -49,12 +49,10 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.version = "libvirt 9"
-        self.asked = 0
         self.probed: list[str] = []
         self.down: dict[str, PrefilterError] = {}
 
     def identity(self) -> object:
-        self.asked += 1
         if "identity" in self.down:
             raise self.down["identity"]
         return self.version
@@ -241,19 +239,14 @@ SERVICE = """
 import sys, threading
 from os_prefilter_tools.cli import agent
 from os_prefilter_tools.cli.agent import Watch, run_until_signal
-from os_prefilter.hosts.reporter import HostFacts
-class Host:
-    def identity(self):
-        return 1
-    def facts(self):
-        return HostFacts()
+from tests.cli.test_agent import FakeHost
 def report(facts):
     print("round", flush=True)
     if sys.argv[1] == "hangs":
         threading.Event().wait()
     return ""
 agent.uniform = lambda low, high: low
-run_until_signal(Watch(Host(), report, 1e9))
+run_until_signal(Watch(FakeHost(), report, 1e9))
 print("ended", flush=True)
 """
 

@@ -205,7 +205,7 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     service = SimpleNamespace(tell=lambda observed: told.append(observed.error), count_hosts=None)
     told: list[Any] = []
     watch = nova_hosts_left.SchedulingWatch(service, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(watch._room, "look", _short)
+    monkeypatch.setattr(watch._room, "look", lambda query: NoHostLeft(f"{query} is short", "room", ("PCPU",)))
     spec = nova_spec(instance_uuid=_SERVER)
     session = SimpleNamespace(hooks={"response": []})
     watch.begin(spec, None, session)
@@ -231,10 +231,6 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
         assert see("DISK_GB") == ""
     hangs.set()
     assert next(calls) == 1
-
-
-def _short(query: str) -> Any:
-    return NoHostLeft(f"{query} is short", "room", ("PCPU",))
 
 
 class _Nova:

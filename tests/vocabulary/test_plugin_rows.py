@@ -41,18 +41,6 @@ WATCHDOG = Row(
 """
 
 
-@pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Let stevedore find rows, as if their packages were installed: name -> the Python of it."""
-    points = []
-    for number, (name, code) in enumerate(request.param.items()):
-        module = f"rows_of_{abs(hash(request.node.name))}_{number}"
-        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.vocabulary.model import *\nROW = {code}\n")
-        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
-
-
 _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
 
 
@@ -90,10 +78,18 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
         ),
         ({"mine": _GOOD[:-1] + ", precedence=Precedence('both'))"}, "wins is 'both'"),
     ],
-    indirect=["offered"],
 )
-@pytest.mark.usefixtures("offered")
-def test_unusable_installed_row_is_refused_with_the_reason(problem: str) -> None:
+def test_unusable_installed_row_is_refused_with_the_reason(
+    offered: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What stevedore finds, as if the packages were installed: name -> the Python of it."""
+    points = []
+    for number, (name, code) in enumerate(offered.items()):
+        module = f"rows_of_{abs(hash(problem))}_{number}"
+        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.vocabulary.model import *\nROW = {code}\n")
+        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
     with pytest.raises(UnusableRow) as raised:
         installed_rows(ROWS)
     assert problem in str(raised.value)

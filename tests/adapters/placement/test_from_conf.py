@@ -54,9 +54,12 @@ def test_admin_token_is_accepted_by_placement_and_auth_type_none_is_not(
         assert server.sent == ["GET /traits"] * 2
 
 
-def test_password_auth_and_adapter_options_are_read_from_nova_conf(conf: Path) -> None:
-    text = f"[placement]\n{KEYSTONE}user_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n"
-    client = client_of(text + "region_name = RegionOne\nvalid_interfaces = internal\nconnect_retries = 2\n", conf)
+@pytest.mark.parametrize("section", ["", "auth_section = service_user\n[service_user]\n"])
+def test_password_auth_and_adapter_options_are_read_from_nova_conf(section: str, conf: Path) -> None:
+    """The credentials may be in a section of their own."""
+    options = "region_name = RegionOne\nvalid_interfaces = internal\nconnect_retries = 2\n"
+    login = f"{KEYSTONE}user_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n"
+    client = client_of(f"[placement]\n{options}{section}{login}", conf)
     adapter: Any = client._adapter
     assert isinstance(adapter.auth, generic.Password)
     assert (adapter.service_type, adapter.region_name, adapter.connect_retries) == ("placement", "RegionOne", 2)
@@ -78,12 +81,6 @@ def test_client_and_session_always_have_a_timeout(conf: Path) -> None:
         client = client_of(f"[placement]\n{STATIC}{line}", conf)
         adapter: Any = client._adapter
         assert client._timeout == adapter.session.timeout == expected
-
-
-def test_auth_section_supplies_the_credentials(conf: Path) -> None:
-    text = f"[placement]\nauth_section = service_user\nregion_name = R\n[service_user]\n{KEYSTONE}"
-    adapter: Any = client_of(text, conf)._adapter
-    assert (adapter.auth._username, adapter.region_name) == ("nova", "R")
 
 
 WRONG = [

@@ -192,18 +192,30 @@ def check(
     return had, has
 
 
-@pytest.mark.parametrize("seed", range(times(3)))
-def test_audit_counts_and_unused_hosts_with_flavors_match_placement(seed: int) -> None:
+_SEEDS = [*((seed, True) for seed in range(times(3))), *((seed, False) for seed in range(100, 100 + times(1)))]
+
+
+@pytest.mark.parametrize(("seed", "has_flavors"), _SEEDS)
+def test_audit_counts_and_unused_hosts_match_placement(seed: int, has_flavors: bool) -> None:
     """Before, after, lost, lacking and lacking only: each is what one query for each of them gives."""
     this = case(seed)
-    result = audit_images(this.images, this.fleet, this.change, flavors=this.flavors)
+    result = audit_images(this.images, this.fleet, this.change, flavors=this.flavors if has_flavors else ())
+    fleet, flavors = this.fleet, this.flavors
+    if not has_flavors:
+        # It counts what Placement finds where each host has VCPU and MEMORY_MB.
+        roomy = {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(1000)}
+        hosts = (
+            host if host.name == "disks" else replace(host, resources={**host.resources, **roomy})
+            for host in fleet.hosts
+        )
+        fleet, flavors = Fleet(tuple(hosts)), [Flavor(1, 1, name="")]
     had: set[str] = set()
     has: set[str] = set()
-    with EmbeddedPlacement(this.fleet) as placement:
+    with EmbeddedPlacement(fleet) as placement:
         asked = Asked(placement)
         sets = HostIndex.by_capability(this.fleet, [])
         for image in this.images:
-            for flavor in this.flavors:
+            for flavor in flavors:
                 line = line_of(result, image, str(flavor.name))
                 before, after = check(asked, line, sets, (image, flavor), this.change)
                 had |= before
@@ -212,27 +224,3 @@ def test_audit_counts_and_unused_hosts_with_flavors_match_placement(seed: int) -
     assert set(result.unused) == every - has
     assert set(result.newly_unused) == had - has
     assert result.hosts == len(every)
-
-
-@pytest.mark.parametrize("seed", range(100, 100 + times(1)))
-def test_audit_counts_without_flavors_match_placement(seed: int) -> None:
-    """Without a flavor an audit counts what Placement finds where each host has VCPU and MEMORY_MB."""
-    this = case(seed)
-    result = audit_images(this.images, this.fleet, this.change)
-    roomy = {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(1000)}
-    fleet = Fleet(
-        tuple(
-            host if host.name == "disks" else replace(host, resources={**host.resources, **roomy})
-            for host in this.fleet.hosts
-        )
-    )
-    with EmbeddedPlacement(fleet) as placement:
-        asked = Asked(placement)
-        for image in this.images:
-            check(
-                asked,
-                line_of(result, image, ""),
-                HostIndex.by_capability(this.fleet, []),
-                (image, Flavor(1, 1)),
-                this.change,
-            )

@@ -85,15 +85,7 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
 
 _FAST = ["--extra-spec", "trait:CUSTOM_FAST=required"]
 _FULL: dict[str, Any] = {"resources": {name: {"total": size, "used": size} for name, size in _SIZE.items()}}
-
-
 _LARGE = ["--extra-spec", "resources:VCPU=8"]
-
-
-def _used(vcpu: int) -> dict[str, Any]:
-    return {"resources": {"VCPU": {"total": 32, "used": vcpu}, "MEMORY_MB": {"total": 65536, "used": 65536}}}
-
-
 _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]] = [
     (
         {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
@@ -102,7 +94,7 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
         {"MEMORY_MB": "MEMORY_MB and VCPU on full", "VCPU": "MEMORY_MB and VCPU on full"},
     ),
     (
-        {"a": _host() | _used(32), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},
+        {"a": _host() | _FULL, "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 8192}}},
         _LARGE,
         [["VCPU"]],
         {"MEMORY_MB": "MEMORY_MB and VCPU on a", "VCPU": "MEMORY_MB and VCPU on a"},

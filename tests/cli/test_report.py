@@ -61,13 +61,10 @@ def conf(server: Served, tmp_path: Path) -> str:
     return placed(tmp_path / "nova.conf", nova_conf(server.url))
 
 
-def _rows(*changes: tuple[str, str]) -> list[dict[str, str]]:
-    return [{"Provider": HOST, "Trait": trait, "Change": change} for trait, change in changes]
-
-
 def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, conf: str, capsys: Capture) -> None:
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    expected = _rows(*((trait, "add") for trait in sorted({*BESIDE, "OWNER_NOVA"})))
+    added = sorted({*BESIDE, "OWNER_NOVA"})
+    expected = [{"Provider": HOST, "Trait": trait, "Change": "add"} for trait in added]
     before = everything(aware.placement)
     assert json_of(capsys, *report, "--dry-run") == expected
     assert everything(aware.placement) == before

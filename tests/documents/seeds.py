@@ -23,6 +23,7 @@ from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilit
 from tests.support.pages import PAGES, files_of
 
 _LARGEST = 64 * 1024
+_FLEET = resources.files("os_prefilter_tools") / "data/fleet.yaml"
 
 _IMAGE = {"disk_format": "qcow2", "id": "6c1f", "name": "appliance"}
 _PROPERTIES = {
@@ -99,10 +100,6 @@ def _of_docs(*endings: str) -> list[bytes]:
     return [text.encode() for name, text in sorted(shown.items()) if name.endswith(endings)]
 
 
-def _fleet() -> bytes:
-    return (resources.files("os_prefilter_tools") / "data/fleet.yaml").read_bytes()
-
-
 def _corpus(kind: str) -> list[bytes]:
     folder = corpus()
     paths = sorted((folder / kind).glob("*.xml")) if folder else []
@@ -144,7 +141,7 @@ def _server_lists() -> list[bytes]:
 SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
-    "fleet": lambda: [_fleet(), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
+    "fleet": lambda: [_FLEET.read_bytes(), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
     "rules": lambda: _of_docs(".yaml"),
     "templates": lambda: _of_docs(".yaml"),
     "request_spec": lambda: [*_json(_SPEC), *_of_docs(".json")],

@@ -116,11 +116,7 @@ def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing(
         ("uuid", "Placement has no resource provider of it"),
     ):
         with pytest.raises(NotReconfigurable, match=reason):
-            plan.check("uuid", partial(_lacks, missing))
-
-
-def _lacks(missing: str, query: str) -> bool:
-    return missing not in query
+            plan.check("uuid", partial(lambda name, query: name not in query, missing))
 
 
 def test_plan_changes_only_the_bios_settings_that_differ() -> None:

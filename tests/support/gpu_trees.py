@@ -170,8 +170,9 @@ def _suits(devices: tuple[Device, ...], asked: Asked) -> bool:
 
 def trees() -> Iterator[Tree]:
     """Yield Nova's hosts with each set of GPUs, one or two levels deep, with each sharing; and others' hosts."""
-    shared = ("", "disk", *_KINDS)
-    for kinds, deep, sharing in product(_subsets(("root", *_KINDS)), (False, True), shared):
+    shared, owners = ("", "disk", *_KINDS), ("root", *_KINDS)
+    some = chain.from_iterable(combinations(owners, size) for size in range(len(owners) + 1))
+    for kinds, deep, sharing in product(some, (False, True), shared):
         name = "-".join(("deep" if deep else "flat", *kinds, "shared", sharing))
         yield _tree(name, (NOVA, "OWNER_NOVA"), kinds, deep=deep, sharing=sharing)
     for trait, sharing in product(("OWNER_CYBORG", ""), shared):
@@ -180,10 +181,6 @@ def trees() -> Iterator[Tree]:
 
 def fleet_of(some: list[Tree]) -> Fleet:
     return Fleet(tuple(chain.from_iterable(tree.fleet for tree in some)))
-
-
-def _subsets(kinds: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    return chain.from_iterable(combinations(kinds, size) for size in range(len(kinds) + 1))
 
 
 def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: bool, sharing: str) -> Tree:

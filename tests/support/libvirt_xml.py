@@ -51,8 +51,8 @@ def capabilities(
     address_space = f"<maxphysaddr mode='emulate' bits='{address_bits}'/>" if address_bits else ""
     cpus = "".join(f"<cpu id='{number}' siblings='{text}'/>" for number, text in enumerate(siblings))
     offered = "".join(
-        f"<guest><os_type>hvm</os_type><arch name='{name}'>{_machines((machines or {}).get(name, {}))}{_domains(kinds)}"
-        "</arch></guest>"
+        f"<guest><os_type>hvm</os_type><arch name='{name}'>{_machines((machines or {}).get(name, {}))}"
+        f"{''.join(f'<domain type={kind!r}/>' for kind in kinds.split())}</arch></guest>"
         for name, kinds in (guests or {architecture: "qemu kvm"}).items()
     )
     return (
@@ -60,10 +60,6 @@ def capabilities(
         f"<topology><cells num='1'><cell id='0'><cpus num='{len(siblings)}'>{cpus}</cpus></cell></cells></topology>"
         f"</host>{offered}</capabilities>"
     ).encode()
-
-
-def _domains(kinds: str) -> str:
-    return "".join(f"<domain type='{kind}'/>" for kind in kinds.split())
 
 
 def _machines(machines: Mapping[str, str]) -> str:

@@ -187,11 +187,6 @@ GPU_OLD, GPU_NEW = frozenset(["HW_GPU_API_VULKAN"]), frozenset(("HW_GPU_API_VULK
 REQUESTS = 11
 
 
-def fleet_with_gpu() -> Fleet:
-    gpu = provider("gpu", "VGPU", " ".join(GPU_OLD))
-    return Fleet((provider(HOST, traits=" ".join(ROOT_OLD), children=(gpu,)), provider("kvm-2", traits="CUSTOM_OLD")))
-
-
 class Killed(BaseException):
     """The end of the process: it sends nothing any more."""
 
@@ -200,7 +195,9 @@ class Killed(BaseException):
 def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(number: int) -> None:
     """The next report ends what was begun. Real processes are killed in ``tests/services/libvirt``."""
     goal = Goal(NEW, PARTS, frozenset(PARTS), Options())
-    with EmbeddedPlacement(fleet_with_gpu()) as placement:
+    gpu_below = provider("gpu", "VGPU", " ".join(GPU_OLD))
+    hosts = (provider(HOST, traits=" ".join(ROOT_OLD), children=(gpu_below,)), provider("kvm-2", traits="CUSTOM_OLD"))
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
 
         def kill(_method: str, _url: str) -> None:
             if len(observed.sent) == number:

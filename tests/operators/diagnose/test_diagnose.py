@@ -154,7 +154,7 @@ def _check(
         for host in account.hosts:
             kept = [frozenset[Condition](), *now]
             ways = _smallest(everything - part for part in kept if not part or host in now[part])
-            assert set(account.without) == {_numbers(way, numbers) for way in ways}
+            assert set(account.without) == {tuple(sorted(numbers[item] for item in way)) for way in ways}
     fewest = {host: min(map(len, each.without)) for each in found.accounts for host in each.hosts if each.without[0]}
     near = {host: len(each.lacks) for each in found.nearest for host in each.hosts}
     assert near == {host: fewest[host] for host in near}
@@ -180,7 +180,3 @@ def _smallest(parts: Iterable[frozenset[Condition]]) -> list[frozenset[Condition
         if not any(other <= part for other in found):
             found.append(part)
     return found
-
-
-def _numbers(part: frozenset[Condition], numbers: dict[Condition, int]) -> tuple[int, ...]:
-    return tuple(sorted(numbers[item] for item in part))

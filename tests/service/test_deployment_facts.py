@@ -14,7 +14,7 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -30,84 +30,11 @@ from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
 
-_DOWN = OSError("x://me:hunter2@h is down")
-
-
-class _Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 def value_of(fact: Fact, now: Callable[[], float] = time.monotonic) -> Any:
     if query := fact.begin(None, now):
         fact.wait(query)
     return fact.latest
-
-
-def test_fact_is_queried_once_per_interval() -> None:
-    clock, answers = _Clock(), iter(range(100))
-    fact = Fact("f", lambda _context: next(answers), 10)
-    assert [value_of(fact, clock) for clock.now in (0, 1, 9.9, 10, 19, 20)] == [0, 0, 0, 1, 1, 2]
-
-
-def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Absence of knowledge is not knowledge of absence."""
-    caplog.set_level("INFO")
-    answers: Iterator[object] = iter((True, _DOWN, _DOWN, True, False))
-
-    def ask(_context: object) -> object:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    clock = _Clock()
-    fact = Fact("f", ask, 1, unknown=False)
-    assert [value_of(fact, clock) for clock.now in range(5)] == [True, True, True, True, False]
-    assert [record.getMessage() for record in caplog.records] == [
-        "The deployment fact f is now True (was False).",
-        "Failed to read the deployment fact f (OSError: x://***@h is down); keeping True until it can be read.",
-        "The deployment fact f can be read again.",
-        "The deployment fact f is now False (was True).",
-    ]
-
-
-def test_expired_fact_is_queried_again_at_the_next_use() -> None:
-    """Also if that happens while it is asked for: the answer on its way may be the old one."""
-    answers = iter(range(100))
-    fact = Fact("f", lambda _context: next(answers), 10)
-    assert [value_of(fact), value_of(fact)] == [0, 0]
-    fact.expire()
-    assert [value_of(fact), value_of(fact)] == [1, 1]
-
-    def ask(_context: object) -> int:
-        number = next(answers)
-        if number == 2:
-            meanwhile.expire()
-        return number
-
-    meanwhile = Fact("g", ask, 10)
-    assert [value_of(meanwhile), value_of(meanwhile), value_of(meanwhile)] == [2, 3, 3]
-
-
-def test_all_requests_wait_for_a_value_that_is_twice_as_old() -> None:
-    """As after the process was stopped for an hour."""
-    answers, released = iter((True, False)), threading.Event()
-    fact = Fact("f", lambda _context: next(answers) or released.wait(60), 10)
-    assert value_of(fact, lambda: 0.0)
-    waits = [bool(fact.begin(None, lambda now=now: now)) for now in (15.0, 15.0, 19.0, 25.0)]  # type: ignore[misc]
-    released.set()
-    assert waits == [True, False, False, True]
-
-
-def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
-    values = [1.0, 1]
-    fact = Fact("x", lambda _context: values.pop(), 0)
-    assert [type(value_of(fact)) for _ in range(2)] == [int, float]
-    assert len(caplog.records) == 1
 
 
 def until_known(fact: Fact, value: object) -> None:
@@ -129,9 +56,8 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
         return "known"
 
     fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
-    clock = _Clock()
     with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(lambda _: value_of(fact, clock), range(50))) == {"unknown"}
+        assert set(threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))) == {"unknown"}
     answer.set()
     until_known(fact, "known")
     assert asked == [1]
@@ -140,86 +66,6 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
         "The deployment fact f can be read again.",
         "The deployment fact f is now 'known' (was 'unknown').",
     ]
-
-
-def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value() -> None:
-    """What is not known yet would let them go where they should not; later ones go on with what was known."""
-    together, answer = threading.Barrier(8), threading.Event()
-    answers = iter(("first", "second"))
-
-    def ask(_context: object) -> str:
-        assert answer.wait(60)
-        return next(answers)
-
-    fact = Fact("f", ask, 10, unknown="unknown", patience=60)
-
-    def value(_number: int) -> object:
-        if together.wait(60) == 0:
-            answer.set()
-        return value_of(fact, lambda: 0.0)
-
-    with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(value, range(8))) == {"first"}
-        answer.clear()
-        asking = threads.submit(value_of, fact, lambda: 10.0)
-        while not fact._query:
-            assert not asking.done()
-        assert value_of(fact, lambda: 10.0) == "first"
-        answer.set()
-        assert asking.result(60) == "second"
-
-
-def test_hanging_query_is_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A connection that died half must not freeze a value until a restart; what comes late replaces nothing newer."""
-    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
-    clock, lost, numbers = _Clock(), threading.Event(), iter(("late", "second", "third"))
-    replaced = threading.Event()
-
-    def ask(_context: object) -> str:
-        answer = next(numbers)
-        if answer == "late":
-            assert lost.wait(60)
-            replaced.set()
-        return answer
-
-    fact = Fact("f", ask, 60, unknown="unknown", patience=0.05)
-    seen = [value_of(fact, clock) for clock.now in (0, 1, 59, 60, 61, 120, 599, 600)]
-    assert seen == ["unknown"] * 7 + ["second"]
-    (hanging,) = [each for each in threading.enumerate() if each.name == "fact f"]
-    lost.set()
-    hanging.join(60)
-    assert replaced.is_set()
-    assert value_of(fact, clock) == "second"
-    clock.now = 660
-    assert value_of(fact, clock) == "third"
-    assert [record.getMessage() for record in caplog.records] == [
-        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
-        "The deployment fact f can be read again.",
-        "The deployment fact f is now 'second' (was 'unknown').",
-        "The deployment fact f is now 'third' (was 'second').",
-    ]
-
-
-def test_slow_answer_is_used_even_after_the_query_was_retried() -> None:
-    """Otherwise one that always takes longer than that would never be known."""
-    clock, slow = _Clock(), {0: threading.Event(), 700: threading.Event()}
-
-    def ask(_context: object) -> int:
-        begun = int(clock.now)
-        asked.set()
-        assert slow[begun].wait(60)
-        return begun
-
-    fact = Fact("f", ask, 60, patience=0.05)
-    for clock.now in slow:
-        asked = threading.Event()
-        assert value_of(fact, clock) is UNKNOWN
-        assert asked.wait(60)
-    first, second = (each for each in threading.enumerate() if each.name == "fact f")
-    for (begun, event), thread in zip(slow.items(), (first, second), strict=True):
-        event.set()
-        thread.join(60)
-        assert value_of(fact, clock) == begun
 
 
 def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
@@ -260,7 +106,7 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
         (lambda: True, r"a function with the parameters \(\)"),
         (lambda _context, _other: True, r"a function with the parameters \(_context, _other\)"),
         (_coroutine, "found a coroutine or generator function"),
-        (_Clock, "found the class _Clock"),
+        (_Asynchronous, "found the class _Asynchronous"),
         (_Asynchronous(), "found a coroutine or generator function"),
         (_generates, "found a coroutine or generator function"),
     ]

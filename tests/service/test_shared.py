@@ -22,11 +22,8 @@ from typing import Any
 import pytest
 
 from os_prefilter.adapters.shared_cache import SharedCache
-from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import Fact, Measured
 from os_prefilter.service.shared import Siblings
 from tests.service.shared_workers import CountingReader, shared_fact, workers
-from tests.service.test_deployment_facts import value_of
 
 
 class _Region:
@@ -170,43 +167,3 @@ def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     measured = facts[1](None)
     assert measured.value == 9
     assert 50 <= measured.age < 60
-
-
-@pytest.mark.parametrize(("seconds", "pause"), [(0.1, 60.0), (10.0, 200.0), (3600.0, 1800.0)])
-def test_fact_pauses_for_twenty_times_what_its_reading_took(
-    seconds: float, pause: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deployment_facts, "_PAUSE", 20)
-    now, readings = [0.0], []
-
-    def read(_context: Any) -> Measured:
-        readings.append(now[0])
-        return Measured(len(readings), seconds, 0.0)
-
-    fact = Fact("f", read, 60)
-    for now[0] in range(0, 4000, 5):
-        value_of(fact, lambda: now[0])
-    assert readings[1] - readings[0] == pause
-    assert readings[2] - readings[1] == pause
-
-
-def test_failed_reading_pauses_for_its_cost_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment_facts, "_PAUSE", 20)
-    now, begun = [0.0], []
-
-    def fail(_context: Any) -> None:
-        begun.append(now[0])
-        now[0] += 8
-        raise OSError
-
-    fact = Fact("f", fail, 60)
-    for now[0] in (0, 100, 167, 168):
-        value_of(fact, lambda: now[0])
-    assert begun == [0, 168]
-
-
-def test_first_pause_ends_at_a_random_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment_facts, "uniform", lambda low, high: low + 0.25 * (high - low))
-    readings = iter(range(100))
-    fact, now = Fact("f", lambda _context: next(readings), 60), [0.0]
-    assert [value_of(fact, lambda: now[0]) for now[0] in (0, 14, 15, 74, 75)] == [0, 0, 1, 1, 2]

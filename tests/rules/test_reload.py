@@ -65,9 +65,7 @@ def _behind_a_link(folder: Path) -> None:
 
 
 _CHANGES: list[tuple[Callable[[Path], object], list[str]]] = [
-    (lambda folder: write_rules(folder / "a.yaml", _a("CUSTOM_2")), ["CUSTOM_2"]),
     (lambda folder: write_rules(folder / "b.yml", rule("b", _WHEN, ["CUSTOM_2"])), ["CUSTOM_1", "CUSTOM_2"]),
-    (lambda folder: (folder / "a.yaml").unlink(), []),
     (_replaced_directory, ["CUSTOM_2"]),
     (_behind_a_link, ["CUSTOM_2"]),
 ]
@@ -80,13 +78,6 @@ def test_changed_rule_files_are_reloaded(change: Callable[[Path], object], expec
     change(folder)
     settle(folder / "a.yaml")
     assert _traits(rules()) == expected
-
-
-def test_unchanged_rule_files_are_not_reloaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = RuleFolders([str(folder)])
-    first = rules()
-    monkeypatch.setattr(RuleFolders, "_read", None)
-    assert rules() is first
 
 
 _BROKEN: list[tuple[str, Callable[[Path], object]]] = [
@@ -103,74 +94,21 @@ def settle_text(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("problem", "break_it"), _BROKEN, ids=[problem for problem, _ in _BROKEN])
-def test_failed_reload_keeps_the_previous_rules_and_is_logged_once(
+def test_failed_reload_names_the_problem_in_one_line(
     problem: str, break_it: Callable[[Path], object], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
     rules = RuleFolders([str(folder)])
-    before = rules()
     break_it(folder)
     settle(folder / "b.yaml")
-    for _ in range(3):
-        assert rules() is before
+    assert _traits(rules()) == ["CUSTOM_1"]
     (record,) = caplog.records
     assert record.levelname == "ERROR"
     assert "Failed to reload the request rules; keeping the previous rules" in record.getMessage()
     assert problem in record.getMessage()
     assert "\n" not in record.getMessage()
-    # Repaired, it is over.
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
-    assert _traits(rules()) == ["CUSTOM_2"]
-    assert [each.levelname for each in caplog.records] == ["ERROR", "INFO", "INFO"]
-
-
-def test_recently_modified_rule_file_is_not_reloaded_yet_unless_that_is_asked_for(folder: Path) -> None:
-    """Half a file can be a whole document: rules that are not there yet would be taken for removed."""
-    rules, asked = RuleFolders([str(folder)]), RuleFolders([str(folder)])
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
-    assert _traits(rules()) == ["CUSTOM_1"]
-    asked.read_again()
-    # A service that reads its configuration again may fork its workers anew, of the process that never asks.
-    write_rules(folder / "a.yaml", _a("lower"))
-    asked.read_again()
-    assert _traits(asked()) == ["CUSTOM_2"]
-    # A clock that went back.
-    write_rules(folder / "a.yaml", _a("CUSTOM_3"), age=-3600)
-    assert _traits(rules()) == ["CUSTOM_3"]
-
-
-def test_reload_is_postponed_if_files_change_while_they_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = RuleFolders([str(folder)])
-    read = RuleFolders._read
-
-    def slowly(self: RuleFolders) -> Any:
-        found = read(self)
-        write_rules(folder / "b.yaml", rule("b", _WHEN, ["CUSTOM_3"]))
-        return found
-
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
-    with monkeypatch.context() as patched:
-        patched.setattr(RuleFolders, "_read", slowly)
-        assert _traits(rules()) == ["CUSTOM_1"]
-    assert _traits(rules()) == ["CUSTOM_2", "CUSTOM_3"]
 
 
 # -- the traits in Placement -------------------------------------------------------------------------------------------
-
-
-def test_new_traits_are_created_once_in_placement_before_the_rules_apply(folder: Path, observed: Observed) -> None:
-    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
-    assert observed.sent == []
-    for _ in range(3):
-        assert _traits(rules()) == ["CUSTOM_1"]
-    assert observed.sent == ["GET /traits", "PUT /traits/CUSTOM_1"]
-    write_rules(folder / "a.yaml", _a("CUSTOM_1", "CUSTOM_2"))
-    for _ in range(3):
-        assert _traits(rules()) == ["CUSTOM_1", "CUSTOM_2"]
-    assert observed.sent[2:] == ["GET /traits", "PUT /traits/CUSTOM_2"]
-    assert observed.client.traits() >= {"CUSTOM_1", "CUSTOM_2"}
 
 
 def test_new_rules_wait_until_placement_has_their_traits(
@@ -187,20 +125,6 @@ def test_new_rules_wait_until_placement_has_their_traits(
     assert (caplog.text.count(problem), caplog.text.count("does not know: HW_CPU_X86_AVX2")) == (1, 1)
     observed.hook = answering(None)
     assert "CUSTOM_3" in observed.client.traits()
-
-
-def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
-    folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A request that a rule applies to must not go to any host; Placement refuses it while it lacks the trait."""
-    observed.hook = answering((503, b"down"))
-    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
-    for _ in range(3):
-        assert _traits(rules()) == ["CUSTOM_1"]
-    assert caplog.text.count("Placement does not have the traits") == 1
-    observed.hook = answering(None)
-    assert _traits(rules()) == ["CUSTOM_1"]
-    assert "CUSTOM_1" in observed.client.traits()
 
 
 # -- in a service ------------------------------------------------------------------------------------------------------

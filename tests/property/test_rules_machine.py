@@ -29,6 +29,7 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import sampled_from
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.rules import reload
 from os_prefilter.rules.reader import RulesRead, read_rules
 from os_prefilter.rules.reload import SETTLED, RuleFolders
@@ -140,14 +141,26 @@ class Rules(RuleBasedStateMachine):
         assert self.rule_folders() is self.used
         self.meanwhile = lambda: None
 
-    def expect_reload(self, *, forced: bool = False, is_changing: bool = False) -> None:
+    @rule(traits=sampled_from(VALID))
+    def fail_to_read_once(self, traits: Traits) -> None:
+        """Have no file left to open, for a moment."""
+        self.write(NAMES[0], traits, 60.0)
+        self.expect_reload(failure="a moment")
+        self.meanwhile = self.fail
+        self.rule_folders()
+        self.meanwhile = lambda: None
+
+    def fail(self) -> None:
+        raise DocumentError(self.folder, "a moment")
+
+    def expect_reload(self, *, forced: bool = False, is_changing: bool = False, failure: str = "") -> None:
         broken = [name for name in NAMES if self.on_disk.get(name) == BROKEN]
         if self.is_away:
             self.expect_problem("files", "away")
         elif not forced and any(0 <= self.now - modified < SETTLED for modified in self.modified.values()):
             return
-        elif broken:
-            self.expect_problem("files", broken)
+        elif broken or failure:
+            self.expect_problem("files", failure or broken)
         elif not is_changing:
             self.expect_problem("files", "")
             self.lines += ["reloaded"] * (self.latest != self.on_disk)
@@ -169,8 +182,7 @@ class Rules(RuleBasedStateMachine):
         lacking = {"new": set[str](), "old": {STANDARD}, "down": missing}[self.placement]
         assert (self.is_asked, self.created) == (bool(missing), missing - lacking)
         self.ensured |= self.created
-        if missing:
-            self.expect_problem("traits", self.placement if missing & lacking else "")
+        self.expect_problem("traits", self.placement if missing & lacking else "")
         if wanted <= self.ensured:
             self.in_use = self.latest
         assert {Path(each.file).name: each.require for each in self.used.rules} == self.in_use
@@ -188,8 +200,18 @@ FAULTS: dict[str, Fault] = {
     "SIGHUP does not forget the traits": (RuleFolders.read_again, "self._ensured = frozenset()", "pass"),
     "unchanged files are read": (RuleFolders._reload, "stats == self._stats or ", ""),
     "a file that changes is used": (RuleFolders._reload, "not forced and self._stat_all() != stats", "False"),
-    "an unreadable directory is empty": (RuleFolders._reload, "self._stats = stats", "self.latest = RuleSet()"),
-    "a directory that returns is not read": (RuleFolders._reload, "self._stats = stats", "pass"),
+    "an unreadable directory is empty": (RuleFolders._reload, "self._stats = []", "self.latest = RuleSet()"),
+    "a directory that returns is not read": (RuleFolders._reload, "self._stats = []", "pass"),
+    "what could not be read is not read again": (
+        RuleFolders._reload,
+        "self._stats = []",
+        'self._stats = locals().get("stats")',
+    ),
+    "rules that are taken back still wait": (
+        RuleFolders._has_traits,
+        "    custom = {",
+        "    if not missing: return True\n    custom = {",
+    ),
     "the rules without mistakes are used": (RuleFolders._read, "if read.errors:", "if False:"),
     "rules are used without their traits": (RuleFolders.__call__, "or self._in_use is None", "or True"),
     "the first rules wait": (RuleFolders.__call__, "or self._in_use is None", "or setattr(self, '_in_use', RuleSet())"),

@@ -79,9 +79,9 @@ class RuleFolders:
         self._reload(forced=True)
 
     def _has_traits(self, rules: RuleSet) -> bool:
-        missing = rules.traits - self._ensured
-        if not missing or not self._ensure_traits:
+        if not self._ensure_traits:
             return True
+        missing = rules.traits - self._ensured
         custom = {trait for trait in missing if trait.startswith(CUSTOM_PREFIX)}
         try:
             # Separately: a standard trait that this Placement is too old for must not keep it from creating the others.
@@ -96,8 +96,6 @@ class RuleFolders:
         return True
 
     def _reload(self, *, forced: bool) -> None:
-        # A directory that returns may look as before: without a status, it is read then.
-        stats: list[_Stat] = []
         with self._reading:
             try:
                 stats = self._stat_all()
@@ -107,7 +105,8 @@ class RuleFolders:
                 if not forced and self._stat_all() != stats:
                     return
             except DocumentError as error:
-                self._stats = stats
+                # A directory that returns, or a file that can be read again, may look as before.
+                self._stats = []
                 self._log_once("files", f"Failed to reload the request rules; keeping the previous rules. {error}")
                 return
             before, self._stats, self.latest = self.latest, stats, latest

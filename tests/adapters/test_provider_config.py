@@ -68,18 +68,14 @@ def test_an_empty_file_is_filled_and_a_provider_may_be_named_by_its_uuid(path: P
     assert read_by_nova(path.parent) == {name: [HPET]}
 
 
-def test_the_same_content_is_not_written_again(path: Path) -> None:
+def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
+    """A dry run does so too, and writes nothing; the same content is not written again."""
+    assert write_document(path, TRAITS, dry_run=True) == [TraitChange(COMPUTE_NODE, HPET, "add")]
+    assert list(path.parent.iterdir()) == []
     write_document(path, TRAITS)
     before = path.stat()
     assert write_document(path, TRAITS) == []
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
-    """A dry run does so too, and writes nothing."""
-    assert write_document(path, TRAITS, dry_run=True) == [TraitChange(COMPUTE_NODE, HPET, "add")]
-    assert list(path.parent.iterdir()) == []
-    write_document(path, TRAITS)
     changes = [TraitChange(COMPUTE_NODE, XEN, "add"), TraitChange(COMPUTE_NODE, HPET, "remove")]
     assert write_document(path, {HPET: False, XEN: True}) == changes
     assert write_document(path, {XEN: True}, "kvm-1") == [TraitChange("kvm-1", XEN, "add")]

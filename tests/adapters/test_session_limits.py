@@ -50,8 +50,8 @@ PASSWORD = "secret-of-the-operator"  # noqa: S105 - what must not go elsewhere
 FOREVER = 60
 
 
-def session_at(url: str, timeout: float = 60) -> Session:
-    session = Session(auth=Token(url, "token"), timeout=timeout)
+def session_at(url: str, timeout: float = 60, auth: Any = None) -> Session:
+    session = Session(auth=auth or Token(url, "token"), timeout=timeout)
     session.session.trust_env = False
     limit(session)
     return session
@@ -137,10 +137,7 @@ def login_at(url: str) -> Session:
     """Return a session that logs in with a password at a Keystone."""
     domains: dict[str, Any] = {"user_domain_id": "default", "project_domain_id": "default"}
     login: dict[str, Any] = {"username": "operator", "password": PASSWORD, "project_name": "project"}
-    session = Session(auth=generic.Password(auth_url=f"{url}/v3", **login, **domains), timeout=60)
-    session.session.trust_env = False
-    limit(session)
-    return session
+    return session_at(url, auth=generic.Password(auth_url=f"{url}/v3", **login, **domains))
 
 
 @pytest.mark.parametrize("ask", ["token", "endpoint"])

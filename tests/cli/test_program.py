@@ -24,14 +24,6 @@ from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import placed
 
 
-def test_each_entry_point_is_a_command_that_loads() -> None:
-    """With cliff's own names: those of the entry points, with spaces."""
-    manager = Program("0").command_manager
-    assert {"audit", "capabilities report", "explain", "rules check"} <= dict(manager).keys()
-    for name in dict(manager):
-        assert manager.find_command(name.split())[1] == name
-
-
 def test_a_command_imports_no_other_command() -> None:
     """Else each would wait for what all of them need together."""
     script = (

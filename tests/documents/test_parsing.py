@@ -41,15 +41,10 @@ def _check_shown(document: Document, data: bytes) -> bool:
 
 
 @_of_each_document
-def test_each_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
-    """At least one seed gives a value, so that the changed ones are changed from what the parser accepts."""
-    assert sum(_check_shown(document, data) for data in document.seeds) > 0
-
-
-@_of_each_document
 def test_a_changed_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
+    """As each seed does; it is changed from what the parser accepts."""
     random = _random(document)
-    seeds = [data for data in document.seeds if len(data) <= _LARGEST_SEED and check(document, data)]
+    seeds = [data for data in document.seeds if _check_shown(document, data) and len(data) <= _LARGEST_SEED]
     for _ in range(times(150)):
         _check_shown(document, mutated(random.choice(seeds), random, document.keys))
 

@@ -33,7 +33,7 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
 from tests.support.deployment_tools import BLAZARS, FILES, NOVAS, OURS, SECTION, read_conf
-from tests.support.nova_start import entries, starting
+from tests.support.nova_start import Start, entries
 from tests.support.pages import DOCS, DROP_IN
 
 Sections = dict[str, dict[str, list[str]]]
@@ -156,14 +156,13 @@ def test_the_drop_in_wins_over_nova_conf_unless_that_alone_is_named(nova_folder:
     assert read_conf("--config-file", nova_conf).section["enabled_filters"] == ["noop"]
 
 
-def test_lines_that_are_there_twice_count_once(tmp_path: Path) -> None:
-    with starting(tmp_path) as start:
-        start("hpet")
-        once = entries()
-        scheduler = start("hpet", "[filter_scheduler]", f"available_filters = {NOVAS}", f"available_filters = {OURS}")
-        assert CONF.filter_scheduler.available_filters == [NOVAS, OURS] * 2
-        assert entries() == once
-        assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
+def test_lines_that_are_there_twice_count_once(start: Start) -> None:
+    start("hpet")
+    once = entries()
+    scheduler = start("hpet", "[filter_scheduler]", f"available_filters = {NOVAS}", f"available_filters = {OURS}")
+    assert CONF.filter_scheduler.available_filters == [NOVAS, OURS] * 2
+    assert entries() == once
+    assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
 
 
 def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 
 import nova.utils
 import pytest
@@ -24,7 +23,7 @@ from oslo_utils import importutils
 
 from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
-from tests.support.nova_start import entries, starting
+from tests.support.nova_start import Start, entries
 
 Install = Callable[[str, str], None]
 
@@ -39,12 +38,11 @@ _OURS = f"os-prefilter {version('os-prefilter')}"
     ],
 )
 def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_both_versions(
-    version: str, message: str, install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    version: str, message: str, install: Install, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     install("nova", version)
-    with starting(tmp_path) as start:
-        start("hpet")
-        assert entries()[-1] == "ours"
+    start("hpet")
+    assert entries()[-1] == "ours"
     (warning,) = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.nova"]
     assert warning.startswith(f"{_OURS} is tested with Nova 27 (2023.1), 29 (2024.1), ")
     assert f", not with Nova {version}. The filters run all the same, but {message}" in warning

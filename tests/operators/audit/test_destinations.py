@@ -32,7 +32,7 @@ from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 from os_prefilter_tools.operators.audit.server_audit import ServerAudit, ServerVerdict, audit_servers
 from tests.conftest import pipeline_of, times
-from tests.operators.audit.test_agreement import FLAVORS, PROPERTIES, Asked, hosts
+from tests.operators.audit.test_agreement import FILTERS, FLAVORS, PROPERTIES, Asked, hosts
 from tests.support.fleets import emptied
 
 SIZES = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}
@@ -41,7 +41,6 @@ AGGREGATES = {
     aggregate_uuid(name): Aggregate(aggregate_uuid(name), name, zone)
     for name, zone in (("rack-1", ZONE), ("rack-2", ZONE), ("rack-3", OTHER_ZONE))
 }
-FILTERS = ("image_metadata", "image_type", "hpet", "compute_status", "owner")
 
 
 def plain(name: str, traits: str = "", sizes: Mapping[str, Inventory] = SIZES, *aggregates: str) -> Provider:

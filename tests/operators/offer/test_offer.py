@@ -17,6 +17,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -24,7 +25,6 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
@@ -83,40 +83,24 @@ def check_agreement(fleet: Fleet, step: int) -> dict[Status, int]:
     pipeline = pipeline_for(fleet)
     found = find_offer(fleet, pipeline)
     pairs = [(each, value) for each in found.properties for value in each.values]
+
+    def hosts(specs: Iterable[RequestSpec]) -> set[str]:
+        remaining: set[str] = set()
+        for spec in specs:
+            with suppress(RequestRejected):
+                remaining.update(find_candidates(spec, pipeline, placement.client).candidates.hosts)
+        return remaining
+
     with EmbeddedPlacement(fleet) as placement:
-        asking = Asking(placement, pipeline)
-        everybody = asking.hosts([RequestSpec(Flavor(vcpus=2, memory_mb=1))])
+        everybody = hosts([RequestSpec(Flavor(vcpus=2, memory_mb=1))])
         assert len(everybody) == found.hosts
         for each, value in pairs[::step]:
-            remaining = asking.hosts(requests_for(each, value.value))
+            remaining = hosts(requests_for(each, value.value))
             if value.status in (Status.OFFERED, Status.NOT_OFFERED):
                 assert (len(remaining), bool(remaining)) == (value.hosts, value.status is Status.OFFERED), each
             elif value.status is Status.REQUIRES_NOTHING:
                 assert (remaining, bool(value.reason)) == (everybody, True), (each, value)
     return Counter(value.status for _, value in pairs)
-
-
-class Asking:
-    def __init__(self, placement: EmbeddedPlacement, pipeline: Service) -> None:
-        self._client = placement.client
-        self._pipeline = pipeline
-        self._answers: dict[str, Candidates] = {}
-        self.ensure_traits = placement.client.ensure_traits
-        self.traits = placement.client.traits
-
-    def allocation_candidates(self, query: str) -> Candidates:
-        if query not in self._answers:
-            self._answers[query] = self._client.allocation_candidates(query)
-        return self._answers[query]
-
-    def hosts(self, specs: Iterable[RequestSpec]) -> set[str]:
-        found: set[str] = set()
-        for spec in specs:
-            try:
-                found.update(find_candidates(spec, self._pipeline, self).candidates.hosts)
-            except RequestRejected:
-                continue
-        return found
 
 
 def test_offer_of_the_example_fleet_matches_placement() -> None:

@@ -83,19 +83,17 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
         assert found["message"] == "No host meets all requirements now; 1 of 1 would if it were empty."
 
 
-_FAST = ["--extra-spec", "trait:CUSTOM_FAST=required"]
 _FULL: dict[str, Any] = {"resources": {name: {"total": size, "used": size} for name, size in _SIZE.items()}}
-_LARGE = ["--extra-spec", "resources:VCPU=8"]
 _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]] = [
     (
         {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
-        _FAST,
+        ["--extra-spec", "trait:CUSTOM_FAST=required"],
         [["CUSTOM_FAST", "MEMORY_MB"], ["CUSTOM_FAST", "VCPU"]],
         {"MEMORY_MB": "MEMORY_MB and VCPU on full", "VCPU": "MEMORY_MB and VCPU on full"},
     ),
     (
         {"a": _host() | _FULL, "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 8192}}},
-        _LARGE,
+        ["--extra-spec", "resources:VCPU=8"],
         [["VCPU"]],
         {"MEMORY_MB": "MEMORY_MB and VCPU on a", "VCPU": "MEMORY_MB and VCPU on a"},
     ),

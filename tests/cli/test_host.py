@@ -16,11 +16,10 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter_tools.cli.context import Context
 from os_prefilter_tools.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
@@ -136,25 +135,17 @@ def test_versions_must_be_given_where_traits_are_written(given: str, says: str, 
 
 def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the URI of --connect, else of nova.conf, else the usual one; what it says is never assumed."""
-    asked: list[str] = []
-
-    def facts(host: LibvirtHost, _emulated: object) -> LibvirtFacts:
-        asked.append(host.uri)
-        return LibvirtFacts(architecture="x86_64", virt_type="kvm", libvirt_version=(9, 0, 0))
-
-    monkeypatch.setitem(sys.modules, "libvirt", FakeLibvirt())
-    monkeypatch.setattr(LibvirtHost, "facts", facts)
     Path("other.conf").write_text("[libvirt]\nconnection_uri = qemu://other/system\n")
-    context = Context(sys.stderr, None, None, is_quiet=False)
-    every: tuple[dict[str, str], ...] = (
-        {},
-        {"nova_conf": "other.conf"},
-        {"nova_conf": "other.conf", "connect": "test:///default"},
+    every: tuple[tuple[dict[str, Any], str], ...] = (
+        ({}, "qemu:///system"),
+        ({"nova_conf": "other.conf"}, "qemu://other/system"),
+        ({"nova_conf": "other.conf", "connect": "test:///default"}, "test:///default"),
     )
-    for given in every:
-        host = HostArguments(**given)  # type: ignore[arg-type]
-        assert host.assumptions(host.facts(context, assume=False)) == ()
-    assert asked == ["qemu:///system", "qemu://other/system", "test:///default"]
+    for given, uri in every:
+        monkeypatch.setitem(sys.modules, "libvirt", libvirt := FakeLibvirt())
+        host = HostArguments(**given)
+        assert host.assumptions(host.facts(Context(sys.stderr, None, None, is_quiet=False), assume=False)) == ()
+        assert libvirt.calls[0] == ("open", uri)
 
 
 @pytest.mark.parametrize(("package", "argv"), [("libvirt", ""), ("defusedxml.ElementTree", SAVED)])

@@ -33,7 +33,7 @@ from os_prefilter_tools.cli.main import main as os_prefilter_main
 from os_prefilter_tools.cli.status import main
 from os_prefilter_tools.fleet.reader import load_fleet
 from tests.services.cloud.others import others
-from tests.support.pages import blocks, files_of
+from tests.support.pages import DOCS, blocks, files_of
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
 from tests.support.rule_texts import rule, write_rules
 
@@ -49,7 +49,6 @@ LINES = (
 )
 NO_DETAILS: Any = None
 NOT_CHECKED = (WARNING, "Not checked: correct the failures above first.")
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(autouse=True)

@@ -65,12 +65,7 @@ def placement() -> Iterator[EmbeddedPlacement]:
 
 def _having(placement: EmbeddedPlacement, *traits: str) -> Observed:
     """Let the host have these traits alone, and Nova's client send its requests here."""
-
-    def change(have: set[str]) -> None:
-        have.clear()
-        have.update(traits)
-
-    put_traits(placement, change, _HOST)
+    put_traits(placement, lambda have: have.symmetric_difference_update(have ^ {*traits}), _HOST)
     observed = Observed(placement)
     ask(observed)
     return observed

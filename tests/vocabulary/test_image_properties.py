@@ -32,17 +32,10 @@ from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec
 
 
-def test_properties_kept_by_nova_are_the_non_list_fields_of_image_meta_props() -> None:
+def test_properties_that_nova_keeps_booleans_and_legacy_names_are_those_of_image_meta_props() -> None:
+    booleans = {name for name, each in ImageMetaProps.fields.items() if isinstance(each, fields.FlexibleBooleanField)}
     assert set(ImageMetaProps.fields) - LISTS == KEPT_BY_NOVA
-
-
-def test_boolean_properties_are_the_boolean_fields_of_image_meta_props() -> None:
-    assert {name for name, each in ImageMetaProps.fields.items() if isinstance(each, fields.FlexibleBooleanField)} == (
-        BOOLEANS
-    )
-
-
-def test_legacy_property_names_are_those_of_nova() -> None:
+    assert booleans == BOOLEANS
     assert ImageMetaProps._legacy_property_map == LEGACY_NAMES
     for row in ROWS:
         assert {LEGACY_NAMES[name] for name in row.legacy_names} <= {row.image_property}

@@ -48,10 +48,9 @@ from tests.support.placements import (
 
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
-OWNER = Options()
 _TRAITS = {HPET: True, XEN: False}
 _PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
-GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), OWNER)
+GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), Options())
 (MARKER,), (OLD,) = (names_with(REPORTED, keys) for keys in (_PARTS, [key_of((XEN,))]))
 OURS = {HPET, MARKER, "OWNER_NOVA"}
 ADDED = [TraitChange("kvm-1", trait, "add") for trait in sorted(OURS)]

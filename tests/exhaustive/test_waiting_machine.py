@@ -24,7 +24,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from hypothesis.strategies import sampled_from
 
@@ -43,10 +43,11 @@ from os_prefilter.service import deferral, wanted
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
-from tests.conftest import conf_with, times
+from tests.conftest import conf_with
 from tests.support.every_trait import EVERY_PART
 from tests.support.hosts import KVM
 from tests.support.reporting_fleets import by_nova_alone, fleet_of
+from tests.support.state_machines import FAULTY, assert_correct
 
 HPET, HVM, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"
 TRAITS = frozenset((HPET, HVM, XEN, "COMPUTE_NET_VIF_MODEL_E1000"))
@@ -357,15 +358,12 @@ def _few_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     goal_for.cache_clear()
 
 
-_ENDS = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
-
-
 def test_no_state_excludes_a_capable_host_or_waits_for_ever() -> None:
-    run_state_machine_as_test(Waiting, settings=settings(_ENDS, max_examples=times(500)))
+    assert_correct(Waiting, 500)
 
 
 def test_no_state_of_the_real_placement_excludes_a_capable_host() -> None:
-    run_state_machine_as_test(WaitingOnPlacement, settings=settings(_ENDS, max_examples=times(5)))
+    assert_correct(WaitingOnPlacement, 5)
 
 
 def _by_row(part: Part) -> Part:
@@ -411,12 +409,8 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-# The same walks each time, and the first failure as it is.
-_SURELY = settings(_ENDS, max_examples=20_000, derandomize=True, database=None, phases=[Phase.generate])
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_is_put_back_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FAULTS[fault](monkeypatch)
     with pytest.raises(AssertionError, match="excluded|removed|deferred"):
-        run_state_machine_as_test(Waiting, settings=_SURELY)
+        run_state_machine_as_test(Waiting, settings=settings(FAULTY, max_examples=20_000))

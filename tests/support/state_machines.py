@@ -27,7 +27,7 @@ Fault = tuple[Callable[..., Any], str, str]
 """A function, a text that occurs once in its source, and the one to run with instead."""
 
 _CORRECT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-_FAULTY = settings(_CORRECT, max_examples=3000, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
+FAULTY = settings(_CORRECT, max_examples=3000, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
 
 
 def assert_correct(machine: type[RuleBasedStateMachine], examples: int) -> None:
@@ -43,4 +43,4 @@ def assert_found(machine: type[RuleBasedStateMachine], fault: Fault) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(function, "__code__", namespace[function.__name__].__code__)
         with pytest.raises(AssertionError):
-            run_state_machine_as_test(machine, settings=_FAULTY)
+            run_state_machine_as_test(machine, settings=FAULTY)

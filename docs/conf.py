@@ -12,6 +12,7 @@
 
 """Configuration of Sphinx; build with ``sphinx-build -W -n -b html docs docs/_build/html``."""
 
+import logging
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -44,6 +45,8 @@ exclude_patterns = ["_build", "releasenotes"]
 # Read from the distribution that is installed, as below, not from tags of git.
 openstackdocs_auto_name = openstackdocs_auto_version = False
 html_theme = "openstackdocs"
+# It warns where it cannot name the commit: in a source distribution, or in a clone that another user owns.
+logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(lambda record: "gitsha" not in record.msg)
 # Nothing counts the readers; the search is Sphinx's own.
 html_theme_options = {"analytics_tracking_code": "", "display_badge": False, "sidebar_search": True}
 # The licence of the pages is the project's.

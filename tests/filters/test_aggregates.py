@@ -28,6 +28,7 @@ from os_prefilter import (
     RequestSpec,
     allocation_candidates_query,
     require,
+    require_aggregates,
 )
 from os_prefilter.common.errors import ContradictingAggregates, MissingFact, NoAggregate, UnknownValue, UnusableFact
 from os_prefilter.filters.host_aggregates import HostAggregates
@@ -220,12 +221,15 @@ def test_malformed_networks_are_named() -> None:
     wrong: list[tuple[Any, str]] = [
         ([], "a list, not a mapping of networks"),
         ({"n": []}, "a list, not a mapping of subnets, at the network 'n'"),
-        ({"n": {"s": A}}, "not aggregates, at the subnet 's'"),
+        ({"n": {"s": A}}, f"has '{A}', not aggregates, at the subnet 's'"),
         ({"n": {"s": ["x&y"]}}, "has 'x&y', not the UUID of an aggregate, at the subnet 's'"),
     ]
     for value, told in wrong:
         with pytest.raises(UnusableFact, match=told):
             RoutedNetworks.of(value)
+    for aggregates in ([], ["x&y"], [A, "x&y"]):
+        with pytest.raises(ValueError, match="these are not UUIDs of aggregates"):
+            require_aggregates(aggregates, "a filter")
 
 
 def test_aggregate_of_another_spelling_is_the_same_one_to_placement() -> None:

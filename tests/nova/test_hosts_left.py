@@ -161,9 +161,10 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
 def _room(has: dict[str, int], hosts: int, query: str) -> tuple[str, bool] | None:
     def candidates(asks: str) -> int:
         assert "resources2" not in asks
-        return next(number for name, number in has.items() if f"resources={name}%3A" in asks)
+        assert ("&root_required=A%2C%21B&member_of=x&limit=1" in f"{asks}&") == ("member_of" in query)
+        return next((number for name, number in has.items() if f"resources={name}%3A" in asks), 0)
 
-    hosts_of = lambda asks: hosts if "required=COMPUTE_NODE" in asks else -1  # noqa: E731
+    hosts_of = lambda asks: hosts if "required=COMPUTE_NODE%2CA%2C%21B" in asks or "=A" not in query else -1  # noqa: E731
     error = RoomCheck(candidates, hosts_of, records=False, counts=False).look(query)
     return (str(error), bool(error.by)) if error else None
 
@@ -182,6 +183,7 @@ _QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&root_required=A%2C%2
         ((1, 1, 1), 2, _QUERY, ("memory, CPUs and disk together", True)),
         ((1, 1, 1), 2, f"{_QUERY}&resources2=PCI%3A1", ("", False)),
         ((1, 1, 1), 2, "resources2=PCI%3A1", None),
+        ((1, 1, 1), 2, "resources=VGPU%3A1", ("VGPU", True)),
     ],
 )
 def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: int, query: str, found: Any) -> None:
@@ -190,9 +192,28 @@ def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: 
     assert room == (found and (text.format(found[0]), found[1]))
 
 
+def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = 0.0, []
+
+    def ask(query: str) -> int:
+        nonlocal now
+        now += 1
+        asked.append((now, query))
+        return 0
+
+    monkeypatch.setattr("os_prefilter.service.hosts_left.time.monotonic", lambda: now)
+    room = RoomCheck(ask, ask, records=False, counts=False)
+    for now in (100.0, 120.9, 121.0):  # noqa: B007 - the clock
+        room._ask(ask, [("a", "b")])
+    assert asked == [(101.0, "a=b"), (122.0, "a=b")]
+
+
 def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
     steps = [HostsAt(f"FilterOfAnOperator{each}", 1_000 - each, 999 - each) for each in range(8)]
-    text = str(left_by_filters([*steps, HostsAt("NUMATopologyFilter", 992, 0)], counts=True))
+    error = left_by_filters([*steps, HostsAt("NUMATopologyFilter", 992, 0)], counts=True)
+    assert (error.stage, error.by, len(error.hosts)) == ("host filters", ("NUMATopologyFilter",), 9)
+    text = str(error)
+    assert text.startswith(SUBJECTS["NUMATopologyFilter"])
     assert text.endswith("FilterOfAnOperator7 992 of 993, NUMATopologyFilter 0 of 992).")
     assert len(text) <= 180
 

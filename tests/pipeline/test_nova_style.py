@@ -64,10 +64,10 @@ def test_nova_style_filter_gets_the_context_and_sees_traits_of_earlier_filters()
         seen.append((context, set(spec.root_required)))
 
     def first(_request: Request) -> Requirements:
-        return require("OWNER_NOVA", "x")
+        return require("OWNER_NOVA", "x") + forbid("OWNER_CYBORG", "x")
 
-    Pipeline([as_filter("first", first), as_filter("look", look)]).apply(spec_of(), "the context")
-    assert seen == [("the context", {"OWNER_NOVA"})]
+    decision = Pipeline([as_filter("first", first), as_filter("look", look)]).apply(spec_of(), "the context")
+    assert (seen, decision.taken_back) == ([("the context", {"OWNER_NOVA"})], frozenset())
 
 
 @pytest.mark.parametrize("error", [ValueError("half-way"), KeyboardInterrupt()])

@@ -62,7 +62,8 @@ class Facts(RuleBasedStateMachine):
             raise RuntimeError("can't start new thread")
         self.not_ended[run.args[0]] = run
 
-    def read(self, _context: object) -> Any:
+    def read(self, context: object) -> Any:
+        assert context == "context"
         if self.response in FAILURES:
             raise self.response
         return self.response
@@ -103,7 +104,7 @@ class Facts(RuleBasedStateMachine):
         """Start a query only if one is due and none under way; wait for it, or if the value is none or too old."""
         self.now += after
         self.has_threads, before, expected = has_threads, set(self.not_ended), None
-        query = self.fact.begin(None, lambda: self.now)
+        query = self.fact.begin("context", lambda: self.now)
         started = self.not_ended.keys() - before
         if self.is_expired or self.now >= self.due:
             if self.under_way and self.now - self.under_way.begun < max(GIVEN_UP, self.interval):

@@ -114,3 +114,27 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         {"trait:a b": "required"},
     ):
         assert not list(remarks_in_nova(Request(request_of({}, others)), Options()))
+
+
+_TABLET = "Nova gives a guest with a USB tablet or disk another one; hw_input_bus=virtio avoids the tablet"
+
+
+def test_property_that_another_one_makes_meaningless_is_noted() -> None:
+    ignored: list[tuple[str, dict[str, object], str]] = [
+        ("hw_pointer_model=usbtablet", {}, ""),
+        (
+            "hw_pointer_model=usbtablet",
+            {"hw_input_bus": "virtio"},
+            "Nova gives the guest the tablet of hw_input_bus instead",
+        ),
+        ("hw_usb_model=none", {}, _TABLET),
+        ("hw_usb_model=none", {"hw_input_bus": "virtio"}, ""),
+        ("hw_usb_model=none", {"hw_input_bus": "virtio", "hw_disk_bus": "usb"}, _TABLET),
+        ("hw_usb_model=none", {"hw_input_bus": "virtio", "hw_cdrom_bus": "usb"}, ""),
+        ("hw_tpm_model=tpm-crb", {}, "it means nothing without hw_tpm_version"),
+        ("hw_tpm_model=tpm-crb", {"hw_tpm_version": "2.0"}, ""),
+    ]
+    for asked, others, reason in ignored:
+        name, _, value = asked.partition("=")
+        notes = remarks_in_nova(Request(request_of({name: value, **others}, {})), Options())
+        assert [str(note) for note in notes] == [f"{asked}: {reason}"] * bool(reason)

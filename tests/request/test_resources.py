@@ -41,6 +41,8 @@ _SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
     (_ISOLATE, (4, 0)),
     (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, (2, 2)),
     (_MIXED | _ISOLATE | {"hw:cpu_dedicated_mask": "0"}, (3, 2)),
+    (_MIXED | {"hw:cpu_dedicated_mask": " ^0"}, (1, 3)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0-2," * 20_000}, (1, 3)),
     (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, (0, 4)),
     (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
 ]
@@ -90,8 +92,9 @@ def test_hw_pmem_requests_one_resource_class_per_label() -> None:
 
 def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:
     """Neither the same CPUs named a hundred thousand times, nor a flavor of two thousand million."""
-    with pytest.raises(RequestRejected, match="hw_cpu_realtime_mask"):
-        _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": "0-65535," * 100_000})
+    for mask in (5, "0-65535," * 100_000):
+        with pytest.raises(RequestRejected, match="hw_cpu_realtime_mask"):
+            _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": mask})
     spec = _spec(_MIXED | {"hw:cpu_dedicated_mask": "^0"})
     spec.flavor.vcpus = 2**31 - 1
     with pytest.raises(RequestRejected, match="flavor field vcpus: 2147483647 is not at most 65536"):

@@ -12,12 +12,15 @@
 
 """Booleans and trait names are what Nova and Placement take for them."""
 
+from importlib import import_module
+from runpy import run_path
 from typing import Any
 
 import pytest
 
 from os_prefilter.common.trait_names import is_trait_name, trait_named
-from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, TRAITS_OF_EMULATION
+from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
 
 
 def test_boolean_is_spelled_as_in_oslo() -> None:
@@ -36,3 +39,19 @@ def test_name_that_placement_would_refuse_is_not_a_trait_name() -> None:
         assert not is_trait_name(name)
         with pytest.raises(ValueError, match="is not the name of a trait"):
             trait_named(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["config_templates", "emulated_architectures", "filter_rows", "machine_types", "nova_rows"]
+)
+def test_a_second_import_makes_the_same_tables(name: str) -> None:
+    """Tests of mutants change the functions that make them after the first one."""
+    module = import_module(f"os_prefilter.vocabulary.{name}")
+    again = run_path(str(module.__file__), run_name=module.__name__)
+    for key, first in vars(module).items():
+        if key.isupper():
+            assert repr(getattr(again[key], "__dict__", again[key])) == repr(getattr(first, "__dict__", first))
+
+
+def test_qualified_names_are_made_again_as_they_were() -> None:
+    assert (qualify(ROWS), traits_of_emulation(qualify(ROWS))) == (QUALIFIED, TRAITS_OF_EMULATION)

@@ -12,12 +12,14 @@
 
 """Which compute nodes have reported, by a real Placement: the same as by looking at each host, in few requests."""
 
+import json
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.placement.coverage import ReadReports
+from os_prefilter.adapters.placement.coverage import ReadReports, placement_facts
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.wanted import configured_filters, wanted_parts
@@ -123,3 +125,19 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_
             ReadReports(observed.client, parts_read)()
         assert 4 <= len(observed.sent) <= len(parts_read) + len(every) + 2 or len(markers) > 1
         assert max(map(len, observed.sent)) < 4096
+
+
+def test_what_one_process_has_read_is_the_same_for_another_or_refused() -> None:
+    wrong: dict[str, list[Any]] = {
+        "reports": [[[], []], [[[1]] * 9, []], [[[True, "host"]] * 9, []], [[], ["a b"]]],
+        "known_traits": [None, "A", [1], ["a b"]],
+        "nested_providers": [None, 1, "true"],
+    }
+    with EmbeddedPlacement(fleet_of([{_ALL}, set()])) as placement:
+        for name, fact in placement_facts(conf_with(**RECOMMENDED), placement.client).items():
+            value: Any = fact(None)
+            shared: Any = fact
+            assert shared.from_json(json.loads(json.dumps(shared.to_json(value)))) == value
+            for document in wrong.get(name, ()):
+                with pytest.raises((TypeError, ValueError)):
+                    shared.from_json(document)

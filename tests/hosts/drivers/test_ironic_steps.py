@@ -100,6 +100,7 @@ def test_variant_with_a_missing_setting_is_skipped_for_the_next_one() -> None:
         ({"vendor": "dell*"}, {}, False),
         ({"vendor": "Acme [X]?"}, {"vendor": "ACME [X]?"}, True),
         ({"vendor": "acme [x]?*"}, {"vendor": "Acme XY Inc."}, False),
+        ({"vendor": "acme [x]?*"}, {"vendor": "Acme [X]Y"}, False),
         ({"driver": "idrac"}, {"hardware_type": "idrac"}, True),
         ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
     ],

@@ -202,6 +202,22 @@ def test_secure_boot_trait_needs_a_kvm_with_system_management_mode(facts: Libvir
     assert unsupported(spec_of({**wanted, "os_secure_boot": "disabled"}), facts) == []
 
 
+def test_threads_and_image_types_go_by_the_processor_and_the_options_of_nova() -> None:
+    cases: list[tuple[LibvirtFacts, str, str, str]] = [
+        (replace(KVM, smt=True), "cpu_thread_policy", "isolate", "the cores run several threads"),
+        (replace(KVM, smt=True), "cpu_thread_policy", "require", ""),
+        (replace(KVM, smt=False), "cpu_thread_policy", "isolate", ""),
+        (KVM, "image_type", "ploop", "Nova's libvirt driver runs no ploop images"),
+        (PARALLELS, "image_type", "ploop", ""),
+        (PARALLELS, "image_type", "vhd", "Nova's libvirt driver runs no vhd images"),
+    ]
+    raw = replace(KVM, force_raw_images=False)
+    on = "images_type is rbd and force_raw_images is off"
+    cases += [(raw, "image_type", "qcow2", ""), (replace(raw, images_type="rbd"), "image_type", "qcow2", on)]
+    for facts, row, value, reason in cases:
+        assert refusal(facts, row, value, "x86_64") == reason
+
+
 @pytest.mark.parametrize(
     ("models", "options", "able"),
     [

@@ -128,8 +128,9 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_
 
 
 def test_what_one_process_has_read_is_the_same_for_another_or_refused() -> None:
+    number = len(wanted_parts(*configured_filters(conf_with(**RECOMMENDED))))
     wrong: dict[str, list[Any]] = {
-        "reports": [[[], []], [[[1]] * 9, []], [[[True, "host"]] * 9, []], [[], ["a b"]]],
+        "reports": [[[], []], *([[nodes] * number, []] for nodes in ([1], [True, "h"], [0, "h"])), [[], ["a b"]]],
         "known_traits": [None, "A", [1], ["a b"]],
         "nested_providers": [None, 1, "true"],
     }

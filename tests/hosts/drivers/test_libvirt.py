@@ -212,6 +212,7 @@ def test_threads_and_image_types_go_by_the_processor_and_the_options_of_nova() -
         (PARALLELS, "image_type", "vhd", "Nova's libvirt driver runs no vhd images"),
     ]
     raw = replace(KVM, force_raw_images=False)
+    cases += [(KVM, "image_type", value, "") for value in ("aki", "ami", "ari", "iso", "raw")]
     on = "images_type is rbd and force_raw_images is off"
     cases += [(raw, "image_type", "qcow2", ""), (replace(raw, images_type="rbd"), "image_type", "qcow2", on)]
     for facts, row, value, reason in cases:

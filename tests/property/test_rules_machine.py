@@ -29,8 +29,8 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import sampled_from
 
-from os_prefilter.common.errors import DocumentError
 from os_prefilter.rules import reload
+from os_prefilter.rules.checks import Problem
 from os_prefilter.rules.reader import RulesRead, read_rules
 from os_prefilter.rules.reload import SETTLED, RuleFolders
 from tests.support.rule_texts import rule as rule_text
@@ -59,6 +59,7 @@ class Rules(RuleBasedStateMachine):
         self.is_away = self.is_asked = False
         self.created, self.logged = set[str](), list[str]()
         self.meanwhile: Any = lambda: None
+        self.failures, self.reads = list[Problem](), 0
         # What is expected.
         self.on_disk, self.in_use = dict[str, Traits](), dict[str, Traits]()
         self.modified, self.problems = dict[str, float](), dict[str, object]()
@@ -69,9 +70,10 @@ class Rules(RuleBasedStateMachine):
         self.root.cleanup()
 
     def read_rules(self, *arguments: Any) -> RulesRead:
+        self.reads += 1
         found = read_rules(*arguments)
         self.meanwhile()
-        return found
+        return found._replace(problems=(*found.problems, *self.failures))
 
     def ensure_traits(self, traits: Iterable[str]) -> None:
         self.is_asked = True
@@ -146,12 +148,9 @@ class Rules(RuleBasedStateMachine):
         """Have no file left to open, for a moment."""
         self.write(NAMES[0], traits, 60.0)
         self.expect_reload(failure="a moment")
-        self.meanwhile = self.fail
+        self.failures.append(Problem(str(self.folder), 0, "the file cannot be read"))
         self.rule_folders()
-        self.meanwhile = lambda: None
-
-    def fail(self) -> None:
-        raise DocumentError(self.folder, "a moment")
+        self.failures.clear()
 
     def expect_reload(self, *, forced: bool = False, is_changing: bool = False, failure: str = "") -> None:
         broken = [name for name in NAMES if self.on_disk.get(name) == BROKEN]
@@ -187,7 +186,10 @@ class Rules(RuleBasedStateMachine):
             self.in_use = self.latest
         assert {Path(each.file).name: each.require for each in self.used.rules} == self.in_use
         assert self.logged == self.lines
+        # Unchanged files, broken ones as well, are not read again.
+        reads = self.reads
         assert self.rule_folders() is self.used
+        assert self.reads == reads
 
 
 def test_rules_in_use_are_as_documented_in_any_order_of_events() -> None:
@@ -200,13 +202,18 @@ FAULTS: dict[str, Fault] = {
     "SIGHUP does not forget the traits": (RuleFolders.read_again, "self._ensured = frozenset()", "pass"),
     "unchanged files are read": (RuleFolders._reload, "stats == self._stats or ", ""),
     "a file that changes is used": (RuleFolders._reload, "not forced and self._stat_all() != stats", "False"),
-    "an unreadable directory is empty": (RuleFolders._reload, "self._stats = []", "self.latest = RuleSet()"),
-    "a directory that returns is not read": (RuleFolders._reload, "self._stats = []", "pass"),
+    "an unreadable directory is empty": (
+        RuleFolders._reload,
+        "stats if error.line else []",
+        "setattr(self, 'latest', RuleSet())",
+    ),
+    "a directory that returns is not read": (RuleFolders._reload, "stats if error.line else []", "self._stats"),
     "what could not be read is not read again": (
         RuleFolders._reload,
-        "self._stats = []",
-        'self._stats = locals().get("stats")',
+        "if error.line else []",
+        "if 'stats' in locals() else []",
     ),
+    "broken files are read at each request": (RuleFolders._reload, "stats if error.line else []", "[]"),
     "rules that are taken back still wait": (
         RuleFolders._has_traits,
         "    custom = {",

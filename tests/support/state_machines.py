@@ -37,7 +37,7 @@ def assert_correct(machine: type[RuleBasedStateMachine], examples: int) -> None:
 def assert_found(machine: type[RuleBasedStateMachine], fault: Fault) -> None:
     function, old, new = fault
     source = dedent(inspect.getsource(function))
-    assert source.count(old) == 1, f"{function.__qualname__} has no longer one {old!r}: put the fault back otherwise"
+    assert source.count(old) == 1, f"{function.__qualname__} no longer has exactly one {old!r}: rewrite this fault"
     namespace: dict[str, Any] = {}
     exec(source.replace(old, new), function.__globals__, namespace)  # noqa: S102 - our own source
     with pytest.MonkeyPatch.context() as patched:

@@ -105,8 +105,8 @@ class RuleFolders:
                 if not forced and self._stat_all() != stats:
                     return
             except DocumentError as error:
-                # A directory that returns, or a file that can be read again, may look as before.
-                self._stats = []
+                # A directory that returns, or a file that can be read again, may look as before; mistakes stay.
+                self._stats = stats if error.line else []
                 self._log_once("files", f"Failed to reload the request rules; keeping the previous rules. {error}")
                 return
             before, self._stats, self.latest = self.latest, stats, latest
@@ -130,7 +130,8 @@ class RuleFolders:
         )
         more = advice if number > 1 else ""
         if read.errors:
-            first = read.errors[0]
+            # What cannot be read, before mistakes in what can.
+            first = min(read.errors, key=lambda each: bool(each.line))
             raise DocumentError(first.file, first.text + more, first.line)
         for warning in read.warnings[:1]:
             LOG.warning("Request rules: %s%s", warning, more)

@@ -47,7 +47,7 @@ openstackdocs_auto_name = openstackdocs_auto_version = False
 html_theme = "openstackdocs"
 # It warns where it cannot name the commit: in a source distribution, or in a clone that another user owns.
 logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(lambda record: "gitsha" not in record.msg)
-# Nothing counts the readers; the search is Sphinx's own.
+# No analytics; the search is Sphinx's own.
 html_theme_options = {"analytics_tracking_code": "", "display_badge": False, "sidebar_search": True}
 # The licence of the pages is the project's.
 templates_path = ["_templates"]

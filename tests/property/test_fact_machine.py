@@ -78,7 +78,7 @@ class Facts(RuleBasedStateMachine):
         self.interval = interval
         self.fact = Fact("f", self.read, interval, UNKNOWN, later_patience=later_patience)
 
-    # Until the first request, nothing else is worth an example.
+    # Before the first request, the other rules would waste examples.
     @precondition(lambda self: self.value)
     @rule()
     def expire(self) -> None:
@@ -101,7 +101,7 @@ class Facts(RuleBasedStateMachine):
 
     @rule(after=SECONDS, has_threads=sampled_from((True, True, True, False)))
     def request(self, after: float, *, has_threads: bool) -> None:
-        """Start a query only if one is due and none under way; wait for it, or if the value is none or too old."""
+        """Start a query if one is due and none under way; wait for it, or for another where the value is too old."""
         self.now += after
         self.has_threads, before, expected = has_threads, set(self.not_ended), None
         query = self.fact.begin("context", lambda: self.now)

@@ -24,8 +24,8 @@ import pytest
 
 from tests.services.packages.builds import PROJECT, build, clean_run, empty_environment
 
-_FOLDERS = ("src", "tests", "docs")
-_FILES = ("LICENSE", "README.md", "pyproject.toml", "tox.ini", ".gitignore")
+_FOLDERS = ("src", "tests", "docs", ".ci")
+_FILES = ("LICENSE", "README.md", "pyproject.toml", "tox.ini", ".gitignore", ".pre-commit-config.yaml", ".zuul.yaml")
 _IGNORED = [line for line in (PROJECT / ".gitignore").read_text(encoding="utf-8").splitlines() if line]
 
 

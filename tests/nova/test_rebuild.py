@@ -288,7 +288,7 @@ _UNREAD = {
 def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
     start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    """It does not wait for a Placement that hangs; a process may be able to have no other thread."""
+    """It does not wait for a Placement that hangs; a process may be unable to start another thread."""
     host, done = "host-9" if at == "name" else _HOST, threading.Event()
 
     def fail(_method: str, url: str) -> Answer | None:

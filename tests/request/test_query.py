@@ -60,6 +60,12 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         for name, unsuffixed in (("VCPU", _SMALL.removesuffix(",VCPU:1")), ("VGPU", _SMALL))
     ),
     ({}, {"resources:VGPU": "+4", "resources:FPGA": "1_0"}, "resources=DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4"),
+    # Nova's query says nothing of the firmware beside it.
+    (
+        {"os_secure_boot": "required", "hw_firmware_type": "bios"},
+        {},
+        f"required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&{_SMALL}",
+    ),
     # Resources are in Nova's order.
     ({}, {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"}, f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1"),
 ]
@@ -71,9 +77,12 @@ def test_flavor_image_and_groups_become_the_expected_query_whatever_their_order(
         assert _query(spec_of(properties, dict(reversed(extra_specs.items())))) == expected
     assert _query(spec_of(is_bfv=True)) == "resources=MEMORY_MB:512,VCPU:1"
     assert _query(RequestSpec(Flavor(1, 512, 10, 5, 1025))) == "resources=DISK_GB:17,MEMORY_MB:512,VCPU:1"
-    ports = [RequestGroup("p1", {"VGPU": 1}, {"OWNER_NOVA"}), RequestGroup("p2", {"VGPU": 1}, set(), {"OWNER_NOVA"})]
+    ports = [
+        RequestGroup("p1", {"VGPU": 1}, {"OWNER_NOVA"}, in_tree=_OTHER),
+        RequestGroup("p2", {"VGPU": 1}, set(), {"OWNER_NOVA"}),
+    ]
     of_ports = f"{_SMALL}&resourcesp1=VGPU:1&resourcesp2=VGPU:1"
-    expected = f"group_policy=none&requiredp1=OWNER_NOVA&requiredp2=!OWNER_NOVA&{of_ports}"
+    expected = f"group_policy=none&in_treep1={_OTHER}&requiredp1=OWNER_NOVA&requiredp2=!OWNER_NOVA&{of_ports}"
     assert _query(spec_of(requested_resources=ports)) == expected
     destination = Destination([f"{_OTHER},{_AGGREGATE}"], {_OTHER}, _AGGREGATE)
     expected = f"in_tree={_AGGREGATE}&member_of=!in:{_OTHER}&member_of=in:{_AGGREGATE},{_OTHER}&{_SMALL}"
@@ -114,6 +123,7 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
         spec_of({}, {"trait1:A\nB": "required"}),
         spec_of({}, {"resourcesroot:VGPU": "1"}),
         _ports(RequestGroup("", {"VGPU": 1})),
+        _ports(RequestGroup("empty")),
         _ports(RequestGroup("a" * 65, {"VGPU": 1})),
         spec_of({}, {"resourcesa:VGPU": "1"}, requested_resources=[RequestGroup("a", {"VGPU": 1})]),
         _ports(RequestGroup("a", {"VGPU:1,X": 1})),
@@ -131,6 +141,7 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
         with pytest.raises(MalformedRequest) as caught:
             allocation_candidates_query(spec)
         assert "\n" not in str(caught.value)
+        assert "None" not in str(caught.value)
 
 
 def test_real_placement_returns_the_expected_hosts_for_the_query(placement: PlacementClient) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.common.errors import RequestRejected, UnknownValue
+from os_prefilter.common.errors import ImpossibleCombination, RequestRejected, UnknownValue
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
@@ -27,7 +27,7 @@ from os_prefilter.service.loading import installed_filters
 from os_prefilter.vocabulary import BY_NAME, ROWS, rows_required_by
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.options import Options
-from tests.conftest import device_required_by, pipeline_of, spec_of
+from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [(str(row.image_property), value) for row in ROWS if row.image_property for value in (*row.values, *_ODD)]
@@ -79,6 +79,8 @@ def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume(
         expected = [(f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}", True, "root")]
         assert device_required_by("image_type", spec_of(disk_format=disk_format)) == expected
         assert device_required_by("image_type", spec_of(disk_format=disk_format, is_bfv=True)) == []
+    # Only filters with a switch read traits.
+    assert device_required_by("image_type", spec_of({"trait:a b": "required"}, disk_format=disk_format)) == expected
     for unknown in (None, "", "rbd", "qcow2,!X", 7):
         assert device_required_by("image_type", spec_of(disk_format=unknown)) == []
 
@@ -103,3 +105,23 @@ def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says
         for unknown_values in ("skip", "reject"):
             with pytest.raises(UnknownValue, match="Values that exist: "):
                 pipeline_of(name, unknown_values=unknown_values).apply(spec_of(properties, extra_specs))
+
+
+def test_value_that_another_one_implies_requires_no_trait_of_its_own() -> None:
+    usb, virtio = "CUSTOM_COMPUTE_INPUT_BUS_USB", "CUSTOM_COMPUTE_INPUT_BUS_VIRTIO"
+    for beside, expected in (
+        ({}, [usb]),
+        ({"hw_input_bus": "usb"}, [usb, usb]),
+        ({"hw_input_bus": "virtio"}, [virtio]),
+    ):
+        spec = spec_of({"hw_pointer_model": "usbtablet", **beside})
+        assert [trait for trait, _, _ in device_required_by("image_metadata", spec)] == expected
+
+
+def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_never_has_it() -> None:
+    unknown = spec_of({"os_secure_boot": "odd"})
+    assert required_by("image_metadata", unknown) == []
+    with pytest.raises(UnknownValue, match="os_secure_boot"):
+        pipeline_of("image_metadata", unknown_values="reject").apply(unknown)
+    with pytest.raises(ImpossibleCombination, match="os_secure_boot=required is impossible .*hw_machine_type=isapc"):
+        required_by("image_metadata", spec_of({"os_secure_boot": "required", "hw_machine_type": "isapc"}))

@@ -12,7 +12,7 @@
 
 """The table of releases is what the installed Nova says, and what README and pages show."""
 
-from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES, list_releases
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter_tools.operators.releases import ADDED_TO_NOVA
 from tests.against_nova.nova import NOVA
@@ -27,6 +27,7 @@ def test_recorded_differences_are_exactly_those_of_the_installed_nova() -> None:
 
 def test_every_release_is_recorded_and_has_no_property_or_value_that_is_unknown_here() -> None:
     assert list(releases()) == list(NOVA_RELEASES)
+    assert list_releases().startswith("27 (2023.1), 29 (2024.1), 30 (")
     assert [number for number, _ in page()] == sorted(NOVA_RELEASES, reverse=True)
     for release in releases().values():
         assert release.novas_properties == []

@@ -22,8 +22,11 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row
@@ -132,6 +135,24 @@ def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_trait
     ]
 
 
+def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set() -> None:
+    threads = Trait("HW_CPU_HYPERTHREADING")
+    for asked in ({"hw_cpu_thread_policy": "require"}, {f"trait:{threads}": "required"}):
+        (found,) = unsupported(spec_of(dict(asked)), VmwareFacts())
+        assert found.reason == f"{threads} is not set on the host"
+        assert unsupported(spec_of(dict(asked)), VmwareFacts(other_traits=frozenset((threads,)))) == []
+    assert unsupported(spec_of({"trait:CUSTOM_MINE": "required"}), IronicFacts()) == []
+
+
+def test_device_named_by_its_trait_alone_is_refused_for_a_guest_of_nova() -> None:
+    named, novas = {f"trait:{HPET}": "required"}, replace(KVM, built_by_nova=True)
+    (found,) = unsupported(spec_of({}, named), novas)
+    reason = "by a trait Nova gives the guest no device; set hw_time_hpet=true"
+    assert str(found) == f"flavor extra spec trait:{HPET}=required: {reason}"
+    assert unsupported(spec_of({"hw_time_hpet": "yes"}, named), novas) == []
+    assert unsupported(spec_of({}, named), KVM) == []
+
+
 _NESTED = BY_NAME["mem_encryption_model"].traits
 _DEVICES = (
     provider("sev", "MEM_ENCRYPTION_CONTEXT", "HW_CPU_X86_AMD_SEV"),
@@ -214,7 +235,7 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
         "image property hw_tpm_version=2.0: [libvirt] swtpm_enabled is off",
         "image property hw_tpm_version=2.0: with the default tpm_model tpm-tis: [libvirt] swtpm_enabled is off",
     ]
-    (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}), KVM)
+    (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}, {"hw:tpm_version": "4.0"}), KVM)
     assert str(unknown) == "image property hw_tpm_version='3.0': unknown value"
     (unknown,) = unsupported(spec_of(extra_specs={"deploy-config:raid": "5"}), KVM)
     assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': no configuration template"
@@ -236,6 +257,7 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        ("", "Facts names no driver; add to the class"),
         ("nosuch", "'nosuch'.*there are fake, ironic, libvirt, vmware"),
         ("libvirt", "it reads LibvirtFacts and was given Facts"),
     ],

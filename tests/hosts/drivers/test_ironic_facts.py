@@ -150,6 +150,7 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
         (_node({"cpu_arch": "x86_65\n"}), r"properties.cpu_arch is 'x86_65\\n'; expected an architecture"),
         (_node({"cpu_arch": 64}), "properties.cpu_arch is 64; expected a string"),
         (_node({"capabilities": {"boot_mode": "uefi"}}), "properties.capabilities is a dict; expected a string"),
+        (_node({"vendor": 7}), "properties.vendor is 7; expected a string"),
         (_node(boot_mode=["uefi"]), "boot_mode is a list"),
         (_node(secure_boot="on"), "secure_boot is 'on'; expected true, false or null"),
         (

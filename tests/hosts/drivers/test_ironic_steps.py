@@ -120,6 +120,18 @@ def test_changes_of_the_bios_become_one_step_and_the_highest_priority_comes_firs
     assert bios_changes(steps) == {"BootMode": "Bios", "LogicalProc": "Disabled"}
 
 
+def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so() -> None:
+    bios = (BiosChange("BootMode", ("Bios",)),)
+    for variant, in_use in (
+        (Variant(bios), True),
+        (Variant(bios, (_RAID,)), False),
+        (Variant(bios, (_RAID,), in_use=True), True),
+        (Variant((), (_RAID,)), False),
+    ):
+        template = Template("x", "on", (), (variant,))
+        assert fit(_facts(template), template).in_use is in_use
+
+
 @pytest.mark.parametrize(
     "variant",
     [Variant((BiosChange("LogicalProc", ("Disabled",)),)), Variant(steps=(_RAID._replace(priority=91),))],

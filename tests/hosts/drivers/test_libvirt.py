@@ -182,6 +182,14 @@ def test_guest_that_nova_builds_is_not_refused_on_a_newer_libvirt_than_was_tried
     host = replace(KVM, built_by_nova=True, nova_release=34)
     assert unsupported(asked, replace(host, libvirt_version=(11, 3, 99)))
     assert unsupported(asked, replace(host, libvirt_version=(11, 4, 0))) == []
+    # On other hosts no guest of another architecture was tried.
+    arm = replace(host, architecture="aarch64", guests={"aarch64": ARM, "s390x": S390})
+    arm = replace(arm, emulated_architectures=EVERY_ARCHITECTURE)
+    mainframe = {"hw_emulation_architecture": "s390x", "hw_machine_type": "s390-ccw-virtio"}
+    assert unsupported(spec_of(dict(mainframe)), arm) == []
+    smmu = spec_of({"hw_machine_type": "virt", "hw_viommu_model": "smmuv3"})
+    assert unsupported(smmu, arm)
+    assert unsupported(smmu, replace(arm, libvirt_version=(11, 4, 0))) == []
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_properties_refused_as_ignored_are_never_read_by_the_driver_of_nova() ->
         ("hypervisor_type", "kvm", "", "VMware has the hypervisor type vmware, not kvm"),
         ("image_type", "qcow2", "", "VMware has the image types iso, vmdk, not qcow2"),
         ("tpm_secret_security", "user", "", "Nova's VMware driver ignores hw:tpm_secret_security"),
+        ("watchdog", "disabled", "aarch64", ""),
         ("machine_type", "pc-q35-9.1\n", "", "Nova's VMware driver ignores hw_machine_type"),
         ("default_machine", "pc", "", "VMware has none of QEMU's machine types"),
         ("device_profile", "any", "", "Nova's VMware driver attaches no accelerators"),

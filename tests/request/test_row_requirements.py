@@ -125,3 +125,7 @@ def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_ne
         pipeline_of("image_metadata", unknown_values="reject").apply(unknown)
     with pytest.raises(ImpossibleCombination, match="os_secure_boot=required is impossible .*hw_machine_type=isapc"):
         required_by("image_metadata", spec_of({"os_secure_boot": "required", "hw_machine_type": "isapc"}))
+    with pytest.raises(
+        ImpossibleCombination, match="hw_tpm_version=2.0 with the default tpm_model tpm-tis is impossible"
+    ):
+        required_by("image_metadata", spec_of({"hw_tpm_version": "2.0", "hw_machine_type": "pseries"}))

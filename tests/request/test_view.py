@@ -186,6 +186,10 @@ def test_object_with_a_part_of_the_fields_is_read() -> None:
         mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None),
     ):
         assert Request(spec).image_traits is not None
+    # Under our name or Nova's.
+    for name, value in (("pci_request_ids", {"x"}), ("pci_requests", _PLAIN(requests=[_PLAIN(request_id="x")]))):
+        assert Request(_PLAIN(flavor=Flavor(), **{name: value})).pci_request_ids == {"x"}
+    assert [*view._PartReaders(Flavor, ("vcpus", "swap"))[Flavor](Flavor(3, swap=1))] == [3, 1, True]
 
 
 def test_request_view_is_read_only() -> None:

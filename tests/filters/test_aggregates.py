@@ -201,6 +201,7 @@ _MALFORMED: list[tuple[Any, str]] = [
     ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
     ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
     ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),
+    ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x' in its aggregate 1, not a mapping of strings"),
     ([{"uuid": A, "name": "n", "availability_zone": 3}], "has availability_zone 3"),
 ]
 

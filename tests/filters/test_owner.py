@@ -67,7 +67,7 @@ _OBSTACLES: list[tuple[dict[str, str], str]] = [
     ({"trait:CUSTOM_NVIDIA_11": "required"}, "trait:CUSTOM_NVIDIA_11=required may be met by its provider"),
     ({"trait:HW_GPU_API_VULKAN": "required"}, "trait:HW_GPU_API_VULKAN=required may be met by its provider"),
     ({"trait:COMPUTE_MANAGED_PCI_DEVICE": "required"}, "COMPUTE_MANAGED_PCI_DEVICE=required may be met"),
-    ({"group_policy": "isolate"}, "group_policy=isolate"),
+    ({"group_policy": "isolate"}, ": group_policy=isolate"),
     ({"resources1:FPGA": "1"}, _SEVERAL),
     ({"resources1:FPGA": "1", "group_policy": "nonsense"}, _SEVERAL),
     ({"resources:CUSTOM_PCI_X": "1"}, _SEVERAL),

@@ -161,16 +161,17 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
 def _room(has: dict[str, int], hosts: int, query: str) -> tuple[str, bool] | None:
     def candidates(asks: str) -> int:
         assert "resources2" not in asks
-        assert ("&root_required=A%2C%21B&member_of=x&limit=1" in f"{asks}&") == ("member_of" in query)
+        assert ("&required=C&root_required=A%2C%21B&member_of=x&limit=1" in f"{asks}&") == ("member_of" in query)
         return next((number for name, number in has.items() if f"resources={name}%3A" in asks), 0)
 
-    hosts_of = lambda asks: hosts if "required=COMPUTE_NODE%2CA%2C%21B" in asks or "=A" not in query else -1  # noqa: E731
+    asked = "member_of=x&required=COMPUTE_NODE%2CC%2CA%2C%21B"
+    hosts_of = lambda asks: hosts if asks == asked or "=A" not in query else -1  # noqa: E731
     error = RoomCheck(candidates, hosts_of, records=False, counts=False).look(query)
     return (str(error), bool(error.by)) if error else None
 
 
 _ELSE = "Hosts have room for each resource of the flavor; a device or another part of the request has none."
-_QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&root_required=A%2C%21B&member_of=x&limit=1000"
+_QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&required=C&root_required=A%2C%21B&member_of=x&limit=1000"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +191,14 @@ def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: 
     room = _room(dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=True)), hosts, query)
     text = "No available host has room for this flavor's {}." if found and found[1] else _ELSE
     assert room == (found and (text.format(found[0]), found[1]))
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(counts: bool) -> None:
+    error = RoomCheck(lambda asks: 2 * ("VCPU" in asks), lambda _: 3, records=True, counts=counts).look(_QUERY)
+    assert error
+    assert error.hosts == (HostsAt("MEMORY_MB", 3, 0), HostsAt("VCPU", 3, 2), HostsAt("DISK_GB", 3, 0))
+    assert ("(memory: 0 of 3 hosts, CPUs: 2 of 3 hosts, disk: 0 of 3 hosts)" in str(error)) is counts
 
 
 def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,11 @@ def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request() ->
         assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
 
 
+def test_a_group_of_the_flavor_is_required_once_for_the_first_class_that_is_owned() -> None:
+    decision = pipeline_of("owner").apply(spec_of(extra_specs={"resources1:VGPU": "1", "resources1:CUSTOM_PCI_X": "1"}))
+    assert [item.source for item in decision.requirements][1:] == ["flavor extra spec resources1:CUSTOM_PCI_X"]
+
+
 def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed() -> None:
     for trait in ("COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_ARCH_X86_64", "OWNER_NOVA"):
         spec = spec_of({f"trait:{trait}": "required"}, {**_VGPU, f"trait:{trait}": "required"})

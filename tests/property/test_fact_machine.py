@@ -75,7 +75,7 @@ class Facts(RuleBasedStateMachine):
 
     @initialize(interval=sampled_from((0.0, 10.0, 1000.0, 4000.0)), later_patience=sampled_from((None, 1.0)))
     def create(self, interval: float, later_patience: float | None) -> None:
-        self.interval = interval
+        self.interval, self.later_patience = interval, later_patience
         self.fact = Fact("f", self.read, interval, UNKNOWN, later_patience=later_patience)
 
     # Before the first request, the other rules would waste examples.
@@ -111,6 +111,7 @@ class Facts(RuleBasedStateMachine):
                 expected = self.under_way if self.now >= self.stale or not self.was_tried else None
             else:
                 assert len(started) == has_threads
+                self.may_take_long = self.later_patience is not None and self.was_tried
                 self.is_expired, self.under_way = False, started.pop() if started else None
                 expected = self.under_way
                 if not has_threads:
@@ -126,7 +127,7 @@ class Facts(RuleBasedStateMachine):
         query = self.awaited.pop(which)
         self.fact.wait(query)
         self.was_tried |= query in self.not_ended
-        if query is self.under_way and not query.may_take_long:
+        if query is self.under_way and not self.may_take_long:
             self.expect_failure("no answer in 5 seconds")
 
     @precondition(lambda self: self.not_ended)

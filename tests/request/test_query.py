@@ -90,7 +90,9 @@ def test_flavor_image_and_groups_become_the_expected_query_whatever_their_order(
 
 
 def test_root_required_and_same_subtree_are_sorted_and_empty_resources_are_left_out() -> None:
-    spec = spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("b", {}, {"OWNER_NOVA"})])
+    groups = [RequestGroup("a", {"VGPU": 1}), RequestGroup("b", {}, {"OWNER_NOVA"})]
+    groups += [RequestGroup("c", aggregates=[[_OTHER]]), RequestGroup("d", forbidden_aggregates=frozenset({_OTHER}))]
+    spec = spec_of(requested_resources=groups)
     spec.root_required.update(("OWNER_NOVA", "COMPUTE_NODE"))
     spec.root_forbidden.add("COMPUTE_STATUS_DISABLED")
     # Placement refuses an empty one.
@@ -98,6 +100,7 @@ def test_root_required_and_same_subtree_are_sorted_and_empty_resources_are_left_
     found = _query(spec)
     assert "&root_required=COMPUTE_NODE,OWNER_NOVA,!COMPUTE_STATUS_DISABLED" in found
     assert found.endswith("&same_subtree=a,b")
+    assert f"&member_ofc=in:{_OTHER}&member_ofd=!in:{_OTHER}&" in found
     # Placement refuses an empty "resourcesb=".
     assert "resourcesb" not in found
 

@@ -23,6 +23,7 @@ from nova import objects
 from os_prefilter import Flavor, Request, RequestGroup, RequestSpec, Requirement, Requirements
 from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.pipeline.writer import _assign
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
 from os_prefilter.service import Service
@@ -43,6 +44,17 @@ def _filter(name: str, answer: object) -> LoadedFilter:
 
 def _pipeline(**answers: object) -> Service:
     return Service(tuple(_filter(name, answer) for name, answer in answers.items()))
+
+
+def test_fields_that_were_assigned_are_as_before_if_another_cannot_be() -> None:
+    class Spec:
+        image = "before"
+        flavor = property()
+
+    spec = Spec()
+    with pytest.raises(AttributeError):
+        _assign(spec, {"image": "after", "flavor": "after"})
+    assert spec.image == "before"
 
 
 def test_decision_records_traits_filters_sources_and_durations() -> None:

@@ -135,7 +135,9 @@ def test_what_one_process_has_read_is_the_same_for_another_or_refused() -> None:
         "nested_providers": [None, 1, "true"],
     }
     with EmbeddedPlacement(fleet_of([{_ALL}, set()])) as placement:
-        for name, fact in placement_facts(conf_with(**RECOMMENDED), placement.client).items():
+        facts = placement_facts(conf_with(**RECOMMENDED), placement.client)
+        assert facts.keys() == {*wrong, "owner_coverage"}
+        for name, fact in facts.items():
             value: Any = fact(None)
             shared: Any = fact
             assert shared.from_json(json.loads(json.dumps(shared.to_json(value)))) == value

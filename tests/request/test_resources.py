@@ -51,6 +51,8 @@ _SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
 def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_pinned() -> None:
     for extra_specs, cpus in _SPLIT:
         assert _cpus(extra_specs) == cpus, extra_specs
+    # The image's mask comes before the flavor's.
+    assert _cpus(_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "^0"}, {"hw_cpu_realtime_mask": "^0-1"}) == (2, 2)
 
 
 def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:

@@ -118,6 +118,9 @@ def test_changes_of_the_bios_become_one_step_and_the_highest_priority_comes_firs
     steps = _steps(_facts(raid), raid="10", hyperthreading="disabled")
     assert [(step["interface"], step["priority"]) for step in steps] == [("bios", 150), ("raid", 90)]
     assert bios_changes(steps) == {"BootMode": "Bios", "LogicalProc": "Disabled"}
+    # Not in the order of their interfaces.
+    power = Template("x", "on", (), (Variant((), (_RAID, Step("apply", "first", {}, 10))),))
+    assert [step["interface"] for step in _steps(_facts(power), x="on")] == ["raid", "apply"]
 
 
 def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so() -> None:

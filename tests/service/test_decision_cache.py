@@ -121,6 +121,8 @@ def test_repeated_request_is_answered_from_the_cache_and_each_other_one_is_decid
     same.image, same.flavor = Image(_PROPERTIES, "qcow2", "an id", "a name"), copy.deepcopy(same.flavor)
     same.flavor.name = "another"
     assert runs(_ours(), same) == runs(_novas(), _novas()) == 1
+    # Nova's conductor sets them in each request; those of ports are groups.
+    assert runs(*(_with(_novas, "pci_requests", objects.InstancePCIRequests(requests=[])) for _ in range(2))) == 1
 
 
 _VARYING: list[tuple[Callable[[Request], object], str, Callable[[str], Any]]] = [

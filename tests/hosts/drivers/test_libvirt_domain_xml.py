@@ -63,6 +63,7 @@ def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
     [
         (_settings(video_model="virtio"), '<video><model type="virtio" /></video>'),
         (_settings(usb_model="qemu-xhci"), '<controller type="usb" index="0" model="qemu-xhci" />'),
+        (_settings(scsi_model="virtio-scsi"), '<controller type="scsi" index="0" model="virtio-scsi" />'),
         (_settings(viommu_model="auto"), '<iommu model="intel" />'),
         (
             _settings(tpm_version="2.0", tpm_model="tpm-crb"),

@@ -22,10 +22,10 @@ from typing import Literal
 import pytest
 from stevedore.extension import ExtensionManager
 
-from os_prefilter import Flavor, Image, Options, Request, RequestSpec
+from os_prefilter import Flavor, Image, Options, Request, RequestSpec, vocabulary
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
 from os_prefilter.request.row_requirements import require_rows
-from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import ROWS, row_named
 from os_prefilter.vocabulary.model import Precedence, Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
 
@@ -39,6 +39,17 @@ WATCHDOG = Row(
     extra_spec="acme:watchdog",
 )
 """
+
+
+def _offer(offered: dict[str, str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make what stevedore finds, as if the packages were installed: name -> the Python of it."""
+    points = []
+    for number, (name, code) in enumerate(offered.items()):
+        module = f"rows_of_{abs(hash(str(folder)))}_{number}"
+        (folder / f"{module}.py").write_text(f"from os_prefilter.vocabulary.model import *\nROW = {code}\n")
+        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
 
 
 _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
@@ -82,18 +93,19 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
 def test_unusable_installed_row_is_refused_with_the_reason(
     offered: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What stevedore finds, as if the packages were installed: name -> the Python of it."""
-    points = []
-    for number, (name, code) in enumerate(offered.items()):
-        module = f"rows_of_{abs(hash(problem))}_{number}"
-        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.vocabulary.model import *\nROW = {code}\n")
-        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
+    _offer(offered, monkeypatch, tmp_path)
     with pytest.raises(UnusableRow) as raised:
         installed_rows(ROWS)
     assert problem in str(raised.value)
     assert str(raised.value).startswith("The vocabulary cannot take the row '")
+
+
+def test_installed_row_that_fits_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = "Row('mine', terms('CUSTOM_MINE', 'a b'), extra_spec='x', spelling=Spelling(any_case=True))"
+    _offer({"mine": code}, monkeypatch, tmp_path)
+    (row,) = installed_rows(ROWS)
+    monkeypatch.setattr(vocabulary, "table", lambda: (*ROWS, row))
+    assert row_named("mine") is row
 
 
 def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins() -> None:

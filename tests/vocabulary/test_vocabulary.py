@@ -90,9 +90,9 @@ def test_value_that_is_not_in_the_vocabulary_is_unknown() -> None:
 def test_number_of_redirected_usb_ports_is_known_as_text_and_as_number() -> None:
     """Nova's image has a number, Glance's and the flavor a text."""
     row = BY_NAME["usb_redirection"]
-    for value, known in ((0, "0"), (3, "3"), ("15", "15"), ("05", "5"), (" 3 ", "3"), ("00", "0")):
+    for value, known in ((0, "0"), (3, "3"), ("15", "15"), ("5".zfill(64), "5"), (" 3 ", "3"), ("00", "0")):
         assert row.canonical(value) == known
-    for value in (16, -1, True, "16", "3.0", "", "0" * 100_000 + "5", 10**5000):
+    for value in (16, -1, True, "16", "3.0", "", "5".zfill(65), 10**5000):
         assert row.canonical(value) is None
 
 

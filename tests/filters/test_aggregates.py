@@ -27,6 +27,7 @@ from os_prefilter import (
     Request,
     RequestSpec,
     allocation_candidates_query,
+    forbid_aggregates,
     require,
     require_aggregates,
 )
@@ -208,7 +209,7 @@ _MALFORMED: list[tuple[Any, str]] = [
 
 def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(caplog: pytest.LogCaptureFixture) -> None:
     for value, told in _MALFORMED:
-        with pytest.raises(UnusableFact, match=told):
+        with pytest.raises(UnusableFact, match=f"{told}.*Correct what the service passes"):
             HostAggregates.of(value)
         some = Service.from_names("availability_zone", facts={"aggregates": Mock(side_effect=[ZONES, value])})
         caplog.clear()
@@ -231,6 +232,7 @@ def test_malformed_networks_are_named() -> None:
     for aggregates in ([], ["x&y"], [A, "x&y"]):
         with pytest.raises(ValueError, match="these are not UUIDs of aggregates"):
             require_aggregates(aggregates, "a filter")
+    assert str(forbid_aggregates([A], "a filter").aggregates[0]) == f"member_of=!in:{A} by  (a filter)"
 
 
 def test_aggregate_of_another_spelling_is_the_same_one_to_placement() -> None:

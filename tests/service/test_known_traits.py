@@ -98,6 +98,7 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
     assert [len(each.requirements) for each in decisions] == [0 if refused else 1] * 2
     messages = [each.getMessage() for each in caplog.records if "request filters may require" in each.getMessage()]
     assert [each.partition(" ")[0] for each in messages] == ["Traits" if refused else "Created"]
+    assert (_HPET in messages[0]) is not refused
     # First what agents read: they can begin.
     created = [each.rpartition("/")[2] for each in observed.sent if each.startswith("PUT")]
     assert created[:1] == sorted(trait for trait in needed if trait.startswith(WANTED))

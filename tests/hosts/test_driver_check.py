@@ -122,10 +122,10 @@ def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_trait
         {"trait:COMPUTE_NET_VIF_MODEL_E1000": "required", "trait:CUSTOM_MINE": "required"},
         {
             "trait:COMPUTE_NET_VIF_MODEL_SRIOV": "required",
-            "resources1:PCPU": "1",
-            "trait1:HW_ARCH_X86_64": "forbidden",
             "resources2:VGPU": "1",
             "trait2:HW_ARCH_X86_64": "forbidden",
+            "resources1:PCPU": "1",
+            "trait1:HW_ARCH_X86_64": "forbidden",
         },
         requested_resources=[RequestGroup("port", required_traits={"CUSTOM_PHYSNET_A", "HW_ARCH_AARCH64"})],
     )

@@ -71,10 +71,14 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
 ]
 
 
-def test_flavor_image_and_groups_become_the_expected_query_whatever_their_order() -> None:
+def test_flavor_image_and_groups_become_the_expected_query_whatever_their_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for properties, extra_specs, expected in _ASKED:
         assert _query(spec_of(properties, extra_specs)) == expected
         assert _query(spec_of(properties, dict(reversed(extra_specs.items())))) == expected
+    assert _query(spec_of({}, {"resources:VGPU": "1.0"})) == _SMALL
+    assert "The extra spec 'resources:VGPU'='1.0' is left out" in caplog.text
     assert _query(spec_of(is_bfv=True)) == "resources=MEMORY_MB:512,VCPU:1"
     assert _query(RequestSpec(Flavor(1, 512, 10, 5, 1025))) == "resources=DISK_GB:17,MEMORY_MB:512,VCPU:1"
     ports = [

@@ -12,11 +12,14 @@
 
 """CPU pinning, persistent memory, and limits of amounts; tests/against_nova compares CPU pinning with Nova."""
 
+import re
+from urllib.parse import unquote
+
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import FlavorImageConflict, RequestRejected
-from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.resources import unsuffixed_group_uses_host, unsuffixed_resources
 from os_prefilter.request.view import Request
 
 _DEDICATED = {"hw:cpu_policy": "dedicated"}
@@ -39,10 +42,12 @@ _SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
     (_DEDICATED | _ISOLATE, (0, 5)),
     # Without pinned CPUs there is nothing to isolate from.
     (_ISOLATE, (4, 0)),
+    (_ISOLATE | {"hw:cpu_policy": "shared"}, (4, 0)),
     (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, (2, 2)),
     (_MIXED | _ISOLATE | {"hw:cpu_dedicated_mask": "0"}, (3, 2)),
     (_MIXED | {"hw:cpu_dedicated_mask": " ^0"}, (1, 3)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0-2," * 20_000}, (1, 3)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "1-3," * 20_000}, (1, 3)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0-1," * 32_768}, (2, 2)),
     (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, (0, 4)),
     (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
 ]
@@ -57,11 +62,16 @@ def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_pinned() -> 
 
 def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
     for mask in ("4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"):
-        with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:
+        with pytest.raises(RequestRejected, match=f"hw:cpu_dedicated_mask: {re.escape(repr(mask))} is") as caught:
             _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
         assert "\n" not in str(caught.value)
     with pytest.raises(RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"):
         _cpus(_MIXED | _REALTIME)
+    shared = {"hw:emulator_threads_policy": "share", "hw:cpu_realtime_mask": "4"}
+    with pytest.raises(
+        RequestRejected, match="hw:cpu_realtime_mask: '4' is not a list of some of the flavor's CPUs 0 to"
+    ):
+        _cpus(_MIXED | _REALTIME | shared)
 
 
 def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict() -> None:
@@ -87,17 +97,27 @@ def test_hw_pmem_requests_one_resource_class_per_label() -> None:
     resources = unsuffixed_resources(Request(_spec({"hw:pmem": "4GB, 4GB,fast.one,"})))
     assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
     assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1
+    assert unsuffixed_resources(Request(_spec({"hw:pmem": "A," * 2048})))["CUSTOM_PMEM_NAMESPACE_A"] == 2048
     for label in ("x" * 300, "A," * 500_000, "9" * 1_000_000):
-        with pytest.raises(RequestRejected, match="extra spec hw:pmem: .* is not labels"):
+        with pytest.raises(RequestRejected, match=f"extra spec hw:pmem: '{label[:9]}.* is not labels"):
             allocation_candidates_query(_spec({"hw:pmem": label}))
+
+
+def test_unsuffixed_group_uses_the_host_for_what_it_requests_itself() -> None:
+    for unsuffixed, uses_host in (("", True), ("1", False)):
+        own = {f"resources{unsuffixed}:VCPU": "1", f"resources{unsuffixed}:MEMORY_MB": "512"}
+        assert unsuffixed_group_uses_host(Request(_spec(own))) == uses_host
 
 
 def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:
     """Neither the same CPUs named a hundred thousand times, nor a flavor of two thousand million."""
-    for mask in (5, "0-65535," * 100_000):
-        with pytest.raises(RequestRejected, match="hw_cpu_realtime_mask"):
+    for mask in (5, "0-65535," * 100_000, "0-2," * 21_846):
+        with pytest.raises(RequestRejected, match=f"hw_cpu_realtime_mask: '?{str(mask)[:4]}"):
             _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": mask})
     spec = _spec(_MIXED | {"hw:cpu_dedicated_mask": "^0"})
-    spec.flavor.vcpus = 2**31 - 1
-    with pytest.raises(RequestRejected, match="flavor field vcpus: 2147483647 is not at most 65536"):
-        allocation_candidates_query(spec)
+    for vcpus, problem in ((2**31 - 1, "2147483647 is not at most 65536"), ("four", "'four' is not a whole number")):
+        spec.flavor.vcpus = vcpus
+        with pytest.raises(RequestRejected, match=f"flavor field vcpus: {problem}"):
+            allocation_candidates_query(spec)
+    spec.flavor.vcpus = 65536
+    assert "PCPU:65535,VCPU:1" in unquote(allocation_candidates_query(spec))

@@ -69,10 +69,9 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
     requirements = (*written_requirements(request), *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements)
     machine = request.image_property(_MACHINE)
     # As Nova refuses it: by a part of the machine type's name, and only if it has one.
-    if machine is not None and "q35" not in str(machine):
-        model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
-        if model:
-            raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
+    # An unknown model was refused above.
+    if machine is not None and "q35" not in str(machine) and (model := value_of(request, _ENCRYPTION_MODEL)):
+        raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")
     return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
 
 

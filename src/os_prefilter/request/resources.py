@@ -20,7 +20,7 @@ from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.request.values import value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import UnknownValues, as_boolean
+from os_prefilter.vocabulary.model import as_boolean
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
@@ -46,6 +46,8 @@ _MOST_CPUS = 65536
 def unsuffixed_resources(request: Request) -> dict[str, int]:
     """Return the resources of the unsuffixed group by resource class; in MiB and GiB, as in the flavor.
 
+    Unknown values of properties are left out: the query refuses them for its traits.
+
     :raises MalformedRequest: for an amount that Placement could not store.
     """
     groups = (*request.flavor_groups.values(), *request.requested_groups.values())
@@ -65,7 +67,7 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
         root = 0 if request.boots_from_volume else _amount(request, "root_gb")
         total = root + _amount(request, "ephemeral_gb") + swap
         resources[orc.DISK_GB] = _check_amount("the flavor's disks together", total)
-    encryption = value_of(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT)
+    encryption = value_of(request, _MEMORY_ENCRYPTION)
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)
@@ -137,11 +139,11 @@ def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     """Return what CPU pinning requires by resource class; empty where nothing is pinned.
 
     :param vcpus: how many CPUs the flavor has.
-    :raises RequestRejected: for an unknown policy, one that image and flavor contradict each other in, or a mask that
-        names no CPU, all CPUs of a mixed instance, or one that the flavor does not have.
+    :raises RequestRejected: for a policy that image and flavor contradict each other in, or a mask that names no CPU,
+        all CPUs of a mixed instance, or one that the flavor does not have.
     """
-    policy = value_of(request, _CPU_POLICY, UnknownValues.REJECT)
-    emulator = value_of(request, _EMULATOR_THREADS, UnknownValues.REJECT)
+    policy = value_of(request, _CPU_POLICY)
+    emulator = value_of(request, _EMULATOR_THREADS)
     if not policy or policy.value == "shared":
         return {}
     isolated = emulator is not None and emulator.value == "isolate"

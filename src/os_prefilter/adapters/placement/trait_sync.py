@@ -86,12 +86,12 @@ class ProviderTraits:
         self._uuid = provider.lower() if is_hyphenated_uuid(provider) else ""
         self._sleep = sleep
         self._clock = clock
-        self._recheck_due = clock() + RECHECK_INTERVAL
+        self._recheck_due = -inf
         # Until when each key is wanted: inf while it is. Not when it was seen to be wanted last: after an hour without
         # Placement, what is no longer wanted would go at once.
         self._wanted_until: dict[str, float] = {}
         # What the report on the root provider covers, and what of it is there, as this agent left it.
-        self._left: tuple[frozenset[str], frozenset[str]] | None = None
+        self._left = frozenset[str](), frozenset[str]()
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
         # The CUSTOM_ traits that Placement has.
@@ -148,7 +148,7 @@ class ProviderTraits:
         if not tree:
             # One that was deleted may come back with its UUID, and other traits.
             self._verdicts.clear()
-            self._left = None
+            self._left = frozenset(), frozenset()
             if not is_hyphenated_uuid(self._name):
                 # Not looked up yet, deleted, or renamed: another provider may have the name by now.
                 self._uuid = self._client.provider_named(self._name).uuid
@@ -242,13 +242,13 @@ class ProviderTraits:
 
     def _with_report(self, present: frozenset[str], goal: desired_traits.Goal) -> frozenset[str]:
         """Return the traits of the root provider after the change."""
-        if self._left and present & self._left[0] != self._left[1]:
+        if present & self._left[0] != self._left[1]:
             LOG.warning(
                 "Another program has changed the reported traits of the resource provider %s: run one for a host.",
                 escape_line(self._name),
             )
         # Of a write that fails it is not known whether it was made.
-        self._left = None
+        self._left = frozenset(), frozenset()
         # What an earlier agent has reported was wanted a moment ago, as far as this one knows.
         for key in keys_in(REPORTED, present):
             self._wanted_until.setdefault(key, self._clock() + UNWANTED_AFTER)

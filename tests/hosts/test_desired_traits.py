@@ -24,21 +24,22 @@ from nova.virt import fake as nova_fake
 from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits
+from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits, withdrawn
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
-from os_prefilter.hosts.reports import REPORTED, key_of, keys_in, names_with
-from os_prefilter.vocabulary import BY_NAME, HPET, opt_in_traits
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, Part, key_of, keys_in, names_with, parts_of
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from os_prefilter.vocabulary.config_templates import Template, Templates, Variant
 from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
 
 OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
 _ZUN = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
-
 
 _PARTS = {"AAAAA": frozenset(("CUSTOM_A",)), "BBBBB": frozenset(("CUSTOM_B", "HW_B")), "CCCCC": frozenset(("HW_C",))}
 _MANAGED = sorted(trait for traits in _PARTS.values() for trait in traits)
@@ -70,11 +71,18 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
             has, custom = traits[trait], trait.startswith("CUSTOM_")
             if key in reported:
                 assert (trait in found) is has
+                # What an operator has set would go as ours.
+                assert key in covered or not custom or trait not in present
             elif key in covered:
                 assert (trait in found) is (trait in present and has and not custom)
             else:
                 assert (trait in found) is (trait in present or (has and key in wanted | still))
     assert found - set(_MANAGED) - _marker(reported) == others - set(_MANAGED)
+    for mode in Mode:
+        without = withdrawn(replace(goal, owner=OWNER), mode)
+        assert without.owner is None
+        ours = {trait for key in reported for trait in _PARTS[key] if mode is Mode.ALONE or trait.startswith("CUSTOM_")}
+        assert with_traits(found, without) == found - _marker(reported) - ours
 
 
 def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> None:
@@ -85,8 +93,10 @@ def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() ->
     assert state == {trait, *_marker((offered, plain))}
     for wanted, found in (((plain,), _marker((plain,))), ((), frozenset())):
         assert with_traits(state, goal_of(facts, wanted, Mode.BESIDE)) == found
-    # Within the hour, the answer is that of now.
+    # Within the hour, the answer is that of now; what was offered may be told apart.
     assert with_traits(state, goal_of(facts, (), Mode.BESIDE), (offered, plain)) == _marker((plain,))
+    goal = goal_of(facts, (), Mode.BESIDE, emulated=frozenset(("aarch64",)))
+    assert with_traits(state, goal, (offered, plain)) == state
 
 
 def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_report() -> None:
@@ -136,40 +146,17 @@ def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
     assert goal_of(_OtherFacts(), (), Mode.BESIDE).traits == {managed_trait: True}
 
 
-@pytest.mark.parametrize(
-    ("options", "traits", "foreign"),
-    [
-        (_NOVA, "", False),
-        (_NOVA, "OWNER_NOVA COMPUTE_NODE", False),
-        (_NOVA, "OWNER_NOVA OWNER_CYBORG", True),
-        (_NOVA, "OWNER_SOMEBODY", True),
-        (_NOVA, "CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A", True),
-        (_NOVA, "CUSTOM_OWNER_X", False),
-        (_NOVA, "CUSTOM_OWNER_Y", True),
-        (_ZUN, "CUSTOM_OWNER_ZUN", False),
-        (_ZUN, "OWNER_NOVA", True),
-    ],
-)
-def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign(
-    options: Options, traits: str, foreign: bool
-) -> None:
-    assert is_foreign(traits.split(), options) is foreign
+def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign() -> None:
+    ours = ["", "OWNER_NOVA COMPUTE_NODE", "CUSTOM_OWNER_X"]
+    others = ["OWNER_NOVA OWNER_CYBORG", "OWNER_SOMEBODY", "CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A", "CUSTOM_OWNER_Y"]
+    assert [each for each in ours + others if is_foreign(each.split(), _NOVA)] == others
+    assert [each for each in ("CUSTOM_OWNER_ZUN", "OWNER_NOVA") if is_foreign(each.split(), _ZUN)] == ["OWNER_NOVA"]
 
 
-@pytest.mark.parametrize(
-    ("classes", "recognized"),
-    [
-        ("", False),
-        ("VGPU", True),
-        ("CUSTOM_PCI_10DE_1EB8", True),
-        ("PCPU MEMORY_MB", True),
-        ("NET_BW_EGR_KILOBIT_PER_SEC NET_BW_IGR_KILOBIT_PER_SEC", False),
-        ("NET_PACKET_RATE_KILOPACKET_PER_SEC", False),
-        ("VGPU FPGA", False),
-    ],
-)
-def test_nested_provider_is_the_owners_only_if_all_its_resource_classes_are(classes: str, recognized: bool) -> None:
-    assert is_recognized(classes.split(), OWNER) is recognized
+def test_nested_provider_is_the_owners_only_if_all_its_resource_classes_are() -> None:
+    owned = ["VGPU", "CUSTOM_PCI_10DE_1EB8", "PCPU MEMORY_MB"]
+    neutrons = ["NET_BW_EGR_KILOBIT_PER_SEC NET_BW_IGR_KILOBIT_PER_SEC", "NET_PACKET_RATE_KILOPACKET_PER_SEC"]
+    assert [each for each in (*owned, *neutrons, "VGPU FPGA", "") if is_recognized(each.split(), OWNER)] == owned
 
 
 def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid() -> None:
@@ -192,9 +179,15 @@ def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid() -> None:
 def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     facts: IronicFacts, *, expected: bool | None
 ) -> None:
-    """A trait that is there stays, and the rest is reported."""
+    """A trait that is there stays, and so does an earlier report, until the node is known to lack it."""
     trait, others = "HW_CPU_HYPERTHREADING", BY_NAME["image_type"].traits
-    goal = goal_of(facts, map(key_of, ((trait,), others)), Mode.BESIDE)
+    goal, known = (
+        goal_of(each, map(key_of, ((trait,), others)), Mode.BESIDE)
+        for each in (facts, IronicFacts(bios={"LogicalProc": BiosSetting()}))
+    )
+    reported = with_traits(frozenset(), known)
+    assert with_traits(reported, goal) == reported - ({trait} if expected is False else set())
+    assert with_traits(reported, withdrawn(goal, Mode.ALONE)) == frozenset()
     assert goal.traits.get(trait) is expected
     found = with_traits(frozenset((trait,)) if expected is None else frozenset(), goal)
     assert (trait in found) is (expected is not False)
@@ -203,12 +196,12 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     assert capability_traits(facts).keys() - goal.traits.keys() - {trait} <= others | facts.templates.found_traits
 
 
-def test_report_survives_a_round_in_which_the_facts_say_nothing_of_it() -> None:
-    """Ironic reads a node's BIOS settings again: the traits stay ours, and go once the node is known to lack them."""
-    known = Goal({HPET: True}, {"AAAAA": frozenset((HPET,))}, frozenset(("AAAAA",)))
-    unsure = replace(known, traits={}, parts={}, unsure={"AAAAA": frozenset((HPET,))})
-    reported = with_traits(frozenset(), known)
-    assert with_traits(reported, unsure) == reported
-    assert with_traits(frozenset(), unsure) == frozenset()
-    assert with_traits(reported, replace(known, traits={HPET: False})) == reported - {HPET}
-    assert with_traits(reported, replace(unsure, wanted=None)) == frozenset()
+def test_host_that_is_not_configured_by_request_answers_with_one_key_for_all_templates() -> None:
+    """A node in Ironic answers for each trait, even if it has none."""
+    trait = Trait("CUSTOM_TURBO")
+    templates = Templates((Template("turbo", "on", (trait,), (Variant(node={"vendor": "dell*"}),)),))
+    alone, keys = frozenset((trait,)), frozenset((key_of((trait,)), NOT_CONFIGURED))
+    assert Part("deploy-config", alone, keys, alone) in parts_of(templates, frozenset())
+    for facts, found in ((KVM, {NOT_CONFIGURED}), (IronicFacts(bios_interface="no-bios"), keys - {NOT_CONFIGURED})):
+        goal = goal_of(replace(facts, templates=templates), keys, Mode.BESIDE)
+        assert keys_in(REPORTED, with_traits(frozenset(), goal)) == found

@@ -13,7 +13,7 @@
 """What the traits of a provider become: only what a report covers, and in which mode."""
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -31,7 +31,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, is_recognized, with_traits, withdrawn
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
+from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, Part, key_of, keys_in, names_with, parts_of
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Template, Templates, Variant
@@ -103,9 +103,7 @@ def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_repo
     for facts in few_libvirt_hosts():
         traits = capability_traits(replace(facts, emulated_architectures=frozenset()))
         beside = goal_of(facts, (), Mode.BESIDE).traits
-        emulated = (
-            {trait for trait in traits if trait.startswith("COMPUTE_ARCH_")} if facts.virt_type == "kvm" else set()
-        )
+        emulated = {trait for trait in traits if trait.startswith("COMPUTE_ARCH_") and facts.virt_type == "kvm"}
         emulated -= {f"COMPUTE_ARCH_{facts.architecture.upper()}"}
         assert set(beside) == (traits.keys() & opt_in_traits()) | emulated
         assert all(traits[trait] is has for trait, has in beside.items())
@@ -124,26 +122,15 @@ def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_report
         assert trait not in inspect.getsource(nova_vmware) + inspect.getsource(nova_fake)
 
 
-class _OtherFacts(HostFacts):
-    driver = "another package's"
-
-
-@pytest.mark.parametrize(
-    ("reported_by_nova", "managed_trait"),
-    [
-        (standard_traits, "CUSTOM_VM_MODE_HVM"),
-        (lambda _: frozenset(("CUSTOM_VM_MODE_HVM",)), "COMPUTE_NET_VIF_MODEL_E1000"),
-    ],
-)
-def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
-    monkeypatch: pytest.MonkeyPatch, reported_by_nova: Callable[[HostFacts], frozenset[str]], managed_trait: str
-) -> None:
+def test_reporter_of_another_package_declares_what_its_nova_driver_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default, all standard traits: then they are not managed beside a nova-compute."""
-    reporter = Reporter(_OtherFacts, lambda *_: "", reported_by_nova=reported_by_nova)
-    monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)
     traits = {"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}
     monkeypatch.setattr("os_prefilter.hosts.desired_traits.capability_traits", lambda _: traits)
-    assert goal_of(_OtherFacts(), (), Mode.BESIDE).traits == {managed_trait: True}
+    default = Reporter(VmwareFacts, lambda *_: "")
+    declared = replace(default, reported_by_nova=lambda _: frozenset(("CUSTOM_VM_MODE_HVM",)))
+    for reporter, managed in ((default, "CUSTOM_VM_MODE_HVM"), (declared, "COMPUTE_NET_VIF_MODEL_E1000")):
+        monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)  # noqa: B023
+        assert goal_of(VmwareFacts(), (), Mode.BESIDE).traits == {managed: True}
 
 
 def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign() -> None:

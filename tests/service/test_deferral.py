@@ -23,9 +23,9 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.reports import parts_by_trait
 from os_prefilter.request.filter_contract import Declaration, LoadedFilter
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, forbid, require
 from os_prefilter.service import Service
-from os_prefilter.service.deferral import Reports, Unreported, deferral
+from os_prefilter.service.deferral import Reports, Unreported, deferral, read_reports
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.wanted import wanted_parts
@@ -54,7 +54,7 @@ def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
     assert compared > 1000
 
 
-_E1000 = "COMPUTE_NET_VIF_MODEL_E1000"
+_E1000, _DEFAULT = "COMPUTE_NET_VIF_MODEL_E1000", "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC"
 _SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
 _ALL, _HPET, _MACHINES = marker_of(_E1000), marker_of(HPET), marker_of("CUSTOM_COMPUTE_MACHINE_PC")
 _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
@@ -75,7 +75,9 @@ _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # An operator's decision, whichever hosts have it.
     ([set()], "CUSTOM_LICENSED", True, ""),
     ([set()], "CUSTOM_LICENSED", False, ""),
-    ([set()], "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", False, "need not be forbidden: no provider has it"),
+    ([set()], _DEFAULT, False, "need not be forbidden: no provider has it"),
+    ([{_DEFAULT}], _DEFAULT, False, ""),
+    ([set()], _E1000, False, ""),
     ([{"CUSTOM_LICENSED"}], "CUSTOM_LICENSED", False, ""),
     ([set()], "COMPUTE_STATUS_DISABLED", False, ""),
 ]
@@ -93,7 +95,7 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
     # While it is not known, what Placement may not know is neither required nor forbidden.
     for trait, required, expected in (
         (_E1000, True, True),
-        ("CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", False, True),
+        (_DEFAULT, False, True),
         ("CUSTOM_X", True, False),
         ("COMPUTE_NODE", False, False),
     ):
@@ -105,6 +107,12 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
     some = Reports({"B": Unreported(1, ("h",)), "A": Unreported(1, ("h",)), "C": Unreported(4, ("i",))})
     shown = "2 traits by 1 compute node (h); 1 trait by 4 compute nodes (among them i)"
     assert repr(some) == f"<not reported: {shown}>"
+
+
+def test_placement_is_asked_once_where_every_compute_node_has_reported() -> None:
+    asked: list[frozenset[str]] = []
+    assert list(read_reports([_BY_TRAIT[HPET]], frozenset((_HPET, HPET)), asked.append).values()) == [None]
+    assert asked == [{_HPET}]
 
 
 def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
@@ -147,6 +155,12 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> N
         notes = [(note.source, note.reason.partition(" ")[0], note.waits) for note in decision.notes]
         assert notes == [("a rule", HPET, True)] * (3 - len(asked))
         assert {(item.trait, item.scope) for item in seen[-1]} == asked
+
+
+def test_forbidden_trait_waits_only_while_it_is_not_known_whether_any_provider_has_it() -> None:
+    mine = LoadedFilter("mine", lambda _request: forbid(_DEFAULT, "a rule"))
+    for reports in (None, reports_of(fleet_of([set()]), EVERY_PART)):
+        assert [note.waits for note in _waiting([mine], reports).apply(spec_of()).notes] == [reports is None]
 
 
 def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() -> None:

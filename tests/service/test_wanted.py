@@ -20,11 +20,14 @@ from os_prefilter import Options
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.reports import REPORTED, WANTED, emulated_in, keys_in, names_with, parts_of
+from os_prefilter.hosts.reports import REPORTED, WANTED, emulated_in, key_of, keys_in, names_with, parts_of
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service
 from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
-from os_prefilter.vocabulary import HPET, QUALIFIED, TRAITS_OF_EMULATION, table
+from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, TRAITS_OF_EMULATION, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import BUNDLED
+from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter_tools.testing.law import Cloud, single_cases
 from tests.conftest import conf_with
 from tests.support.hosts import EVERY_ARCHITECTURE, KVM, other_hosts
@@ -45,14 +48,15 @@ def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
                 assert traits.setdefault(trait, part.traits) == part.traits, trait
     rows = {trait for row in table() for trait in row.traits}
     assert traits.keys() == rows | set(QUALIFIED.values()) | set(TRAITS_OF_EMULATION) | BUNDLED.found_traits
-    emulations = [
-        {key for part in parts_of(BUNDLED, emulated) for key in part.keys} for emulated in ((), EVERY_ARCHITECTURE)
-    ]
-    assert emulated_in(emulations[0]) < emulated_in(emulations[1]) == EVERY_ARCHITECTURE
-    for prefix in (WANTED, REPORTED):
+    few, every = ({key for part in parts_of(BUNDLED, each) for key in part.keys} for each in ((), EVERY_ARCHITECTURE))
+    assert emulated_in(few) < emulated_in(every) == EVERY_ARCHITECTURE
+    modes = [key_of((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))]
+    for prefix, number in ((WANTED, len(modes)), (REPORTED, 1)):
         names = names_with(prefix, found)
         assert all(map(is_trait_name, names))
         assert len(names) == -(-len(found) // len(keys_in(prefix, names[:1])))
+        # Only a host's marker has one key for all optional traits of a row: an older agent must know what is wanted.
+        assert [len(name) for name in names_with(prefix, modes)] == [len(prefix) + number * 5]
         assert keys_in(prefix, {*names, "CUSTOM_OTHER"}) == found.keys()
 
 
@@ -79,6 +83,12 @@ def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_archite
         wanted = {trait for part in parts for trait in part.traits}
         assert wanted.intersection(names) == set(names[:number])
         assert not any(trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted)
+
+
+def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> None:
+    mine = LoadedFilter("mine", lambda _request: Requirements())
+    parts = wanted_parts((mine,), Options(reported_traits=("*",)))
+    assert {part.row for part in parts} == {row.name for row in TRANSLATED_BY_NOVA if row.traits}
 
 
 def test_placement_gets_the_names_of_the_traits_and_of_the_wishes() -> None:

@@ -16,6 +16,7 @@ A missing trait has two meanings: the host cannot do it, or the host has not rep
 them apart for each trait that the enabled filters may require (:mod:`os_prefilter.hosts.reports`).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
@@ -77,10 +78,8 @@ class Reports:
     def __repr__(self) -> str:
         if not self.compute_nodes:
             return "<no compute node>"
-        traits: dict[Unreported, list[str]] = {}
-        for trait, nodes in sorted(self.unreported.items()):
-            traits.setdefault(nodes, []).append(trait)
-        missing = [f"{pluralize(len(names), 'trait')} by {nodes}" for nodes, names in traits.items() if nodes.number]
+        traits = Counter(nodes for _, nodes in sorted(self.unreported.items()) if nodes)
+        missing = [f"{pluralize(number, 'trait')} by {nodes}" for nodes, number in traits.items()]
         return f"<not reported: {'; '.join(missing) or 'nothing'}>"
 
 
@@ -132,7 +131,7 @@ def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Par
         problem = "which compute nodes have reported is not known"
     elif trait not in reports.unreported:
         # Required by a rule alone: no filter wants it to be reported.
-        problem = ""
+        return ""
     elif not reports.compute_nodes:
         problem = "there is no compute node"
     else:

@@ -226,9 +226,8 @@ class TestRequestCount:
             keeper = host(seen)
             keeper.sync(GOAL)
             gpu = provider_uuid("gpu-1")
-            allocations = {gpu: {"resources": {"VGPU": 1}}}
-            consumer = {"allocations": allocations, "project_id": "p", "user_id": "u", "consumer_generation": None}
-            body = {**consumer, "consumer_type": "INSTANCE"}
+            consumer = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
+            body = {"allocations": {gpu: {"resources": {"VGPU": 1}}}, **consumer}
             placement.client.request("PUT", f"/allocations/{provider_uuid('guest')}", body)
             seen.sent.clear()
             assert keeper.sync(GOAL) == []
@@ -361,18 +360,14 @@ class TestConcurrentWriters:
         now = [0.0]
         keeper = ProviderTraits(Observed(aware).client, HOST, clock=lambda: now[0])
         keeper.sync(GOAL)
-        request = aware.client.request
-
-        def generation() -> int:
-            return int(request("GET", f"/resource_providers/{UUID}")["generation"])
-
-        remembered = generation()
-        request("DELETE", f"/resource_providers/{UUID}")
+        request, url = aware.client.request, f"/resource_providers/{UUID}"
+        remembered = request("GET", url)["generation"]
+        request("DELETE", url)
         if seen_gone:
             with pytest.raises(UnknownProvider):
                 keeper.sync(GOAL)
         request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
-        while generation() < remembered:
+        while request("GET", url)["generation"] < remembered:
             put_traits(aware, lambda traits: traits.add("COMPUTE_NODE"))
         now[0] = 0.0 if seen_gone else RECHECK_INTERVAL
         assert TraitChange(HOST, HPET, "add") in keeper.sync(GOAL)

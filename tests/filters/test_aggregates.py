@@ -232,6 +232,7 @@ def test_malformed_networks_are_named() -> None:
     for aggregates in ([], ["x&y"], [A, "x&y"]):
         with pytest.raises(ValueError, match="these are not UUIDs of aggregates"):
             require_aggregates(aggregates, "a filter")
+    assert require_aggregates([A], "a filter").aggregates[0].names == ""
     assert str(forbid_aggregates([A], "a filter").aggregates[0]) == f"member_of=!in:{A} by  (a filter)"
 
 

@@ -54,6 +54,7 @@ def test_hpet_is_required_by_the_image_property_or_the_explicit_trait_of_the_hos
     spec = spec_of({"hw_time_hpet": "true"}, {_HPET: "required"})
     (item,) = pipeline_of("hpet", reported_traits=[]).apply(spec).requirements
     assert item.source == f"flavor extra spec {_HPET}=required and image property hw_time_hpet=true"
+    assert item.properties == (f"{_HPET}=required", "hw_time_hpet=true")
 
 
 def test_contradicting_hpet_requests_are_an_error_and_change_nothing() -> None:
@@ -71,6 +72,5 @@ def test_misspelt_boolean_of_an_image_is_false_with_a_warning(unknown_values: st
     """As in Nova's own object of the image, where nothing shows that it was misspelt."""
     decision = pipeline_of("hpet", unknown_values=unknown_values).apply(spec_of({"hw_time_hpet": "perhaps"}))
     assert decision.requirements == ()
-    assert [(note.reason, note.warn) for note in decision.notes] == [
-        ("'perhaps' is not a boolean: taken as false, as in Nova", True)
-    ]
+    place, reason = "image property hw_time_hpet", "'perhaps' is not a boolean: taken as false, as in Nova"
+    assert [(note.source, note.reason, note.warn) for note in decision.notes] == [(place, reason, True)]

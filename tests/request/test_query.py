@@ -115,9 +115,11 @@ def test_flavor_image_and_groups_become_the_expected_query_whatever_their_order(
 
 def test_a_named_trait_says_where_it_was_written() -> None:
     spec = spec_of({"trait:A": "required"}, {"resources1:VGPU": "1", "trait1:B": "forbidden"})
+    spec.requested_resources.append(RequestGroup("p", {"VGPU": 1}, {"C"}))
     assert [each[:6] for each in query.requirements_without_filters(Request(spec))] == [
         ("B", False, "1", "flavor extra spec trait1:B=forbidden", "request", ("trait1:B=forbidden",)),
         ("A", True, "unsuffixed", "image property trait:A=required", "request", ("trait:A=required",)),
+        ("C", True, "p", "request group p", "request", ()),
     ]
 
 

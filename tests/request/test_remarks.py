@@ -137,4 +137,7 @@ def test_property_that_another_one_makes_meaningless_is_noted() -> None:
     for asked, others, reason in ignored:
         name, _, value = asked.partition("=")
         notes = remarks_in_nova(Request(request_of({name: value, **others}, {})), Options())
-        assert [str(note) for note in notes] == [f"{asked}: {reason}"] * bool(reason)
+        assert [(str(note), note.warn) for note in notes] == [(f"{asked}: {reason}", True)] * bool(reason)
+    # A contradiction is for the filters.
+    spec = request_of({"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"}, {"hw:tpm_model": "tpm-tis"})
+    assert not list(remarks_in_nova(Request(spec), Options()))

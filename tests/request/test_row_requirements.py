@@ -21,7 +21,7 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import ImpossibleCombination, RequestRejected, UnknownValue
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.row_requirements import require_rows
-from os_prefilter.request.values import rows_of
+from os_prefilter.request.values import rows_of, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.vocabulary import BY_NAME, ROWS, rows_required_by
@@ -105,6 +105,8 @@ def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says
         for unknown_values in ("skip", "reject"):
             with pytest.raises(UnknownValue, match="Values that exist: "):
                 pipeline_of(name, unknown_values=unknown_values).apply(spec_of(properties, extra_specs))
+    # Other rows that look at it leave that to its filter.
+    assert value_of(Request(spec_of({}, {"hw:sound_model": "Virtio"})), BY_NAME["sound_model"]) is None
 
 
 def test_value_that_another_one_implies_requires_no_trait_of_its_own() -> None:
@@ -121,6 +123,10 @@ def test_value_that_another_one_implies_requires_no_trait_of_its_own() -> None:
 def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_never_has_it() -> None:
     unknown = spec_of({"os_secure_boot": "odd"})
     assert required_by("image_metadata", unknown) == []
+    # One note, also if a second row looks at the value.
+    spec = spec_of({"hw_ephemeral_encryption": "maybe", "hw_ephemeral_encryption_format": "luks"})
+    (note,) = pipeline_of("ephemeral_encryption").apply(spec).notes
+    assert note.source == "image property hw_ephemeral_encryption"
     with pytest.raises(UnknownValue, match="os_secure_boot"):
         pipeline_of("image_metadata", unknown_values="reject").apply(unknown)
     with pytest.raises(ImpossibleCombination, match="os_secure_boot=required is impossible .*hw_machine_type=isapc"):

@@ -32,13 +32,11 @@ from os_prefilter.vocabulary.options import Options
 _CUTOFF = 0.8
 OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
 """Rows whose traits say what a host is, so that a request which names one has all that it asks for."""
-LONGEST_NAME = 80
-"""Longer ones have no near name."""
 
 
 def nearest_property(name: str) -> str:
     """Return a question after the image property of Nova that is nearest to an unknown name, or nothing."""
-    return nearest_name(name, known_properties()) if len(name) <= LONGEST_NAME else ""
+    return nearest_name(name, known_properties())
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
@@ -131,7 +129,7 @@ def _without_property(request: Request) -> Iterator[tuple[NamedTrait, tuple[Row,
     """Yield each trait that a request requires of its host by name alone, and the rows whose property it lacks."""
     # A malformed name is for the filters to reject, and for the query.
     with suppress(MalformedRequest):
-        for each in named_traits(request) if request.names_traits else ():
+        for each in named_traits(request):
             rows = _rows_by_trait().get(each.trait, ()) if each.required and request.is_of_host(each.scope) else ()
             if rows and not any(trait in _traits_by_property(request, row) for row, trait in rows):
                 yield each, tuple(row for row, _ in rows)

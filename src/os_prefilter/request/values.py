@@ -178,7 +178,7 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
 def pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, Source]]:
     """Yield the values of other rows beside which no guest of Nova starts with a value, each with its source."""
     for pair in row.beside.get(value, _NOTHING_BESIDE).never:
-        other = value_of(request, row_named(pair.row)) if pair.by_nova else None
+        other = value_of(request, row_named(pair.row))
         if other and other.value == pair.value and not _is_excused(request, pair):
             yield pair, other.source
 
@@ -203,7 +203,7 @@ def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
     rows = tuple(rows)
     namespaces = tuple([row.namespace for row in rows if row.namespace])
     found = [name for name in request.extra_specs if str(name).startswith(namespaces)]
-    return [name for name in found if all(name != row.extra_spec for row in rows)] if found else found
+    return [name for name in found if all(name != row.extra_spec for row in rows)]
 
 
 def _read(request: Request, row: Row) -> Resolved:
@@ -221,16 +221,14 @@ def _read(request: Request, row: Row) -> Resolved:
         return other._replace(value=None, notes=())
     raws = (in_image, of_image, in_flavor)
     read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
-    read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
+    read = read_values(row, raws, request.place_of(row.image_property))
     if other.unknown:
         read = read._replace(unknown=other.unknown + read.unknown)
     if row.device and not read.problem:
         read = _switched(request, row.device, read)
     if read.value and not read.problem and row.beside:
         read = read._replace(problem=_problem_beside(request, row, read.value))
-    if read.problem or row.device:
-        return read
-    if depends_on and depends_on.default and other.value and not is_set:
+    if depends_on and depends_on.default and other.value and not is_set and not row.device:
         source = other.value.source._replace(default=f"{row.name} {depends_on.default}")
         return read._replace(value=RowValue(depends_on.default, source))
     return read
@@ -273,7 +271,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
             found = RowValue(value, Source(where, value, name=str(name)))
         elif found.value != value:
             problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
-            return Resolved(None, tuple(unknown), tuple(notes), problem)
+            return Resolved(unknown=tuple(unknown), problem=problem)
     return Resolved(found, tuple(unknown), tuple(notes))
 
 
@@ -326,7 +324,7 @@ def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
         (wanted if read.value.value == "true" else unwanted).append(read.value.source)
     if wanted and unwanted:
         problem = partial(FlavorImageConflict, str(wanted[-1]), str(unwanted[-1]))
-        return read._replace(value=None, problem=problem)
+        return read._replace(problem=problem)
     if not wanted:
         return read
     return read._replace(value=RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:]))))

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from os_prefilter.adapters.osinfo import DEVICES, has_libosinfo, implied_by
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.request.remarks import LONGEST_NAME, known_properties, nearest_name, nearest_property, remarks_in_nova
+from os_prefilter.request.remarks import known_properties, nearest_name, nearest_property, remarks_in_nova
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS, table
@@ -40,6 +40,7 @@ _OTHERS = ("resources:", "trait:", "preferred_trait:", PREFIX, "capabilities:", 
 _CUTOFF = 0.8
 # A request may have any number of them.
 _MOST = 10
+_LONGEST_NAME = 80
 
 
 class WithoutRow(NamedTuple):
@@ -104,7 +105,7 @@ def notes_on_names(request: Request) -> Iterator[Note]:
         (request.image_properties, "image property", _problem_of_property),
         (request.extra_specs, "flavor extra spec", _problem_of_extra_spec),
     ):
-        found = ((name, problem(name)) for name in names if isinstance(name, str) and len(name) <= LONGEST_NAME)
+        found = ((name, problem(name)) for name in names if isinstance(name, str) and len(name) <= _LONGEST_NAME)
         yield from islice((Note(f"{place} {name}", text, warn=True) for name, text in found if text), _MOST)
 
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.strategies import sampled_from
 
 from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import GIVEN_UP, Fact, Measured, PendingQuery
+from os_prefilter.service.deployment_facts import GIVEN_UP, Fact, Measured, PendingQuery, pause_after
 from tests.support.state_machines import Fault, assert_correct, assert_found
 
 # Two are equal.
@@ -194,17 +194,17 @@ FAULTS: dict[str, Fault] = {
     ),
     "a child waits for its parent's query": (Fact.begin, "query.process == os.getpid()", "True"),
     "no query is given up": (Fact.begin, "now() - query.begun < max(GIVEN_UP, self._interval)", "True"),
-    "no pause after a slow query": (Measured.pause, "_PAUSE * self.seconds", "0"),
+    "no pause after a slow query": (pause_after, "_PAUSE * seconds", "0"),
     "each value counts as new": (Fact._run, "now() - measured.age", "now()"),
-    "a pause without end": (Measured.pause, "max(interval, _LONGEST_PAUSE)", "inf"),
-    "a failed query is repeated at once": (Fact._run, "now() + again if problem", "now() if problem"),
+    "a pause without end": (pause_after, "max(interval, _LONGEST_PAUSE)", "inf"),
+    "a failed query is repeated at once": (Fact._run, "now() + again", "now()"),
     "a query that is broken off stays": (Fact._run, "finally:", "else:"),
     "each failure is logged": (Fact._log_failure, "if not self._failing:", "if True:"),
     "each answer is logged": (Fact._set, "self._failing = False", "pass"),
     "each request waits for the first query": (Fact.wait, "self._tried = True", "pass"),
     "a slow later query warns": (Fact.wait, "and not query.may_take_long", ""),
     "no request waits for a fresh value": (Fact._run, "read_at + 2 * max", "inf + max"),
-    "without a thread, a query stays": (Fact.begin, "self._end(query, str(error), now() + self._interval)", "pass"),
+    "without a thread, a query stays": (Fact.begin, "self._end(query, now() + self._interval, str(error))", "pass"),
 }
 
 

@@ -65,14 +65,15 @@ class Measured(NamedTuple):
     age: float
     """The seconds since the reading of it began."""
 
-    def pause(self, interval: float) -> float:
-        """Return the seconds from this reading to the next one."""
-        return min(max(interval, _PAUSE * self.seconds), max(interval, _LONGEST_PAUSE))
-
 
 # What a call of these returns is true, whatever they would compute.
 _ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
+
+
+def pause_after(seconds: float, interval: float) -> float:
+    """Return the seconds from the beginning of a reading that took ``seconds`` to the next one."""
+    return min(max(interval, _PAUSE * seconds), max(interval, _LONGEST_PAUSE))
 
 
 def seconds_to(until: float) -> float:
@@ -175,14 +176,13 @@ class Fact:
         self._later_patience = later_patience
         self._lock = threading.Lock()
         self._query: PendingQuery | None = None
-        self.due = float("-inf")
+        self.due = -inf
         """When it is queried again, on the clock of :func:`time.monotonic`."""
         # Until when requests need not wait for the answer to the next query.
-        self._usable_until = float("inf")
+        self._usable_until = inf
         # When the query was started that `latest` is the answer of.
-        self._answered = float("-inf")
-        self.is_expired = False
-        self._tried = self._failing = False
+        self._answered = -inf
+        self.is_expired = self._tried = self._failing = False
 
     @property
     def latest(self) -> Any:
@@ -216,7 +216,7 @@ class Fact:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
                 # The process cannot have another thread.
-                self._end(query, str(error), now() + self._interval)
+                self._end(query, now() + self._interval, str(error))
                 return None
             return query
 
@@ -242,32 +242,30 @@ class Fact:
         return self.is_expired or now() >= self.due
 
     def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
-        problem, due = "the query was broken off", 0.0
+        problem = "the query was broken off"
         try:
             value = self._read(context)
             taken = now() - query.begun
             measured = value if isinstance(value, Measured) else Measured(value, taken, taken)
             with self._lock:
                 # At first a random moment: processes that start together do not query together forever.
-                interval = self._interval if self._answered > float("-inf") else uniform(0, self._interval)  # noqa: S311
-                read_at, pause = now() - measured.age, measured.pause(interval)
-                # Of a value that another process is reading again, no request needs the newest.
-                due = max(read_at + pause, now() + min(interval, _SOON))
+                interval = self._interval if self._answered > -inf else uniform(0, self._interval)  # noqa: S311
+                read_at, pause = now() - measured.age, pause_after(measured.seconds, interval)
                 # A query that was given up may be answered after a later one.
                 if query.begun >= self._answered:
                     self._answered = query.begun
                     self._usable_until = read_at + 2 * max(pause, self._interval)
                     self._set(measured.value)
-            problem = ""
+                # Of a value that another process is reading again, no request needs the newest.
+                self._end(query, max(read_at + pause, now() + min(interval, _SOON)))
         except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
             with self._lock:
                 taken = now() - query.begun
-                again = min(
-                    Measured(None, taken, taken).pause(self._interval), max(self._interval, _LONGEST_PAUSE_OF_FAILED)
-                )
-                self._end(query, problem, now() + again if problem else due)
+                again = min(pause_after(taken, self._interval), max(self._interval, _LONGEST_PAUSE_OF_FAILED))
+                # A query that was answered has ended above.
+                self._end(query, now() + again, problem)
             query.done.set()
 
     def _set(self, value: Any) -> None:
@@ -280,7 +278,7 @@ class Fact:
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
             self.reading = Reading(value)
 
-    def _end(self, query: PendingQuery, problem: str, due: float) -> None:
+    def _end(self, query: PendingQuery, due: float, problem: str = "") -> None:
         if self._query is not query:
             return
         self._query = None

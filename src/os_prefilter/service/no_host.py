@@ -32,7 +32,7 @@ from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import smallest_disjoint
 from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, Measured, ask_in_time
+from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, ask_in_time, pause_after
 from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
 
 if TYPE_CHECKING:
@@ -202,5 +202,5 @@ class NoHostCheck:
             taken = time.monotonic() - begun
             if len(self._numbers) >= _MOST_SERVED:
                 self._numbers = {}
-            self._numbers[traits] = number, time.monotonic() + Measured(None, taken, taken).pause(self._interval)
+            self._numbers[traits] = number, time.monotonic() + pause_after(taken, self._interval)
         return number

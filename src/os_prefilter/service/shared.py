@@ -30,7 +30,7 @@ from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 from weakref import finalize
 
-from os_prefilter.service.deployment_facts import GIVEN_UP, Measured
+from os_prefilter.service.deployment_facts import GIVEN_UP, Measured, pause_after
 
 TAKE_OVER = 60.0
 """The seconds after which another process reads beside one that has no result."""
@@ -160,7 +160,7 @@ class SharedReading:
         return found
 
     def _is_younger(self, found: Measured, pauses: int) -> bool:
-        return found.age < pauses * found.pause(self._interval)
+        return found.age < pauses * pause_after(found.seconds, self._interval)
 
     def _place(self) -> int:
         """Return how many readers have had their time while this process has waited: the first one may be stopped."""

@@ -35,7 +35,7 @@ from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.service.wanted import configured_filters, traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Observed, put_traits
+from tests.support.placements import Observed, answering, put_traits
 from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, write_rules
 
@@ -79,30 +79,31 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     assert _hosts(placement, pipeline, {"hw_vif_model": "igb", "hw_disk_bus": "virtio"}) == ()
 
 
-@pytest.mark.parametrize("refused", [False, True])
 def test_custom_traits_that_filters_may_require_are_created_before_a_query_names_one(
-    refused: bool, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else Placement refuses the query where no host has reported yet; a user without that right is told of once."""
-    observed = Observed(placement, lambda method, _url: (403, {}) if refused and method == "PUT" else None)
+    observed = Observed(placement)
     caplog.set_level(logging.INFO)
     conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
     needed = traits_to_create(*configured_filters(conf))
     pipeline = Service.from_conf(conf, {"known_traits": KnownTraits(observed.client, needed)})
-    spec = spec_of({"hw_time_hpet": "yes"})
-    decisions = [pipeline.apply(spec) for _ in range(2)]
-    assert (_HPET in placement.client.traits()) is not refused
-    assert placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts == (
-        _HOSTS if refused else ()
-    )
-    assert [len(each.requirements) for each in decisions] == [0 if refused else 1] * 2
-    messages = [each.getMessage() for each in caplog.records if "request filters may require" in each.getMessage()]
-    assert [each.partition(" ")[0] for each in messages] == ["Traits" if refused else "Created"]
-    assert (_HPET in messages[0]) is not refused
+    for refused in (True, True, True, False, True):
+        observed.hook = answering((403, {}) if refused else None, "/traits/")
+        found = _hosts(placement, pipeline, {"hw_time_hpet": "yes"})
+        assert (found, _HPET in placement.client.traits()) == ((_HOSTS, False) if refused else ((), True))
+        placement.client.delete_trait(_HPET)
     # First what agents read: they can begin.
-    created = [each.rpartition("/")[2] for each in observed.sent if each.startswith("PUT")]
-    assert created[:1] == sorted(trait for trait in needed if trait.startswith(WANTED))
-    assert refused or set(created) == needed
+    (wanted,) = needed - {_HPET}
+    assert wanted.startswith(WANTED)
+    assert [each.rpartition("/")[2] for each in observed.sent if "PUT" in each] == [wanted] * 4 + [_HPET] * 2
+    messages = [each.getMessage() for each in caplog.records if "request filters may require" in each.getMessage()]
+    refusal = "Traits that request filters may require cannot be created in Placement: Placement refused PUT /traits/"
+    assert [each.partition(" with status 403")[0] for each in messages] == [
+        f"{refusal}{wanted}",
+        f"Created in Placement, as request filters may require them: {wanted}, {_HPET}.",
+        f"{refusal}{_HPET}",
+    ]
 
 
 _LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [
@@ -131,18 +132,15 @@ def test_only_what_excludes_no_capable_host_is_left_out() -> None:
 
 def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlacement, tmp_path: Path) -> None:
     """On SIGHUP the rules are read again, and the names of the traits may be as old as ``facts_interval``."""
-    write_rules(
-        tmp_path / "rules.yaml", rule("other", "{image_property: hw_time_hpet, present: true}", forbid=["CUSTOM_OTHER"])
-    )
+    rules = tmp_path / "rules.yaml"
+    write_rules(rules, rule("other", "{image_property: hw_time_hpet, present: true}", forbid=["CUSTOM_OTHER"]))
     conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
     facts = {"known_traits": KnownTraits(placement.client)}
     pipeline = Service.from_conf(conf, facts, ensure_traits=placement.client.ensure_traits)
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == _HOSTS
     placement.know(["CUSTOM_KEPT"])
     put_traits(placement, lambda traits: traits.add("CUSTOM_KEPT"), "host-1")
-    write_rules(
-        tmp_path / "rules.yaml", rule("keep", "{image_property: hw_disk_bus, is: virtio}", forbid=["CUSTOM_KEPT"])
-    )
+    write_rules(rules, rule("keep", "{image_property: hw_disk_bus, is: virtio}", forbid=["CUSTOM_KEPT"]))
     conf.mutate_config_files()
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == ("host-0",)
 

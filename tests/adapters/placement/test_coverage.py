@@ -12,8 +12,8 @@
 
 """Which compute nodes have reported, by a real Placement: the same as by looking at each host, in few requests."""
 
-import json
 from collections.abc import Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -22,13 +22,15 @@ import pytest
 from os_prefilter.adapters.placement.coverage import ReadReports, placement_facts
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
-from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.service.facts_from_conf import shared
+from os_prefilter.service.shared import Siblings
+from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, times
 from tests.support.every_trait import EVERY_PART, marker_of
-from tests.support.placements import Observed, provider, put_traits
+from tests.support.placements import Observed, answering, provider, put_traits
 from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
 
 _HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
@@ -47,9 +49,8 @@ def _random_fleet(seed: int) -> Fleet:
         share = random.choice((0.0, 0.05, 0.3))
         traits = {trait for trait in _TRAITS if random.random() < share}
         if random.random() < 0.7:
-            traits.update(
-                names_with(REPORTED, random.sample(_EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY)))))
-            )
+            keys = random.sample(_EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY))))
+            traits.update(names_with(REPORTED, keys))
         nodes.append(traits)
     others = provider("neutron", "", "", (provider("br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"),))
     return Fleet((*fleet_of(nodes).hosts, others))
@@ -65,12 +66,9 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
         told = reports_of(fleet, EVERY_PART)
         assert (asked, asked.in_use) == (told, told.in_use)
         nodes = [host for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
+        reported = {host.name: host.traits | keys_in(REPORTED, host.traits) for host in nodes}
         for part in EVERY_PART:
-            silent = [
-                host.name
-                for host in nodes
-                if not (part.keys & keys_in(REPORTED, host.traits) or part.shown_by & host.traits)
-            ]
+            silent = [name for name, found in reported.items() if found.isdisjoint(part.keys | part.shown_by)]
             states.append(bool(silent))
             for trait in part.traits:
                 assert asked.unreported[trait] == Unreported.of(silent), part
@@ -116,31 +114,37 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_is_
     """However many hosts there are, and each is short enough for any web server."""
     parts = wanted_parts(*configured_filters(conf_with(**RECOMMENDED)))
     every = set(names_with(REPORTED, wanted_by()))
-    for markers, parts_read in (
-        ([every], parts),
-        ([{marker_of(*_TRAITS[at : at + 9])} for at in range(0, 80, 2)], _PARTS),
-    ):
-        with EmbeddedPlacement(fleet_of([*markers, set(_TRAITS), set()] * 3)) as placement:
+    many = [set(names_with(REPORTED, {*_PARTS[1].keys, *_EVERY_KEY[at : at + 40]})) for at in range(40)]
+    for markers, parts_read in (([every], parts), (many, _PARTS)):
+        fleet = fleet_of([*markers, set(_TRAITS), set()] * 3)
+        with EmbeddedPlacement(fleet) as placement:
             observed = Observed(placement)
-            ReadReports(observed.client, parts_read)()
-        assert 4 <= len(observed.sent) <= len(parts_read) + len(every) + 2 or len(markers) > 1
+            assert ReadReports(observed.client, parts_read)() == reports_of(fleet, parts_read)
+        assert 4 <= len(observed.sent) <= len(parts_read) + sum(map(len, markers)) + 2
         assert max(map(len, observed.sent)) < 4096
 
 
-def test_what_one_process_has_read_is_the_same_for_another_or_refused() -> None:
-    number = len(wanted_parts(*configured_filters(conf_with(**RECOMMENDED))))
+def test_what_one_process_has_read_is_the_same_for_another_with_these_options_or_refused() -> None:
+    ours: dict[str, Any] = {"enabled_filters": ["image_metadata"]}
+    others = {**ours, "owner_trait": "CUSTOM_OWNER_US", "emulated_architectures": ["aarch64"]}
+    both, stores = (conf_with(**ours), conf_with(**others)), (cache(Siblings),)
+    with EmbeddedPlacement(fleet_of([{"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**others))}])) as placement:
+        observed = Observed(placement)
+        processes = [shared(placement_facts(conf, observed.client), 60, stores) for conf in both * 2]
+        values = [{name: read(None).value for name, read in each.items()} for each in processes[:2]]
+        observed.hook = answering((500, {}))
+        assert values == [{name: read(None).value for name, read in each.items()} for each in processes[2:]]
+    for conf, each, is_other in zip(both, values, (False, True), strict=True):
+        assert each["known_traits"] > traits_to_create(*configured_filters(conf))
+        assert (each["owner_coverage"], any(each["reports"].unreported.values())) == (is_other, not is_other)
+    parts = [[0]] * len(wanted_parts(*configured_filters(both[0])))
     wrong: dict[str, list[Any]] = {
-        "reports": [[[], []], *([[nodes] * number, []] for nodes in ([1], [True, "h"], [0, "h"])), [[], ["a b"]]],
-        "known_traits": [None, "A", [1], ["a b"]],
+        "reports": [[[], []], [parts, ["a b"]], *([[bad, *parts[1:]], []] for bad in ([1], [True, "h"], [0, "h"]))],
+        "known_traits": [None, {"COMPUTE_NODE": 1}, [1], ["COMPUTE_NODE", "a b"], ["HW_CPU_X86_VMX"]],
         "nested_providers": [None, 1, "true"],
     }
-    with EmbeddedPlacement(fleet_of([{_ALL}, set()])) as placement:
-        facts = placement_facts(conf_with(**RECOMMENDED), placement.client)
-        assert facts.keys() == {*wrong, "owner_coverage"}
-        for name, fact in facts.items():
-            value: Any = fact(None)
-            shared: Any = fact
-            assert shared.from_json(json.loads(json.dumps(shared.to_json(value)))) == value
-            for document in wrong.get(name, ()):
-                with pytest.raises((TypeError, ValueError)):
-                    shared.from_json(document)
+    for name, documents in wrong.items():
+        reader: Any = placement_facts(both[0], placement.client)[name]
+        for document in documents:
+            with pytest.raises((TypeError, ValueError)):
+                reader.from_json(document)

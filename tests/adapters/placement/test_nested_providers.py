@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
-from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter.adapters.placement.coverage import NestedProviders, placement_facts
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
+from tests.conftest import conf_with
 from tests.support.placements import Observed, provider
 
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
@@ -84,10 +85,8 @@ def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> Non
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
         observed = Observed(placement)
         uuids = [provider_uuid(name) for name in ("gone", "a", "b")]
-        fact = NestedProviders(observed.client, lambda _context: uuids)
-        assert fact()
+        assert placement_facts(conf_with(), observed.client, iter)["nested_providers"](uuids)
         assert observed.sent == [_SHARING, *(f"GET /resource_providers?in_tree={uuid}" for uuid in uuids[:2])]
         # Without a nested provider there, the list decides.
-        fact = NestedProviders(observed.client, lambda _context: uuids[2:])
-        assert fact()
+        assert NestedProviders(observed.client, iter)(uuids[2:])
         assert observed.sent[-1] == _OTHERS

@@ -86,9 +86,8 @@ class ReadReports:
     def __init__(self, client: PlacementClient, parts: Iterable[Part]) -> None:
         self._client = client
         self._parts = tuple(parts)
-        self.scope = scope_of(
-            *(sorted(part.traits) for part in self._parts), *(sorted(part.keys) for part in self._parts)
-        )
+        # Of the keys alone: a key stands for the traits of its part.
+        self.scope = scope_of(*(sorted(part.keys) for part in self._parts))
 
     def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.

@@ -16,15 +16,17 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from os_prefilter import NOTHING, Decision, Request, Requirements, forbid, require
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
-from os_prefilter.request.filter_contract import UNKNOWN, Declaration, UnknownFact
+from os_prefilter.request.filter_contract import UNKNOWN, Declaration
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import Fact, PendingQuery, readings_of
+from os_prefilter.service.deployment_facts import Fact, PendingQuery, ask_in_time, readings_of, seconds_to
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
@@ -67,8 +69,7 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
     ]
 
 
-def test_second_answer_of_the_same_moment_is_used() -> None:
-    """As by a coarse clock."""
+def test_second_answer_at_the_same_time_of_a_coarse_clock_is_used() -> None:
     values = iter("ab")
     fact = Fact("f", lambda _context: next(values), 0)
     assert [value_of(fact, lambda: 0.0) for _ in range(2)] == ["a", "b"]
@@ -83,12 +84,20 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             steps.append("begin")
             return super().begin(*arguments)
 
-        def wait(self, query: PendingQuery, until: float = float("inf")) -> None:
+        def wait(self, query: PendingQuery, until: float = inf) -> None:
             steps.append("wait")
             super().wait(query, until)
 
     assert readings_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == (("known",),) * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
+
+
+def test_question_has_no_answer_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, problem = ask_in_time(lambda: threading.current_thread().name, "no host", inf)
+    assert (asked.result(), problem, seconds_to(0.0)) == ("no host", "", 0.0)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    asked, problem = ask_in_time(str, "no host", inf)
+    assert (asked.done(), problem) == (True, "RuntimeError: can't start new thread")
 
 
 async def _coroutine(_context: object) -> bool:
@@ -155,15 +164,8 @@ def test_filter_is_not_run_while_a_fact_that_it_needs_is_not_known() -> None:
 
 def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
     takes = Declaration(takes_unknown=True)
-
-    @takes
-    def careful(_request: Request, *, down: bool | UnknownFact) -> Requirements:
-        return NOTHING if down is UNKNOWN else require("CUSTOM_X", "known")
-
-    @takes
-    def careless(_request: Request, *, down: bool) -> Requirements:
-        return _if_down(_request, down=down)
-
+    careful = takes(lambda _request, *, down: NOTHING if down is UNKNOWN else require("CUSTOM_X", "known"))
+    careless = takes(lambda request, *, down: _if_down(request, down=down))
     assert not _decide(careful, _fails).requirements
     assert _decide(careful, lambda _context: False).requirements
     with pytest.raises(FilterFailed, match="compare it with 'is UNKNOWN'"):

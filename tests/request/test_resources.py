@@ -13,6 +13,7 @@
 """CPU pinning, persistent memory, and limits of amounts; tests/against_nova compares CPU pinning with Nova."""
 
 import re
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -115,7 +116,11 @@ def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:
         with pytest.raises(RequestRejected, match=f"hw_cpu_realtime_mask: '?{str(mask)[:4]}"):
             _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": mask})
     spec = _spec(_MIXED | {"hw:cpu_dedicated_mask": "^0"})
-    for vcpus, problem in ((2**31 - 1, "2147483647 is not at most 65536"), ("four", "'four' is not a whole number")):
+    wrong: list[tuple[Any, str]] = [
+        (2**31 - 1, "2147483647 is not at most 65536"),
+        ("four", "'four' is not a whole number"),
+    ]
+    for vcpus, problem in wrong:
         spec.flavor.vcpus = vcpus
         with pytest.raises(RequestRejected, match=f"flavor field vcpus: {problem}"):
             allocation_candidates_query(spec)

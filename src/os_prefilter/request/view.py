@@ -426,7 +426,7 @@ class Request:
         """Return the value of an image property under its current name; None if it is not set."""
         return self.image_properties.get(name)
 
-    def place_of(self, name: str) -> str:
+    def place_of(self, name: str | None) -> str:
         """Return where an image property is set, for messages."""
         if self.kept_machine_type and name == _MACHINE_TYPE:
             return f"the server's system metadata image_{name}"

@@ -12,8 +12,9 @@
 
 """The view reads Nova's objects, fields unset or not, and ours alike, and changes neither."""
 
+from operator import attrgetter
 from threading import Lock
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -95,7 +96,7 @@ _PLAIN = SimpleNamespace
 _REFUSED: list[tuple[object, str]] = [
     (None, "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"),
     ({"flavor": {}}, "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"),
-    ("m1.small", "it is of the type str, with none of the fields flavor, image"),
+    ("m1.small", "it is of the type str, with none of the fields flavor, image[.;]"),
     ([_SPEC(Flavor())], "it is of the type list"),
     (RequestSpec, "it is not an object with fields"),
     (Flavor(), "it is of the type Flavor"),
@@ -147,9 +148,17 @@ _REFUSED: list[tuple[object, str]] = [
         _SPEC(Flavor(), requested_resources=[_PLAIN(requester_id="1", resources={}, required_trait={"X"})]),
         "one of its requested_resources has no field required_traits; 'required_trait' may",
     ),
+    *(
+        (
+            _SPEC(Flavor(), requested_networks=[_PLAIN(port_id="1", **{name[:-1]: "1"})]),
+            f"one of its requested_networks has no field {name}; '{name[:-1]}' may",
+        )
+        for name in ("network_id", "subnet_id", "vnic_type")
+    ),
+    (_SPEC(_PLAIN(vcpus=1, ephemeral_g=1)), "its flavor has no field ephemeral_gb; 'ephemeral_g' may"),
     (
-        _SPEC(Flavor(), requested_networks=[_PLAIN(port_id="1", vnic_typ="remote-managed")]),
-        "one of its requested_networks has no field vnic_type; 'vnic_typ' may",
+        _SPEC(Flavor(), requested_destination=_PLAIN(aggregates=[], in_tre="x")),
+        "its requested_destination has no field in_tree; 'in_tre' may",
     ),
 ]
 
@@ -163,8 +172,16 @@ def test_object_that_is_not_a_request_spec_is_refused() -> None:
         return NOTHING
 
     for thing, problem in _REFUSED:
-        with pytest.raises(UnsuitableRequestSpec, match=f"is no RequestSpec that filters can work on: ({problem})"):
+        with pytest.raises(
+            UnsuitableRequestSpec,
+            match=f"A {type(thing).__name__} is no RequestSpec that filters can work on: {problem}",
+        ):
             Service((as_filter("reads_all", reads_all),)).apply(thing)
+
+
+class _NotLoaded:
+    disk_format = "raw"
+    hw_vif_model = property(attrgetter("of_the_image_service"))
 
 
 class _WithMethod:
@@ -177,8 +194,9 @@ class _WithMethod:
 def test_object_with_a_part_of_the_fields_is_read() -> None:
     for spec in (
         SimpleNamespace(flavor=Flavor()),
-        SimpleNamespace(image=Image({"hw_vif_model": "igb"})),
-        SimpleNamespace(flavor=None, image=None),
+        SimpleNamespace(image=Image(MappingProxyType({"hw_vif_model": "igb"}))),
+        SimpleNamespace(image=_NotLoaded()),
+        SimpleNamespace(flavor=None, image=None, image_ref="x"),
         SimpleNamespace(flavor=Flavor(), requested_networks=[], project_id="x", image_id="x"),
         _WithMethod(),
         SimpleNamespace(flavor=SimpleNamespace(vcpus=1), image=SimpleNamespace(disk_format="raw")),
@@ -189,7 +207,26 @@ def test_object_with_a_part_of_the_fields_is_read() -> None:
     # Under our name or Nova's.
     for name, value in (("pci_request_ids", {"x"}), ("pci_requests", _PLAIN(requests=[_PLAIN(request_id="x")]))):
         assert Request(_PLAIN(flavor=Flavor(), **{name: value})).pci_request_ids == {"x"}
-    assert [*view._PartReaders(Flavor, ("vcpus", "swap"))[Flavor](Flavor(3, swap=1))] == [3, 1, True]
+    readers = view._PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
+    for part, expected in (
+        (Flavor(3, 512, swap=1), [512, 1, True]),
+        (None, [None, None, True]),
+        (_PLAIN(memory_mb=512), [512, None, False]),
+        (_PLAIN(ram=512), [512, None, False]),
+    ):
+        assert [*readers[part.__class__](part)] == expected
+    params = objects.RequestLevelParams(root_required={"X"})
+    assert [*view._PartReaders(Flavor, (*params.fields,))[params.__class__](params)][-1] is True
+    request = Request(_PLAIN(flavor=Flavor(), project_id=5, requested_resources=[_PLAIN(requester_id="p")]))
+    assert (request.networks, request.project_id) == ((), "5")
+    group = RequestGroup("p", {}, frozenset(), frozenset(), [], frozenset())
+    assert request.requested_groups == {"p": group}
+    assert not request.is_of_host("p")
+    assert not request.is_of_host("q")
+    assert Request(spec_of(requested_resources=[RequestGroup("p", {"VCPU": 1})])).is_of_host("p")
+    # As it is; and nothing else for what libosinfo knows.
+    assert Request(spec_of({"x": None})).image_properties == {"x": None}
+    assert Request(spec_of(), implied={"hw_disk_bus": "virtio"}).image_properties == {"hw_disk_bus": "virtio"}
 
 
 def test_request_view_is_read_only() -> None:
@@ -295,6 +332,9 @@ def test_class_of_nova_whose_constructor_takes_arguments_is_scheduled_like_its_b
     assert "trait_owned_VGPU:OWNER_NOVA" in spec.flavor.extra_specs
     assert spec.flavor.service is spec.service
     assert "extra_specs" in spec.flavor.obj_what_changed()
+    # An object of two fields stays one.
+    vars(spec)[f"{view.PREFIX}again"] = spec.flavor
+    assert vars(copy := view.clone_of(spec))[f"{view.PREFIX}again"] is copy.flavor
 
 
 def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> None:
@@ -310,6 +350,9 @@ def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> None:
 
 def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
     spec = nova_spec(requested_resources=[_RequestGroup("of another", requester_id="port", resources={"VGPU": 1})])
-    cause = r"cannot be copied .*__init__\(\) missing 1 required positional argument"
+    cause = r"A RequestSpec is no .* cannot be copied .*__init__\(\) missing 1 required positional argument"
     with pytest.raises(UnsuitableRequestSpec, match=cause):
         Service((as_filter("rejects", _rejects),)).apply(spec)
+    spec = mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None)
+    with pytest.raises(UnsuitableRequestSpec, match="A MagicMock is no .* its fields are not all in its __dict__"):
+        Request(spec).copy_spec()

@@ -218,10 +218,8 @@ def _problem_of_image(spec: Any, image: Any) -> str:
         others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
         is_elsewhere = others and not hasattr(spec, "image")
         return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
-    # The attributes of Nova's objects are fields, and no properties.
-    names = () if hasattr(image, "obj_attr_is_set") else dir(image)
     loose = loose_properties(
-        {name: getattr(image, name, None) for name in names if name.startswith(_PROPERTY_PREFIXES)}
+        {name: getattr(image, name, None) for name in dir(image) if name.startswith(_PROPERTY_PREFIXES)}
     )
     text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
     return text if loose else ""
@@ -250,7 +248,7 @@ def _as_text(value: object) -> str | None:
 
 
 def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    hints = field_of(spec, "scheduler_hints", _NOTHING)
+    hints = field_of(spec, "scheduler_hints")
     if not isinstance(hints, Mapping):
         return ()
     # Nova makes a list of a single value; a service of another kind may leave it as it is.

@@ -129,9 +129,29 @@ def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_ne
     assert note.source == "image property hw_ephemeral_encryption"
     with pytest.raises(UnknownValue, match="os_secure_boot"):
         pipeline_of("image_metadata", unknown_values="reject").apply(unknown)
-    with pytest.raises(ImpossibleCombination, match="os_secure_boot=required is impossible .*hw_machine_type=isapc"):
-        required_by("image_metadata", spec_of({"os_secure_boot": "required", "hw_machine_type": "isapc"}))
-    with pytest.raises(
-        ImpossibleCombination, match="hw_tpm_version=2.0 with the default tpm_model tpm-tis is impossible"
+    tpm = "hw_tpm_version=2.0 with the default tpm_model tpm-tis"
+    for first, second, problem in (
+        ("os_secure_boot=required", "hw_machine_type=isapc", "os_secure_boot=required"),
+        ("os_secure_boot=required", "hw_architecture=i686", "os_secure_boot=required"),
+        ("hw_vif_model=spapr-vlan", "hw_emulation_architecture=aarch64", "hw_vif_model=spapr-vlan"),
+        ("hw_tpm_version=2.0", "hw_machine_type=pseries", tpm),
     ):
-        required_by("image_metadata", spec_of({"hw_tpm_version": "2.0", "hw_machine_type": "pseries"}))
+        properties: dict[str, object] = dict(each.split("=") for each in (first, second))
+        with pytest.raises(ImpossibleCombination, match=f"{problem} is impossible .*{second}"):
+            required_by("image_metadata", spec_of(properties))
+    # The CD-ROM of an image on a volume may be none.
+    required_by(
+        "image_metadata", spec_of({"hw_machine_type": "virt", "hw_cdrom_bus": "ide"}, disk_format="iso", is_bfv=True)
+    )
+
+
+def test_default_machine_types_without_a_device_are_forbidden() -> None:
+    both: dict[str, object] = {"os_secure_boot": "required", "hw_tpm_version": "2.0"}
+    defaults = ["ISAPC", "MICROVM", "OTHER", "PC", "PSERIES", "S390_CCW_VIRTIO"]
+    expected = [(f"CUSTOM_COMPUTE_DEFAULT_MACHINE_{family}", False, "root") for family in defaults]
+    assert sorted(required_by("image_metadata", spec_of(both))) == expected
+    # Of i686, hosts tell what they have apart.
+    i686: dict[str, object] = {"hw_architecture": "i686", "hw_firmware_type": "uefi"}
+    names = ["COMPUTE_FIRMWARE_UEFI", *(f"COMPUTE_DEFAULT_MACHINE_{family}" for family in defaults[:3])]
+    of_i686 = [trait for trait, _, _ in required_by("image_metadata", spec_of(i686))]
+    assert of_i686 == ["HW_ARCH_X86_64", *(f"CUSTOM_I686_{name}" for name in names)]

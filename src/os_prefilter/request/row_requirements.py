@@ -105,7 +105,7 @@ def forbid_default_machines(request: Request, rows: Iterable[Row], options: Opti
         if found:
             meaning = _meaning(row, found, guest_of(request), options)
             requirements += _forbid_incapable_defaults(meaning, found, requirements)
-    return Requirements(tuple(requirements)) if requirements else NOTHING
+    return Requirements(tuple(requirements))
 
 
 def _forbid_incapable_defaults(
@@ -170,8 +170,6 @@ def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | N
     guests of any architecture have.
     """
     term, architecture = row.values[value], guest.architecture
-    if term.trait is None or not architecture:
-        return term.trait
     apart = QUALIFIED.get((term.trait, reported_architecture(term.trait, architecture)))
     own = _is_told_apart(architecture, options) and (term.opt_in or not options.emulates(architecture))
     return apart if apart and (own or options.reports(apart)) else term.trait

@@ -189,7 +189,7 @@ def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pyte
 
     some = Service.from_names(name, facts={"aggregates": fails, "networks": fails})
     spec = spec_of(availability_zone="north", requested_networks=[NetworkRequest("n")])
-    with pytest.raises(UnusableFact, match="is not known yet"):
+    with pytest.raises(UnusableFact, match="The deployment fact '(aggregates|networks)' is not known yet"):
         some.apply(spec)
     assert "the database is down" in caplog.text
     assert spec.requested_destination is None
@@ -201,7 +201,9 @@ _MALFORMED: list[tuple[Any, str]] = [
     ("rack", "is 'rack', not a sequence of aggregates"),
     ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
     ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
-    ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),
+    ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], "has metadata 'trait:X' with 1 in its aggregate 1"),
+    ([{"uuid": A, "name": "n", "metadata": {7: "x"}}], "has metadata 7 in its aggregate 1, not a string"),
+    ([{"uuid": A, "name": 5}], "has name 5 in its aggregate 1"),
     ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x' in its aggregate 1, not a mapping of strings"),
     ([{"uuid": A, "name": "n", "availability_zone": 3}], "has availability_zone 3"),
 ]
@@ -209,7 +211,7 @@ _MALFORMED: list[tuple[Any, str]] = [
 
 def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(caplog: pytest.LogCaptureFixture) -> None:
     for value, told in _MALFORMED:
-        with pytest.raises(UnusableFact, match=f"{told}.*Correct what the service passes"):
+        with pytest.raises(UnusableFact, match=f"fact 'aggregates' {told}.*Correct what the service passes"):
             HostAggregates.of(value)
         some = Service.from_names("availability_zone", facts={"aggregates": Mock(side_effect=[ZONES, value])})
         caplog.clear()
@@ -227,7 +229,7 @@ def test_malformed_networks_are_named() -> None:
         ({"n": {"s": ["x&y"]}}, "has 'x&y', not the UUID of an aggregate, at the subnet 's'"),
     ]
     for value, told in wrong:
-        with pytest.raises(UnusableFact, match=told):
+        with pytest.raises(UnusableFact, match=f"fact 'networks' .*{told}.*Correct what the service passes"):
             RoutedNetworks.of(value)
     for aggregates in ([], ["x&y"], [A, "x&y"]):
         with pytest.raises(ValueError, match="these are not UUIDs of aggregates"):

@@ -21,11 +21,25 @@ from nova import exception, objects
 from nova.objects import base as nova_base
 from nova.scheduler import request_filter
 
-from os_prefilter import Destination, Flavor, Image, Pipeline, Request, RequestGroup, Requirements, forbid, require
+from os_prefilter import (
+    NOTHING,
+    Destination,
+    Flavor,
+    Image,
+    Pipeline,
+    Request,
+    RequestGroup,
+    Requirements,
+    forbid,
+    require,
+    require_aggregates,
+)
 from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.service.loading import as_filter
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
+
+_AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
 
 
 def _busy(_context: Any, spec: Any) -> bool:
@@ -54,20 +68,30 @@ def test_changes_of_a_nova_style_filter_are_recorded_even_if_it_returns_false() 
         "now in one of the aggregates a",
         "now not in the aggregate b",
     ]
+    assert {item.source for item in (*decision.requirements, *decision.notes)} == {"set by the filter itself"}
     assert spec.root_required == {"HW_CPU_X86_AVX2"}
+    # What a deployment makes of results is not for changes that are made.
+    pipeline = Pipeline([as_filter("busy", _busy)], adjust=[lambda _each, _result, _request: NOTHING])
+    assert pipeline.apply(_spec()).requirements == decision.requirements
 
 
 def test_nova_style_filter_gets_the_context_and_sees_traits_of_earlier_filters() -> None:
     seen: list[Any] = []
 
     def look(context: Any, spec: Any) -> None:
-        seen.append((context, set(spec.root_required)))
+        seen.append((context, set(spec.root_required), spec.requested_destination.aggregates))
 
     def first(_request: Request) -> Requirements:
-        return require("OWNER_NOVA", "x") + forbid("OWNER_CYBORG", "x")
+        return require("OWNER_NOVA", "x") + forbid("OWNER_CYBORG", "x") + require_aggregates([_AGGREGATE], "x")
 
-    decision = Pipeline([as_filter("first", first), as_filter("look", look)]).apply(spec_of(), "the context")
-    assert (seen, decision.taken_back) == ([("the context", {"OWNER_NOVA"})], frozenset())
+    def last(request: Request) -> Requirements:
+        seen.append((request.kept_machine_type, request.implied))
+        return NOTHING
+
+    filters = [as_filter("first", first), as_filter("look", look), as_filter("last", last)]
+    decision = Pipeline(filters).decide(Request(spec_of(), "pc", None, {"hw_a": "b"}), "the context")
+    assert seen == [("the context", {"OWNER_NOVA"}, [_AGGREGATE]), ("pc", {"hw_a": "b"})]
+    assert (decision.taken_back, decision.preferred_share(bool)) == (frozenset(), 0.0)
 
 
 @pytest.mark.parametrize("error", [ValueError("half-way"), KeyboardInterrupt()])
@@ -129,8 +153,10 @@ def test_filter_called_the_nova_way_that_returns_requirements_fails() -> None:
     def mine(_request: Any, _options: Any) -> Requirements:
         return require("OWNER_NOVA", "x")
 
-    with pytest.raises(FilterFailed, match="called the Nova way"):
-        Pipeline([as_filter("mine", mine)]).apply(spec_of())
+    later = type("Later", (), {"__await__": lambda self: self})
+    for function, found in ((mine, "Requirements"), (lambda _request, _options: later(), "Later")):
+        with pytest.raises(FilterFailed, match=f"called the Nova way, but returns a {found}"):
+            Pipeline([as_filter("mine", function)]).apply(spec_of())
 
 
 def test_what_a_nova_style_filter_did_is_done_once_and_no_part_is_replaced_for_it() -> None:

@@ -136,7 +136,8 @@ def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_ne
         ("hw_vif_model=spapr-vlan", "hw_emulation_architecture=aarch64", "hw_vif_model=spapr-vlan"),
         ("hw_tpm_version=2.0", "hw_machine_type=pseries", tpm),
     ):
-        properties: dict[str, object] = dict(each.split("=") for each in (first, second))
+        properties: dict[str, object] = {}
+        properties.update(each.split("=") for each in (first, second))
         with pytest.raises(ImpossibleCombination, match=f"{problem} is impossible .*{second}"):
             required_by("image_metadata", spec_of(properties))
     # The CD-ROM of an image on a volume may be none.

@@ -222,4 +222,5 @@ def test_gate_of_another_author_is_exactly_true_or_false() -> None:
     for read in reads:
         decision = _decide(gated, read)
         assert ([str(note) for note in decision.notes], decision.requirements) == ([_NOT_KNOWN], ())
-    assert [str(note) for note in _decide(gated, lambda _context: False).notes] == ["not yet: not required yet"]
+    notes = _decide(gated, lambda _context: False).notes
+    assert [(str(note), note.waits) for note in notes] == [("not yet: not required yet", True)]

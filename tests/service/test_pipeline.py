@@ -20,12 +20,18 @@ from typing import Any
 import pytest
 from nova import objects
 
-from os_prefilter import Flavor, Request, RequestGroup, RequestSpec, Requirement, Requirements
-from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
+from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
+from os_prefilter.common.errors import (
+    ContradictingRequirements,
+    FilterFailed,
+    MissingFact,
+    NoAggregate,
+    UnsuitableRequestSpec,
+)
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.pipeline.writer import _assign
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.request.requirements import UNSUFFIXED, AggregateRequirement, forbid, require
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
@@ -92,14 +98,16 @@ def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> N
         ([forbid(trait, "y"), require(trait, "x")], {}, set(), both),
         ([require(trait, "x", UNSUFFIXED), forbid(trait, "y", UNSUFFIXED)], {}, set(), both),
         ([forbid(trait, "y")], {}, {trait}, "the request spec's root_required"),
+        ([forbid(trait, "y"), require("CUSTOM_X", "x", UNSUFFIXED)], {}, {trait}, "the request spec's root_required"),
         ([require(trait, "x", UNSUFFIXED)], {f"trait:{trait}": "forbidden"}, set(), in_flavor),
     ]
     for answers, extra_specs, root_required, message in refused:
         spec = spec_of(extra_specs=extra_specs)
         spec.root_required.update(root_required)
         before = copy.deepcopy(spec)
-        with pytest.raises(ContradictingRequirements, match=message):
+        with pytest.raises(ContradictingRequirements, match=message) as caught:
             _pipeline(**dict(zip("ab", answers, strict=False))).apply(spec)
+        assert len(caught.value.requirements) == len(answers)
         assert spec == before
 
 
@@ -122,6 +130,10 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
         (Requirements(wrong[1:]), "returned"),
         (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
         (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
+        (
+            Requirements(aggregates=(AggregateRequirement(("x",), True, "x"),)),
+            "'it returned .* not the UUID of an aggre",
+        ),
     ):
         spec = spec_of({"hw_time_hpet": "true"})
         with pytest.raises(FilterFailed, match=f"(?s)'bad' failed with .*{message}") as caught:
@@ -129,6 +141,33 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
         assert spec == spec_of({"hw_time_hpet": "true"})
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is answer or not isinstance(answer, Exception)
+
+
+def test_a_filter_that_rejects_is_named_with_its_time() -> None:
+    with pytest.raises(NoAggregate) as caught:
+        _pipeline(a=require("OWNER_NOVA", "x"), bad=NoAggregate("No rack", "Add one.")).apply(spec_of())
+    assert caught.value.filter == "bad"
+    run = caught.value.runs[-1]
+    assert run[:3] == ("bad", (), ())
+    assert 0 <= run.seconds < 10
+
+
+def test_a_filter_gets_the_facts_it_needs_and_nothing_that_it_does_not_declare() -> None:
+    with pytest.raises(
+        MissingFact, match="filter 'f' needs the fact 'down', .* Pass its value among the facts, or UNK"
+    ):
+        Pipeline([as_filter("f", lambda _request, *, down: down, {"down"})])
+    pipeline = Pipeline([as_filter("f", lambda request: require("CUSTOM_X", request.project_id))])
+    with pytest.raises(FilterFailed, match="without @Declaration"):
+        pipeline.apply(spec_of())
+
+
+def test_groups_of_a_filter_are_written_whatever_the_next_one_requires() -> None:
+    """Also into a flavor without extra specs."""
+    spec = RequestSpec(Flavor(1, 512, extra_specs=None))  # type: ignore[arg-type]
+    group = Requirements(own_groups=(RequestGroup("g", {}, forbidden_traits={"CUSTOM_X"}),))
+    _pipeline(a=group, b=require("CUSTOM_Y", "x", "g")).apply(spec)
+    assert spec.flavor.extra_specs == {"traitg:CUSTOM_X": "forbidden", "traitg:CUSTOM_Y": "required"}
 
 
 def test_requirements_are_written_to_root_unsuffixed_flavor_and_port_groups() -> None:
@@ -158,7 +197,7 @@ def test_nothing_is_written_if_one_part_cannot_be_written() -> None:
     """Root, then a group whose traits are frozen, or no flavor: the root stays as it was."""
     groups = [RequestGroup("port", {"VGPU": 1}, _Frozen())]
     for spec, scope in ((spec_of(requested_resources=groups), "port"), (objects.RequestSpec(image=None), UNSUFFIXED)):
-        with pytest.raises(UnsuitableRequestSpec):
+        with pytest.raises(UnsuitableRequestSpec, match="A RequestSpec is no"):
             _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", scope)).apply(spec)
         assert not spec.root_required
 

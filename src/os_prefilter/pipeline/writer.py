@@ -179,7 +179,7 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
         flavor.extra_specs = {**regroup(respelled, new.own_groups), **in_flavor}
         clones["flavor"] = flavor
     # Before the others: a request spec whose flavor cannot be assigned shows it here.
-    return [partial(_assign, request_spec, clones), *steps] if clones else steps
+    return [partial(_assign, request_spec, clones), *steps]
 
 
 def _assign(request_spec: Any, parts: Mapping[str, Any]) -> None:

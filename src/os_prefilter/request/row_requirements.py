@@ -170,7 +170,7 @@ def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | N
     guests of any architecture have.
     """
     term, architecture = row.values[value], guest.architecture
-    apart = QUALIFIED.get((term.trait, reported_architecture(term.trait, architecture)))
+    apart = term.trait and QUALIFIED.get((term.trait, reported_architecture(term.trait, architecture)))
     own = _is_told_apart(architecture, options) and (term.opt_in or not options.emulates(architecture))
     return apart if apart and (own or options.reports(apart)) else term.trait
 

@@ -36,6 +36,7 @@ from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.isolated_aggregates import isolated_aggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
 from os_prefilter.service import Service
+from os_prefilter.service.loading import as_filter
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
@@ -141,8 +142,10 @@ def test_network_requires_a_host_in_an_aggregate_of_one_of_its_segments() -> Non
         (NetworkRequest("broken"), "Aggregates not found for the network 'broken'"),
         (NetworkRequest("n1", "port", "s5"), "Aggregates not found for the subnet 's5'"),
     ):
-        with pytest.raises(NoAggregate, match=told):
+        with pytest.raises(NoAggregate, match=f"{told}. Ask the operator to check the segment"):
             some.apply(spec_of(requested_networks=[network]))
+    (item,) = some.apply(spec_of(requested_networks=[NetworkRequest("n2")])).aggregates
+    assert item.source == "network 'n2'"
 
 
 def test_port_whose_network_and_type_the_service_does_not_give_requires_nothing_with_notes() -> None:
@@ -156,17 +159,23 @@ def test_port_whose_network_and_type_the_service_does_not_give_requires_nothing_
 
 def test_what_cannot_be_in_both_is_rejected_with_both_reasons(caplog: pytest.LogCaptureFixture) -> None:
     """The user reads nothing of the aggregates of others, and the operator all."""
-    both = (aggregate(A, availability_zone="north", **{WINDOWS: "required"}),)
+    both = [
+        aggregate(uuid, availability_zone="north", **{name: "required"}) for uuid, name in ((A, WINDOWS), (B, OTHER))
+    ]
     some = pipeline("availability_zone", "isolated_aggregates", aggregates=both)
     spec = spec_of(availability_zone="north")
     with caplog.at_level("INFO"), pytest.raises(ContradictingAggregates) as error:
         some.apply(spec)
     assert "zone 'north'" in str(error.value)
+    assert "Rejected a request: of member_of=in:" in caplog.text
     assert "isolated_aggregates: reserved for requests that require other traits)" in str(error.value)
     for other in ("CUSTOM_WINDOWS", "rack-", A):
         assert other not in str(error.value)
         assert other in caplog.text
     assert spec == spec_of(availability_zone="north")
+    answer = forbid_aggregates([A], "x") + forbid_aggregates([B], "y") + require_aggregates([A, B], "z")
+    with pytest.raises(ContradictingAggregates):
+        Service((as_filter("all", lambda _request: answer),)).apply(spec)
 
 
 def test_requirements_are_added_to_a_clone_of_the_destination_once() -> None:

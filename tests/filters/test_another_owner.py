@@ -13,6 +13,7 @@
 """owner, for a service that is not Nova: its providers may be below a root of Nova's, or stand alone."""
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,9 +79,11 @@ def test_other_service_gets_every_gpu_with_its_owner_trait_and_no_other(
 
 def test_gpu_that_must_stay_unsuffixed_gets_no_requirement_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """To forbid Nova's trait there would forbid the host."""
-    spec = spec_of(extra_specs={**_VGPU, f"trait:{DEVICE_TRAIT}": "required"})
-    assert not pipeline_of("owner", **_CYBORG).apply(spec).requirements
-    assert "cannot be kept on providers of the owner OWNER_CYBORG" in caplog.text
+    for trait in (DEVICE_TRAIT, "OWNER_CYBORG"):
+        spec = spec_of(extra_specs={**_VGPU, f"trait:{trait}": "required"})
+        assert not pipeline_of("owner", **_CYBORG).apply(spec).requirements
+        source = f"flavor extra spec resources:VGPU, in no group of its own: trait:{trait}=required may be met"
+        assert re.search(f"{source}.*: cannot be kept on providers of the owner OWNER_CYBORG", caplog.text)
 
 
 def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> None:

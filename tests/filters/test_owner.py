@@ -87,9 +87,35 @@ def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request() ->
         assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
 
 
-def test_a_group_of_the_flavor_is_required_once_for_the_first_class_that_is_owned() -> None:
-    decision = pipeline_of("owner").apply(spec_of(extra_specs={"resources1:VGPU": "1", "resources1:CUSTOM_PCI_X": "1"}))
-    assert [item.source for item in decision.requirements][1:] == ["flavor extra spec resources1:CUSTOM_PCI_X"]
+_LONGEST = "CUSTOM_PCI_" + "X" * 46
+_APART_BY = "flavor extra spec resources:{}, requested in a group of its own"
+_SOURCES: list[tuple[dict[str, str], list[str]]] = [
+    # Once, for the first class that is owned.
+    ({"resources1:VGPU": "1", "resources1:CUSTOM_PCI_X": "1"}, ["flavor extra spec resources1:CUSTOM_PCI_X"]),
+    ({**_VGPU, "resources:FPGA": "1"}, ["flavor extra spec resources:FPGA", _APART_BY.format("VGPU")]),
+    ({f"resources:{_LONGEST}": "1"}, [_APART_BY.format(_LONGEST)]),
+    (
+        {"resources:MEM_ENCRYPTION_CONTEXT": "1", "group_policy": "isolate"},
+        ["flavor extra spec resources:MEM_ENCRYPTION_CONTEXT"],
+    ),
+    (
+        {**_VGPU, "resources1:VCPU": "1", "resources1:MEMORY_MB": "1"},
+        [
+            "flavor extra spec resources:VGPU",
+            "flavor extra spec resources:VGPU",
+            "flavor extra spec resources1:MEMORY_MB",
+        ],
+    ),
+]
+
+
+def test_the_owner_is_required_for_what_a_flavor_requests() -> None:
+    for extra_specs, sources in _SOURCES:
+        decision = pipeline_of("owner").apply(spec_of(extra_specs=extra_specs))
+        assert [item.source for item in decision.requirements][1:] == sources
+    groups = [RequestGroup("_owned_VGPU", {"FPGA": 1}), RequestGroup("device_profile_0", {"VGPU": 1})]
+    spec = spec_of(extra_specs=_VGPU, requested_resources=groups)
+    assert required_by("owner", spec) == [_ROOT, ("OWNER_NOVA", False, "device_profile_0"), _KEPT_OUT]
 
 
 def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed() -> None:

@@ -68,7 +68,8 @@ def test_changes_of_a_nova_style_filter_are_recorded_even_if_it_returns_false() 
         "now in one of the aggregates a",
         "now not in the aggregate b",
     ]
-    assert {item.source for item in (*decision.requirements, *decision.notes)} == {"set by the filter itself"}
+    sources = {item.source for item in decision.requirements} | {note.source for note in decision.notes}
+    assert sources == {"set by the filter itself"}
     assert spec.root_required == {"HW_CPU_X86_AVX2"}
     # What a deployment makes of results is not for changes that are made.
     pipeline = Pipeline([as_filter("busy", _busy)], adjust=[lambda _each, _result, _request: NOTHING])

@@ -136,10 +136,9 @@ def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_ne
         ("hw_vif_model=spapr-vlan", "hw_emulation_architecture=aarch64", "hw_vif_model=spapr-vlan"),
         ("hw_tpm_version=2.0", "hw_machine_type=pseries", tpm),
     ):
-        properties: dict[str, object] = {}
-        properties.update(each.split("=") for each in (first, second))
+        (name, value), (beside, chosen) = first.split("="), second.split("=")
         with pytest.raises(ImpossibleCombination, match=f"{problem} is impossible .*{second}"):
-            required_by("image_metadata", spec_of(properties))
+            required_by("image_metadata", spec_of({name: value, beside: chosen}))
     # The CD-ROM of an image on a volume may be none.
     required_by(
         "image_metadata", spec_of({"hw_machine_type": "virt", "hw_cdrom_bus": "ide"}, disk_format="iso", is_bfv=True)

@@ -161,12 +161,13 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
 def _room(has: dict[str, int], hosts: int, query: str) -> tuple[str, bool] | None:
     def candidates(asks: str) -> int:
         assert "resources2" not in asks
-        assert ("&required=C&root_required=A%2C%21B&member_of=x&limit=1" in f"{asks}&") == ("member_of" in query)
+        assert ("&required=C&root_required=A%2C%21B&member_of=x&limit=1&" in f"{asks}&") == ("member_of" in query)
         return next((number for name, number in has.items() if f"resources={name}%3A" in asks), 0)
 
     asked = "member_of=x&required=COMPUTE_NODE%2CC%2CA%2C%21B"
     hosts_of = lambda asks: hosts if asks == asked or "=A" not in query else -1  # noqa: E731
     error = RoomCheck(candidates, hosts_of, records=False, counts=False).look(query)
+    assert not error or (error.stage, error.hosts) == ("room", ())
     return (str(error), bool(error.by)) if error else None
 
 
@@ -195,10 +196,19 @@ def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: 
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(counts: bool) -> None:
-    error = RoomCheck(lambda asks: 2 * ("VCPU" in asks), lambda _: 3, records=True, counts=counts).look(_QUERY)
+    def candidates(asks: str) -> int:
+        assert "&limit=1000" in asks
+        return 2 * ("VCPU" in asks)
+
+    error = RoomCheck(candidates, lambda _: 3, records=True, counts=counts).look(_QUERY)
     assert error
     assert error.hosts == (HostsAt("MEMORY_MB", 3, 0), HostsAt("VCPU", 3, 2), HostsAt("DISK_GB", 3, 0))
     assert ("(memory: 0 of 3 hosts, CPUs: 2 of 3 hosts, disk: 0 of 3 hosts)" in str(error)) is counts
+    other = RoomCheck(lambda _: 2, lambda _: 3, records=True, counts=counts).look(
+        "resources=VCPU%3A1&resources2=PCI%3A1"
+    )
+    assert other
+    assert (other.stage, other.by, other.hosts) == ("room", (), (HostsAt("VCPU", 3, 2),))
 
 
 def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,15 +216,20 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeyp
 
     def ask(query: str) -> int:
         nonlocal now
-        now += 1
+        now += 2
         asked.append((now, query))
         return 0
 
     monkeypatch.setattr("os_prefilter.service.hosts_left.time.monotonic", lambda: now)
     room = RoomCheck(ask, ask, records=False, counts=False)
-    for now in (100.0, 120.9, 121.0):  # noqa: B007 - the clock
+    for now in (0.5, 42.4, 42.5):  # noqa: B007 - the clock
         room._ask(ask, [("a", "b")])
-    assert asked == [(101.0, "a=b"), (122.0, "a=b")]
+    assert asked == [(2.5, "a=b"), (44.5, "a=b")]
+    # All are forgotten before there are too many.
+    monkeypatch.setattr("os_prefilter.service.hosts_left._MOST_REMEMBERED", 2)
+    for name in "acda":
+        room._ask(ask, [(name, "b")])
+    assert [query for _, query in asked[2:]] == ["c=b", "d=b", "a=b"]
 
 
 def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
@@ -225,6 +240,10 @@ def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
     assert text.startswith(SUBJECTS["NUMATopologyFilter"])
     assert text.endswith("FilterOfAnOperator7 992 of 993, NUMATopologyFilter 0 of 992).")
     assert len(text) <= 180
+    steps = [HostsAt("ComputeFilter", 9, 9), HostsAt("IoOpsFilter", 9, 0)]
+    told = SUBJECTS["IoOpsFilter"]
+    assert str(left_by_filters(steps, counts=True)) == f"{told} (IoOpsFilter 0 of 9)."
+    assert str(left_by_filters(steps, counts=False)) == f"{told}."
 
 
 @pytest.mark.parametrize("fallback", [True, False])

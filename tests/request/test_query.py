@@ -172,6 +172,7 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
         ),
         (_ports(RequestGroup("a", {"VGPU:1,X": 1})), "requested_resources: 'VGPU:1,X:1'"),
         (_ports(RequestGroup("a", {"VGPU": -1})), "requested_resources: 'VGPU:-1'"),
+        (_ports(RequestGroup("a", {"VGPU": True})), "requested_resources: 'VGPU:True'"),
         (_ports(RequestGroup("a", {"VGPU": 1}, {"X,!Y"})), "request group 'a': 'X,!Y'"),
         (spec_of(requested_destination=Destination(None, {"a&b"})), "request spec: 'a&b'"),
         (spec_of(requested_destination=Destination([f"{_OTHER},a&c"])), "request spec: 'a&c'"),

@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 
 from os_prefilter.common.trait_names import is_trait_name, trait_named
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, TRAITS_OF_EMULATION
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, TRAITS_OF_EMULATION, reported_architecture
+from os_prefilter.vocabulary.config_templates import Template, Templates
 from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
+from os_prefilter.vocabulary.model import Row, as_boolean, terms
 
 
 def test_boolean_is_spelled_as_in_oslo() -> None:
@@ -31,6 +33,8 @@ def test_boolean_is_spelled_as_in_oslo() -> None:
     }
     for expected, values in spellings.items():
         assert [BY_NAME["time_hpet"].canonical(value) for value in values] == [expected] * len(values)
+        assert all(as_boolean(value) is {"true": True, "false": False}.get(str(expected)) for value in values)
+    assert Row("mine", terms("CUSTOM_MINE", "1 2"), extra_spec="x").canonical("02") == "2"
 
 
 def test_name_that_placement_would_refuse_is_not_a_trait_name() -> None:
@@ -55,3 +59,13 @@ def test_a_second_import_makes_the_same_tables(name: str) -> None:
 
 def test_qualified_names_are_made_again_as_they_were() -> None:
     assert (qualify(ROWS), traits_of_emulation(qualify(ROWS))) == (QUALIFIED, TRAITS_OF_EMULATION)
+    # What hosts report, also of a guest that the platform of another one runs.
+    names = ("i686", "aarch64", "sparc", "")
+    assert [reported_architecture(None, each) for each in names] == ["x86_64", "aarch64", "", ""]
+
+
+def test_templates_are_found_by_each_trait_they_need() -> None:
+    one, two = Template("x", "on", ("CUSTOM_A",)), Template("y", "on", ("CUSTOM_B",))
+    templates = Templates([one, two])
+    assert [templates.find_naming(trait) for trait in ("CUSTOM_A", "CUSTOM_B")] == [(one,), (two,)]
+    assert templates != [one, two]

@@ -52,6 +52,7 @@ def _offer(offered: dict[str, str], monkeypatch: pytest.MonkeyPatch, folder: Pat
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
 
 
+_BESIDE = "beside={'true': Beside(never=(Never('vif_model', 'igb'),), needs=(('vif_model', 'e1000e'),))}"
 _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
 
 
@@ -74,12 +75,18 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
         ),
         ({"time_hpet": "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"}, "a row of that name already"),
         ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "belongs to the row mine already"),
-        ({"mine": _GOOD[:-1] + ", depends_on=DependsOn('nobody'))"}, "a row 'nobody', which does not exist"),
+        (
+            {"mine": f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_BESIDE})"},
+            "a row 'nobody', which does not exist",
+        ),
         (
             {"mine": _GOOD[:-1] + ", beside={'true': Beside(needs=(('vif_model', 'x'),))})"},
             "the value 'x' of a row 'vif_model'",
         ),
-        ({"mine": _GOOD[:-1] + ", required_by=('query',))"}, "for the bundled rows alone"),
+        *(
+            ({"mine": f"{_GOOD[:-1]}, {part})"}, "for the bundled rows alone")
+            for part in ("required_by=('query',)", "image_attribute='x'", "per_architecture=True")
+        ),
         ({"mine": _GOOD[:-1] + ", required_by='hpet')"}, "required_by is a tuple"),
         ({"mine": _GOOD[:-1] + ", required_by=('hpte',))"}, "the filter 'hpte', which no installed package offers"),
         ({"mine": "Row('mine', ['a'], extra_spec='x')"}, "its values are a mapping"),
@@ -102,8 +109,11 @@ def test_unusable_installed_row_is_refused_with_the_reason(
 
 def test_installed_row_that_fits_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = "Row('mine', terms('CUSTOM_MINE', 'a b'), extra_spec='x', spelling=Spelling(any_case=True))"
-    _offer({"mine": code}, monkeypatch, tmp_path)
-    (row,) = installed_rows(ROWS)
+    beside = f"{_GOOD[:-1].replace('mine', 'o').replace('MINE', 'O')}, depends_on=DependsOn('vif_model'), {_BESIDE}"
+    others = {"o": f"{beside}, precedence=Precedence('image'))", "p": code.replace("mine", "p").replace("MINE", "P")}
+    others["p"] = others["p"][:-1].replace("'x'", "'y'") + ", precedence=Precedence('flavor'))"
+    _offer({"mine": code, **others}, monkeypatch, tmp_path)
+    row = next(each for each in installed_rows(ROWS) if each.name == "mine")
     monkeypatch.setattr(vocabulary, "table", lambda: (*ROWS, row))
     assert row_named("mine") is row
 

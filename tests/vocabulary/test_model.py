@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.common.trait_names import is_trait_name, trait_named
+from os_prefilter.common.trait_names import Trait, is_trait_name, trait_named
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, TRAITS_OF_EMULATION, reported_architecture
 from os_prefilter.vocabulary.config_templates import Template, Templates
 from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
@@ -65,7 +65,7 @@ def test_qualified_names_are_made_again_as_they_were() -> None:
 
 
 def test_templates_are_found_by_each_trait_they_need() -> None:
-    one, two = Template("x", "on", ("CUSTOM_A",)), Template("y", "on", ("CUSTOM_B",))
+    one, two = (Template(name, "on", (Trait(f"CUSTOM_{name}"),)) for name in "AB")
     templates = Templates([one, two])
     assert [templates.find_naming(trait) for trait in ("CUSTOM_A", "CUSTOM_B")] == [(one,), (two,)]
     assert templates != [one, two]

@@ -60,6 +60,7 @@ def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
         (IronicFacts(boot_mode="x\ny"), "firmware_type", "bios", r"the node boots in mode 'x\ny'"),
         (_X86, "firmware_type", "uefi", "set boot_mode in the capabilities"),
         (IronicFacts(secure_boot=True, boot_mode="uefi"), "secure_boot", "required", ""),
+        (IronicFacts(secure_boot=True), "secure_boot", "required", ""),
         (IronicFacts(secure_boot=True, boot_mode="bios"), "secure_boot", "required", "it needs UEFI"),
         (_UEFI, "secure_boot", "required", "set secure_boot:true"),
     ],
@@ -112,7 +113,7 @@ def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported() -> Non
         assert refusal(facts, row.name, value, "x86_64") == ""
         # It says nothing of guests of another architecture.
         if row.per_architecture and trait:
-            assert refusal(facts, row.name, value, "s390x") != ""
+            assert refusal(facts, row.name, value, "s390x") == "a bare-metal node emulates no architecture"
             qualified = QUALIFIED.get((trait, "s390x"))
             if qualified:
                 facts = IronicFacts(architecture="x86_64", other_traits=frozenset((qualified,)))

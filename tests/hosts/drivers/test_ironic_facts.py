@@ -79,7 +79,8 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
     ],
 )
 def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict[str, Any], *, expected: bool) -> None:
-    assert facts_from_node(_node(**fields)).bios_may_differ is expected
+    facts = facts_from_node(_node(**fields, driver="prefilter-redfish"))
+    assert (facts.bios_may_differ, facts.hardware_type) == (expected, "redfish")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,9 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
     [
         ([], "the document is a list; expected names with values"),
         ({}, "properties is None; expected names with values"),
-        (_node(uuid=None), "uuid is None; expected the node's UUID"),
+        (_node(uuid=""), "uuid is ''; expected the node's UUID"),
+        (_node(driver=7), "driver is 7; expected a string"),
+        (_node(bios_interface=7), "bios_interface is 7; expected a string"),
         (_node(uuid=7), "uuid is 7; expected a string"),
         (_node({"cpu_arch": "x86_65\n"}), r"properties.cpu_arch is 'x86_65\\n'; expected an architecture"),
         (_node({"cpu_arch": 64}), "properties.cpu_arch is 64; expected a string"),
@@ -164,12 +167,14 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
 def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
     with pytest.raises(DocumentError, match=f"^node.json: {message}"):
         facts_from_node(node, path="node.json")
+    with pytest.raises(DocumentError, match=f"^node: {message}"):
+        facts_from_node(node)
 
 
 @pytest.mark.parametrize(
     ("bios", "message"),
     [
-        (None, "the document is None; expected a list of BIOS settings"),
+        (7, "the document is 7; expected a list of BIOS settings"),
         (["LogicalProc"], "item 1 is 'LogicalProc'; expected names with values"),
         ([{"name": "A"}, {"value": "Enabled"}], "the name in item 2 is None; expected a string"),
         ({"bios": [{"name": 1}]}, "the name in item 1 is 1"),

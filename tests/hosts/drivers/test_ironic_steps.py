@@ -101,6 +101,7 @@ def test_variant_with_a_missing_setting_is_skipped_for_the_next_one() -> None:
         ({"vendor": "Acme [X]?"}, {"vendor": "ACME [X]?"}, True),
         ({"vendor": "acme [x]?*"}, {"vendor": "Acme XY Inc."}, False),
         ({"vendor": "acme [x]?*"}, {"vendor": "Acme [X]Y"}, False),
+        ({"vendor": "acme [x]?*"}, {"vendor": "Acme [X]? Inc."}, True),
         ({"driver": "idrac"}, {"hardware_type": "idrac"}, True),
         ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
     ],
@@ -137,8 +138,12 @@ def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so()
 
 @pytest.mark.parametrize(
     "variant",
-    [Variant((BiosChange("LogicalProc", ("Disabled",)),)), Variant(steps=(_RAID._replace(priority=91),))],
-    ids=["setting", "step"],
+    [
+        Variant((BiosChange("LogicalProc", ("Disabled",)),)),
+        Variant(steps=(_RAID._replace(priority=91),)),
+        Variant(steps=(_RAID._replace(args={}),)),
+    ],
+    ids=["setting", "priority", "arguments"],
 )
 def test_two_configurations_that_change_one_thing_differently_are_refused(variant: Variant) -> None:
     first = Template("first", "on", (), (Variant((BiosChange("LogicalProc", ("Enabled",)),), (_RAID,)),))
@@ -148,18 +153,21 @@ def test_two_configurations_that_change_one_thing_differently_are_refused(varian
 
 
 @pytest.mark.parametrize(
-    ("now", "asked", "expected"),
+    ("now", "asked", "expected", "allowed"),
     [
-        ("Enabled", ("Auto", "enabled", "Enabled"), "Enabled"),
-        ("enabled", ("Enabled",), "enabled"),
-        ("Off", ("Auto", "Enabled"), "Auto"),
+        ("Enabled", ("Auto", "enabled", "Enabled"), "Enabled", ()),
+        ("Enabled", ("Auto", "Enabled"), "Enabled", ("Auto", "Enabled")),
+        ("enabled", ("Enabled",), "enabled", ()),
+        ("Off", ("Auto", "Enabled"), "Auto", ()),
     ],
 )
 def test_current_value_stays_if_it_is_one_of_the_accepted_spellings(
-    now: str, asked: tuple[str, ...], expected: str
+    now: str, asked: tuple[str, ...], expected: str, allowed: tuple[str, ...]
 ) -> None:
     template = Template("x", "on", (), (Variant((BiosChange("S", asked),)),))
-    assert bios_changes(_steps(_facts(template, bios={"S": BiosSetting(now)}), x="on")) == {"S": expected}
+    assert bios_changes(_steps(_facts(template, bios={"S": BiosSetting(now, allowed=allowed)}), x="on")) == {
+        "S": expected
+    }
 
 
 def test_a_setting_that_a_template_means_twice_is_refused() -> None:

@@ -20,6 +20,7 @@ Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
@@ -103,8 +104,8 @@ def _secure_boot(facts: IronicFacts, _value: str) -> str:
     return ""
 
 
-def _one_of(what: str, *values: str) -> Callable[[IronicFacts, str], str]:
-    return lambda _facts, value: "" if value in values else f"{what} {', '.join(values)}, not {value}"
+def _one_of(what: str, values: tuple[str, ...], _facts: IronicFacts, value: str) -> str:
+    return "" if value in values else f"{what} {', '.join(values)}, not {value}"
 
 
 _NO_EMULATION = "a bare-metal node emulates no architecture"
@@ -132,10 +133,10 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
     "secure_boot": _secure_boot,
     # Nova calls the host ironic and what runs on it baremetal, so images are made for either. Nova's own
     # ImagePropertiesFilter, where it is enabled, knows the second alone and still refuses the first.
-    "hypervisor_type": _one_of("it runs images for", "baremetal", "ironic"),
-    "vm_mode": _one_of("it runs images of mode", "hvm"),
+    "hypervisor_type": partial(_one_of, "it runs images for", ("baremetal", "ironic")),
+    "vm_mode": partial(_one_of, "it runs images of mode", ("hvm",)),
     # What Nova's driver says. Ironic alone could boot an iso as well.
-    "image_type": _one_of("Nova's Ironic driver runs images of type", "ami", "qcow2", "raw"),
+    "image_type": partial(_one_of, "Nova's Ironic driver runs images of type", ("ami", "qcow2", "raw")),
 }
 
 # What else a machine has (encryption of memory, PCI devices near a socket) its operator says, by traits on the node.

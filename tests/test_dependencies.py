@@ -37,8 +37,7 @@ def test_each_dependency_has_only_a_lower_bound_which_the_lowest_constraints_equ
     """An upper one would keep an operator from the versions of their OpenStack release."""
     assert [each for each in _needed() if not _BOUND.fullmatch(each)] == []
     bounds = {f"{match[1]}=={match[2]}" for each in _needed() if (match := _BOUND.fullmatch(each))}
-    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
-    written = [line for line in lines if line and line[0] not in "#-"]
+    written = [line for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines() if line and line[0] not in "#-"]
     assert written == sorted(bounds, key=str.lower)
 
 

@@ -170,8 +170,7 @@ def test_packages_have_the_version_of_the_project() -> None:
     native = version.replace("rc", "~rc")
     assert (folder / "debian" / "changelog").read_text(encoding="utf-8").startswith(f"os-prefilter ({native}-")
     specification = (folder / "os-prefilter.spec").read_text(encoding="utf-8")
-    found = re.findall(r"^(?:Version:|%global pypi_version) +(\S+)$", specification, re.MULTILINE)
-    assert found == [version, native]
+    assert re.findall(r"^(?:Version:|%global pypi_version) +(\S+)$", specification, re.MULTILINE) == [version, native]
 
 
 @pytest.mark.parametrize("page", ["upgrade.rst", "enable-safely.rst"])
@@ -188,8 +187,7 @@ def test_commands_for_a_cloud_use_valid_options(page: str) -> None:
 
 
 def test_every_page_recommends_the_section_of_one_file() -> None:
-    of_file = DROP_IN.read_text(encoding="utf-8")
-    lines = [line for line in of_file.splitlines() if line and not line.startswith("#")]
+    lines = [line for line in DROP_IN.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     section = lines[lines.index("[prefilter]") :]
     assert "\n".join(f"    {line}" for line in lines) in (ROOT / "README.md").read_text(encoding="utf-8")
     commands = files_of(DOCS / "commands.rst")["nova.conf"].splitlines()
@@ -241,8 +239,7 @@ def test_every_module_that_a_text_names_exists() -> None:
     """In pages, decisions, notes and source: a removed or renamed file is named only after the word ``formerly``."""
     shown = {name for page in PAGES for caption in files_of(page) for name in (caption, PurePath(caption).name)}
     missing: dict[str, list[str]] = {}
-    notes = DOCS.glob("releasenotes/notes/*.yaml")
-    for text in (ROOT / "README.md", *PAGES, *notes, *_SOURCE.rglob("*.py")):
+    for text in (ROOT / "README.md", *PAGES, *DOCS.glob("releasenotes/notes/*.yaml"), *_SOURCE.rglob("*.py")):
         content = text.read_text(encoding="utf-8")
         # A comment that names another project's file in full uses its short name afterwards.
         paths = {path for _, path in _PATH.findall(content) if "/" in path or text.suffix != ".py"} - shown

@@ -86,8 +86,7 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
     assert len(shown) == 2
     for command in shown:
         assert ask(url, files[command[1]]).text == command.string[command.end() :]
-    log = next(text for text in texts if text.startswith("$ python3 scheduler.py"))
-    for line in log.splitlines()[1:]:
+    for line in next(text for text in texts if text.startswith("$ python3 scheduler.py")).splitlines()[1:]:
         # Not the time, the process, the id of a request, nor the port.
         before, message = re.sub(r":\d+$", ":", line).split(" [-] ")
         level, logger = before.split()[-2:]

@@ -243,8 +243,7 @@ def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
     """Its traceback, of 50 lines and more, is for ``-vv``."""
     monkeypatch.setattr(_FAILING[where], _fail)
     assert main(["candidates", "--property", "x=y"]) == 1
-    err = capsys.readouterr().err
-    assert err == (
+    assert capsys.readouterr().err == (
         f"The Placement inside this process failed at {where}: RuntimeError: a table is missing. Ask that of a cloud "
         "with --os-cloud, or install another release of openstack-placement; the option -vv prints where it failed, "
         "for a report.\n"

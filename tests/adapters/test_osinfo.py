@@ -61,8 +61,7 @@ def test_nothing_is_said_of_an_image_without_a_system_or_with_both_devices(prope
 def test_implied_devices_are_required_as_if_they_were_written_and_what_is_written_wins() -> None:
     service = Service.from_names("image_metadata")
     service.implied_by = lambda distro: _IMPLIED if distro == "win2k19" else {}
-    found = {item.trait: item.source for item in service.decide(spec_of({"os_distro": "win2k19"})).requirements}
-    assert found == {
+    assert {item.trait: item.source for item in service.decide(spec_of({"os_distro": "win2k19"})).requirements} == {
         "COMPUTE_NET_VIF_MODEL_E1000E": "by os_distro=win2k19, image property hw_vif_model=e1000e",
         "COMPUTE_STORAGE_BUS_VIRTIO": "by os_distro=win2k19, image property hw_disk_bus=virtio",
     }

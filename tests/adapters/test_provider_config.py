@@ -57,8 +57,7 @@ def test_nova_reads_exactly_the_custom_traits_of_each_libvirt_host(path: Path) -
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
 def test_any_provider_name_survives_in_the_yaml_document(name: str) -> None:
     (provider,) = yaml.safe_load(document(TRAITS, name))["providers"]
-    kind = "uuid" if name == COMPUTE_NODE else "name"
-    assert provider["identification"] == {kind: name}
+    assert provider["identification"] == {"uuid" if name == COMPUTE_NODE else "name": name}
 
 
 @pytest.mark.parametrize("name", [COMPUTE_NODE, provider_uuid("kvm-1")])
@@ -136,7 +135,6 @@ def test_invalid_trait_name_is_refused_and_no_file_is_written(path: Path) -> Non
 @pytest.mark.parametrize("edited", ["[" * 500, "providers: 7", "providers: [{traits: {additional: [1, CUSTOM_B]}}]"])
 def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(path: Path, edited: str) -> None:
     write_document(path, TRAITS)
-    mark = path.read_text().splitlines(keepends=True)[0]
-    path.write_text(mark + edited)
+    path.write_text(path.read_text().splitlines(keepends=True)[0] + edited)
     assert TraitChange(COMPUTE_NODE, HPET, "add") in write_document(path, TRAITS)
     assert write_document(path, TRAITS) == []

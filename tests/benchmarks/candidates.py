@@ -100,8 +100,7 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
 
 
 def answer(placement: EmbeddedPlacement, query: str) -> bytes:
-    adapter = placement.client._adapter
-    response = adapter.get(f"/allocation_candidates?{query}", microversion="1.39", raise_exc=True)
+    response = placement.client._adapter.get(f"/allocation_candidates?{query}", microversion="1.39", raise_exc=True)
     return bytes(response.content)
 
 

@@ -66,8 +66,7 @@ def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(hosts
 def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Capture) -> None:
     request = ["--availability-zone", "north", "--project", "p1"]
     found = json_of(capsys, "diagnose", "--hosts", hosts, "--filter", _FILTERS, *request, code=2)
-    because = {each["by"]: each["because"] for each in found["requirements"] if each["kind"] == "aggregate"}
-    assert because == {
+    assert {each["by"]: each["because"] for each in found["requirements"] if each["kind"] == "aggregate"} == {
         "availability_zone": "availability zone 'north': aggregate rack-1",
         "tenant_isolation": "tenant 'p1': aggregate rack-2",
         "isolated_aggregates": "reserved for requests that require other traits: CUSTOM_WINDOWS (aggregate licensed)",

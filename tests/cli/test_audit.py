@@ -127,8 +127,7 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
 
 def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) -> None:
     path = images(tmp_path, *(image(str(number)) for number in range(5)))
-    bad = flavor(tmp_path, "bad", **{"resources:VGPU": "many"})
-    assert main(["audit", "--images", path, "--flavor", bad]) == 0
+    assert main(["audit", "--images", path, "--flavor", flavor(tmp_path, "bad", **{"resources:VGPU": "many"})]) == 0
     assert capsys.readouterr().err.count("resources:VGPU") == 1
 
 

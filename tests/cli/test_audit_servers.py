@@ -129,8 +129,7 @@ def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capt
 def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
     """No room now, where a host would do if it were empty; and no host that ever would."""
     big = server("big", "a", 4096, hw_architecture="x86_64")
-    arm = server("arm", "c", hw_architecture="aarch64")
-    found, err = rows(capsys, written(tmp_path, big, arm), *hosts, code=2)
+    found, err = rows(capsys, written(tmp_path, big, server("arm", "c", hw_architecture="aarch64")), *hosts, code=2)
     by_name = {row["Servers"][0]["name"]: row for row in found}
     assert by_name["big"]["Verdict"] == "no destination"
     assert by_name["big"]["Why"]["if_empty"] == 1
@@ -142,8 +141,7 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
         {"text": "HW_ARCH_AARCH64", "by": "image_metadata", "because": "image property hw_architecture=aarch64"}
     ]
     assert "no capable host: 1; no destination: 1" in err
-    path = written(tmp_path, big, server("ok", "b"))
-    found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
+    found, err = rows(capsys, written(tmp_path, big, server("ok", "b")), *hosts, "--only", "unschedulable", code=2)
     assert [row["Servers"][0]["name"] for row in found] == ["big"]
 
 
@@ -181,10 +179,9 @@ def test_availability_zone_and_machine_type_of_a_server_count(
 ) -> None:
     """As Nova stores them; an unknown zone requires nothing, as in Nova, and is told."""
     spec = nova_spec({}, availability_zone="az-1", project_id="p").obj_to_primitive()
-    elsewhere = nova_spec({}, availability_zone="az-9").obj_to_primitive()
     entries = [
         {**server("zoned", "b"), "spec": json.dumps(spec)},
-        {**server("elsewhere", "b"), "spec": elsewhere},
+        {**server("elsewhere", "b"), "spec": nova_spec({}, availability_zone="az-9").obj_to_primitive()},
         {**server("kept", "b"), "machine_type": "pc-q35-9.1"},
         {**server("none kept", "b"), "machine_type": None},
     ]

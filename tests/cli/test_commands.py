@@ -42,8 +42,7 @@ _ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
 
 def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) -> None:
     asked = ["--property", "trait:HW_CPU_X86_AVX2=required", "--extra-spec", "hw:tpm_version=2.0"]
-    lines = json_of(capsys, "explain", *asked, "--filter", "noop")
-    assert [(line["Trait"], line["By"]) for line in lines] == [
+    assert [(line["Trait"], line["By"]) for line in json_of(capsys, "explain", *asked, "--filter", "noop")] == [
         ("HW_CPU_X86_AVX2", "request"),
         ("COMPUTE_SECURITY_TPM_2_0", "request"),
         ("COMPUTE_SECURITY_TPM_TIS", "request"),

@@ -135,8 +135,7 @@ for number in range(2):
         pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
 """
     # Two services, in one process.
-    texts = [f"log_file = {path}\n", f"log_config_append = {handlers}\n"]
-    for number, lines in enumerate(texts):
+    for number, lines in enumerate([f"log_file = {path}\n", f"log_config_append = {handlers}\n"]):
         text = f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n"
         (tmp_path / f"{number}.conf").write_text(text)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

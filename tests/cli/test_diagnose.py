@@ -36,8 +36,7 @@ def _host(*traits: str, **fields: Any) -> dict[str, Any]:
 
 
 def _diagnosed(capsys: Capture, tmp_path: Path, hosts: dict[str, Any], *argv: str, code: int) -> Any:
-    file = placed(tmp_path / "hosts.json", {"hosts": hosts})
-    return json_of(capsys, "diagnose", "--hosts", file, *argv, code=code)
+    return json_of(capsys, "diagnose", "--hosts", placed(tmp_path / "hosts.json", {"hosts": hosts}), *argv, code=code)
 
 
 def _of(found: Any, name: str) -> Any:

@@ -63,8 +63,7 @@ def conf(server: Served, tmp_path: Path) -> str:
 
 def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, conf: str, capsys: Capture) -> None:
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    added = sorted({*BESIDE, "OWNER_NOVA"})
-    expected = [{"Provider": HOST, "Trait": trait, "Change": "add"} for trait in added]
+    expected = [{"Provider": HOST, "Trait": trait, "Change": "add"} for trait in sorted({*BESIDE, "OWNER_NOVA"})]
     before = everything(aware.placement)
     assert json_of(capsys, *report, "--dry-run") == expected
     assert everything(aware.placement) == before

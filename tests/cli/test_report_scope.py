@@ -97,8 +97,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     documents = "--capabilities capabilities.xml " + " ".join(
         f"--domain-capabilities {name}.xml" for name in ("pc", "q35", "i686")
     )
-    versions = "--libvirt-version 10.4.0 --qemu-version 8.2.0"
-    return ["capabilities", "report", *documents.split(), *versions.split()]
+    return ["capabilities", "report", *documents.split(), "--libvirt-version", "10.4.0", "--qemu-version", "8.2.0"]
 
 
 @pytest.fixture

@@ -293,8 +293,7 @@ def test_default_files_are_those_of_nova_scheduler(
     (folder / "nova-scheduler.conf.d" / "lines.conf").write_text(LINES)
     monkeypatch.setenv("HOME", str(tmp_path))
     main(["upgrade", "check", "--json"])
-    checks = json.loads(capsys.readouterr().out)["checks"]
-    assert [each["result"] for each in checks[:3]] == [SUCCESS] * 3
+    assert [each["result"] for each in json.loads(capsys.readouterr().out)["checks"][:3]] == [SUCCESS] * 3
 
 
 def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

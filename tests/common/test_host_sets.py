@@ -38,8 +38,7 @@ def test_smallest_disjoint_selection_is_as_small_as_any(sets: dict[int, int], or
 def test_of_very_many_sets_none_of_the_selection_can_be_left_out() -> None:
     """Each of 200 hosts is missing in one set: only all sets together have none."""
     hosts = 200
-    sets = {number: ((1 << hosts) - 1) & ~(1 << number) for number in range(hosts)}
-    assert len(smallest_disjoint(sets)) == hosts
+    assert len(smallest_disjoint({number: ((1 << hosts) - 1) & ~(1 << number) for number in range(hosts)})) == hosts
 
 
 def test_unwanted_keys_are_left_out_first() -> None:

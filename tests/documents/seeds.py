@@ -117,8 +117,7 @@ def _capabilities() -> list[bytes]:
 
 
 def _domain_capabilities() -> list[bytes]:
-    sev = "<maxESGuests>10</maxESGuests>"
-    whole = domain_capabilities(tpm=TPM, firmware="bios efi", secure="yes no", sev=sev)
+    whole = domain_capabilities(tpm=TPM, firmware="bios efi", secure="yes no", sev="<maxESGuests>10</maxESGuests>")
     return [whole, domain_capabilities("aarch64", "qemu", "virt"), *_corpus("domaincapabilities")]
 
 

@@ -197,8 +197,7 @@ def _entries(read: Callable[[Path, Broken], Iterator[_Entry]]) -> Callable[[Path
 
 
 def _check_servers(servers: Iterable[Server]) -> None:
-    audited = audit_servers(servers, Destinations(example_fleet(), _PIPELINE), ["arm-1"])
-    for line in audited.lines:
+    for line in audit_servers(servers, Destinations(example_fleet(), _PIPELINE), ["arm-1"]).lines:
         for text in (line.host, line.project, line.reason, *(each.text + each.because for each in line.conflict)):
             check_message(text)
 

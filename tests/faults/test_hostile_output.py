@@ -149,8 +149,7 @@ def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     printed = []
     for spell in (_hostile, _harmless):
         path = _one_request(tmp_path / "image.json", spell)
-        code = main([command, "--image", path, "--hosts", str(fleet), "--filter", "image_metadata", "-f", form])
-        assert code == 0
+        assert main([command, "--image", path, "--hosts", str(fleet), "--filter", "image_metadata", "-f", form]) == 0
         out, error = capsys.readouterr()
         printed.append((len(_lines(out)), len(_lines(error))))
     assert printed[0] == printed[1]

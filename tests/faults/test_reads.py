@@ -82,8 +82,7 @@ def test_read_from_a_failing_placement_is_correct_or_raises(
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_malformed_placement_response_never_gives_a_wrong_result(name: str, placement: EmbeddedPlacement) -> None:
     truth = QUESTIONS[name](placement.client)
-    cases = [(wrong, number) for wrong in WRONG for number in range(3)]
-    for wrong, number in cases[len(name) % 4 :: one_in(4)]:
+    for wrong, number in [(wrong, number) for wrong in WRONG for number in range(3)][len(name) % 4 :: one_in(4)]:
         seen = Observed(placement)
 
         def spoil(method: str, url: str, seen: Observed = seen, at: int = number, body: bytes = wrong) -> Answer | None:

@@ -38,8 +38,7 @@ def test_candidates_by_capability_match_placement_with_plenty_of_room(seed: int)
     index = HostIndex.by_capability(fleet, [item for conditions in asked for item in conditions])
     with oracle(Fleet(tuple(map(_large, fleet.hosts)))) as placement:
         for demand, conditions in zip(demands, asked, strict=True):
-            found = index.find_candidates(conditions)
-            assert frozenset(index.names_of(found)) == placement.returned(demand), demand
+            assert frozenset(index.names_of(index.find_candidates(conditions))) == placement.returned(demand), demand
 
 
 def _large(provider: Provider) -> Provider:

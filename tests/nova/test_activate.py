@@ -123,8 +123,7 @@ def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -
     """A page names them. Older Novas lack those that releases.yaml names."""
     assert {*SAME_PURPOSE, *STAYS_WITH_NOVA} <= set(installed_filters())
     text = (DOCS / "nova-behaviour.rst").read_text(encoding="utf-8")
-    rows = re.findall(r"^:ref:`filter-(\w+)` +``(\w+)``", text, re.MULTILINE)
-    assert dict(rows) == dict(SAME_PURPOSE)
+    assert dict(re.findall(r"^:ref:`filter-(\w+)` +``(\w+)``", text, re.MULTILINE)) == dict(SAME_PURPOSE)
     missing = {name for name in SAME_PURPOSE.values() if not hasattr(request_filter, name)}
     assert missing == set(releases()[NOVA].request_filters)
     assert set(entries()) - set(SAME_PURPOSE.values()) == {name for name, _ in STAYS_WITH_NOVA.values()}

@@ -138,8 +138,7 @@ def test_drop_in_adds_to_any_nova_conf(beside: str, arguments: tuple[str, ...], 
     """Found by its folder's name or named as a directory; what nova.conf sets stays."""
     nova_conf = placed(nova_folder / "nova.conf", beside)
     drop_in = placed(nova_folder / "nova-scheduler.conf.d" / DROP_IN.name, _SAME)
-    values = (nova_conf, drop_in.parent)
-    found = read_conf(*(each for pair in zip(arguments, values, strict=False) for each in pair))
+    found = read_conf(*(each for pair in zip(arguments, (nova_conf, drop_in.parent), strict=False) for each in pair))
     assert set(found.available_filters) == {
         NOVAS,
         OURS,
@@ -178,7 +177,6 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) ->
 
 
 def test_page_states_what_the_package_requires() -> None:
-    text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
-    stated = re.search(r"requires Python (\S+) and", text)
+    stated = re.search(r"requires Python (\S+) and", (DOCS / "deployment-tools.rst").read_text(encoding="utf-8"))
     assert stated
     assert metadata("os-prefilter")["Requires-Python"] == f">={stated[1]}"

@@ -92,8 +92,7 @@ def test_hosts_with_the_preferred_traits_of_a_flavor_come_first_and_others_weigh
     # Placement did not list the new host.
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
     our_entry()(user_context(), spec)
-    hosts = [_host("new"), _host("avx"), _host("plain")]
-    assert _weights(scheduler, spec, hosts) == {"avx": 1, "new": 0, "plain": 0}
+    assert _weights(scheduler, spec, [_host("new"), _host("avx"), _host("plain")]) == {"avx": 1, "new": 0, "plain": 0}
     # What was preferred goes with the request.
     assert our_entry().preferred_share
     del spec

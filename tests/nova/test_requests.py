@@ -133,8 +133,7 @@ def test_device_by_its_trait_alone_is_rejected_in_the_words_of_its_author(
     for other in ({f"trait1:{trait}": "required", "resources1:VGPU": "1"}, {f"trait:{trait}": "forbidden"}):
         our_entry()(user_context(), nova_spec({}, other))
     exists = objects.Destination(cell=objects.CellMapping(uuid="11111111-1111-4111-8111-111111111111"))
-    moved = nova_spec({}, {f"trait:{trait}": "required"}, requested_destination=exists)
-    our_entry()(user_context(), moved)
+    our_entry()(user_context(), nova_spec({}, {f"trait:{trait}": "required"}, requested_destination=exists))
     start("")
     our_entry()(user_context(), nova_spec({}, {f"trait:{trait}": "required"}))
 
@@ -196,8 +195,7 @@ def test_placement_query_has_our_traits_beside_or_instead_of_novas(
     """``hw_architecture=i686`` is where two filters of one purpose would ask for what no host has together."""
     scheduler = start(enabled, "[scheduler]", "image_metadata_prefilter = true")
     scheduler.placement_client.get_allocation_candidates.return_value = None
-    error = _select(scheduler, {"hw_architecture": "i686", "hw_time_hpet": True})
-    assert isinstance(error, exception.NoValidHost)
+    assert isinstance(_select(scheduler, {"hw_architecture": "i686", "hw_time_hpet": True}), exception.NoValidHost)
     (asked,) = scheduler.placement_client.get_allocation_candidates.mock_calls
     found = re.search("root_required=([^&]*)", asked.args[1].to_querystring())
     assert found

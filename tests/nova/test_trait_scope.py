@@ -46,8 +46,7 @@ def _schedule(observed: Observed) -> Any:
     before = dict(spec.flavor.extra_specs)
     our_entry()(user_context(), spec)
     assert spec.root_required == {_E1000E}
-    query = allocation_candidates_query(spec)
-    assert observed.placement.client.allocation_candidates(query).hosts == ("kvm-0",)
+    assert observed.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts == ("kvm-0",)
     return spec.flavor.extra_specs.items() - before.items()
 
 

@@ -74,8 +74,7 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
-            cases = _pairs_without(reporter_of(facts).owns, cloud_of(facts))
-            compare(cases, facts, record_property)
+            compare(_pairs_without(reporter_of(facts).owns, cloud_of(facts)), facts, record_property)
 
 
 def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(record_property: Record) -> None:

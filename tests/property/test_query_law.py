@@ -62,8 +62,7 @@ def test_query_has_exactly_the_required_traits_and_requested_resources(spec: Req
         for suffix, resources in asked.items()
         if any(resources.values())
     }
-    found = {name: set(value.split(",")) for name, value in parts(query) if name.startswith("resources")}
-    assert found == wanted
+    assert {name: set(value.split(",")) for name, value in parts(query) if name.startswith("resources")} == wanted
 
 
 @settings(_GENERATED, max_examples=times(40))

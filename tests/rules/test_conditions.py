@@ -40,8 +40,7 @@ def _set(*rules: str, hint_traits: str = "") -> RuleSet:
 
 
 def _pipeline(rules: RuleSet, *before: str, **options: Any) -> Service:
-    facts = {"rules": lambda _context: rules}
-    return Service.from_names(*before, "rules", options=Options(**options), facts=facts)
+    return Service.from_names(*before, "rules", options=Options(**options), facts={"rules": lambda _context: rules})
 
 
 def _spec(
@@ -182,8 +181,7 @@ def test_traits_for_hints_are_not_counted_as_rules() -> None:
 
 
 def test_users_may_name_only_the_traits_that_the_operator_allows() -> None:
-    rules = _set(hint_traits="CUSTOM_A, COMPUTE_NODE, CUSTOM_C")
-    pipeline = _pipeline(rules)
+    pipeline = _pipeline(_set(hint_traits="CUSTOM_A, COMPUTE_NODE, CUSTOM_C"))
     decision = pipeline.apply(_hinted(CUSTOM_A=["required"], COMPUTE_NODE="forbidden", CUSTOM_C="preferred"))
     assert {(item.trait, item.required) for item in decision.requirements} == {
         ("CUSTOM_A", True),

@@ -116,8 +116,7 @@ def main(arguments: Sequence[str]) -> None:
             os.write(1, f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode())
             os._exit(0)
         children.append(child)
-    stopped = [child for child in children if os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])]
-    for child in stopped:
+    for child in [child for child in children if os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])]:
         os.kill(child, signal.SIGCONT)
         os.waitpid(child, 0)
 

@@ -135,8 +135,7 @@ def test_second_template_for_the_same_value_is_refused(tmp_path: Path) -> None:
 )
 def test_type_has_the_default_of_the_file_or_else_the_bundled(values: list[str], default: str, tmp_path: Path) -> None:
     items = [f"{{config-type: hyperthreading, config-value: {each}}}" for each in values]
-    templates = load_templates(_file(tmp_path, *items))
-    assert [each.value for each in templates if each.is_default] == [default]
+    assert [each.value for each in load_templates(_file(tmp_path, *items)) if each.is_default] == [default]
 
 
 def test_second_default_of_a_type_is_refused(tmp_path: Path) -> None:

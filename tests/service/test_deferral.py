@@ -182,8 +182,7 @@ def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
     gated = Declaration(gate="owner_is_reported")
     filters = [*load_filters(["hpet", "owner"], None), LoadedFilter("theirs", _nova_style, nova_style=True)]
     filters.append(LoadedFilter("gated", lambda _request: require(_E1000, "a rule"), declaration=gated))
-    reports = reports_of(fleet_of([set()]), EVERY_PART)
-    decision = _waiting(filters, reports).apply(spec_of({"hw_time_hpet": "yes"}))
+    decision = _waiting(filters, reports_of(fleet_of([set()]), EVERY_PART)).apply(spec_of({"hw_time_hpet": "yes"}))
     assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2", _E1000}
 
 

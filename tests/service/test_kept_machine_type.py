@@ -115,8 +115,7 @@ def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:
 
 def test_kept_machine_type_rejects_no_request() -> None:
     """After a rescue, Nova keeps a type that is not that of the guest."""
-    decided = _pipeline("q35").apply(_moving(_IDE)).requirements
-    sources = {str(each.trait): each.source for each in decided}
+    sources = {str(each.trait): each.source for each in _pipeline("q35").apply(_moving(_IDE)).requirements}
     assert sources[_Q35] == "the server's system metadata image_hw_machine_type=q35"
     assert not any("DEFAULT_MACHINE" in trait for trait in sources)
 

@@ -159,8 +159,7 @@ def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_flee
     for _ in range(times(300)):
         fleet = {str(provider_uuid(str(number))): _some(chance, names) for number in range(chance.randint(1, 90))}
         known = {host: traits | {"COMPUTE_NODE"} for host, traits in fleet.items()}
-        reader = HostsInProcess(known)
-        check = NoHostCheck(HostTraits(reader, 60))
+        check = NoHostCheck(HostTraits(HostsInProcess(known), 60))
         for _ in range(5):
             properties: dict[tuple[str, ...], Traits] = {
                 (name,): Traits(frozenset((name,))) for name in _some(chance, names[:-1])
@@ -210,8 +209,7 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: Em
     def reason(*others: LoadedFilter) -> str:
         host_traits = HostTraits(HostTraitsReader(Observed(placement).client), 60)
         filters = (*load_filters(["image_metadata"], provided=None), *others)
-        pipeline = Service(filters, no_host=NoHostCheck(host_traits))
-        return _reason(pipeline, _NE2K)
+        return _reason(Service(filters, no_host=NoHostCheck(host_traits)), _NE2K)
 
     assert reason() == "No host offers hw_vif_model=ne2k_pci."
     assert reason(as_filter("relax", relax)) == ""
@@ -259,8 +257,7 @@ def test_placement_that_fails_rejects_nothing(
     answers: list[Answer] = [(503, {}), (200, {"resource_providers": [{}]}), (400, {})]
     for answer in answers:
         caplog.clear()
-        observed = Observed(placement, answering(answer, failing))
-        pipeline = _pipeline(observed)
+        pipeline = _pipeline(Observed(placement, answering(answer, failing)))
         assert [_reason(pipeline, _NE2K) for _ in range(3)] == ["", "", ""], answer
         assert sum(each.levelno == logging.WARNING for each in caplog.records) == 1, answer
     assert _reason(_pipeline(Observed(placement)), _NE2K)
@@ -320,8 +317,7 @@ def test_request_is_scheduled_while_the_confirmation_has_no_answer(
 def _add_host(placement: EmbeddedPlacement, name: str, traits: set[str]) -> None:
     uuid = provider_uuid(name)
     placement.client.request("POST", "/resource_providers", {"name": name, "uuid": uuid})
-    inventories = {each: {"total": 16} for each in _CLASSES.split()}
-    body = {"resource_provider_generation": 0, "inventories": inventories}
+    body = {"resource_provider_generation": 0, "inventories": {each: {"total": 16} for each in _CLASSES.split()}}
     placement.client.request("PUT", f"/resource_providers/{uuid}/inventories", body)
     put_traits(placement, lambda found: found.update(traits), name)
 

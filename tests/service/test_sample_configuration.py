@@ -45,8 +45,7 @@ def test_ini_sample_has_every_option_with_its_full_help(sample: Sample) -> None:
     """In the form of nova.conf, in which no line of the help is broken anew."""
     written = sample("ini")
     for option in OPTIONS:
-        help_ = "\n".join(f"# {line}".rstrip() for line in (option.help or "").splitlines())
-        assert help_ in written
+        assert "\n".join(f"# {line}".rstrip() for line in (option.help or "").splitlines()) in written
         assert re.search(rf"^#{option.name} =", written, re.MULTILINE)
     assert max(len(line) for line in written.splitlines() if line.startswith("# ")) <= 70
 
@@ -55,8 +54,7 @@ def test_uncommented_ini_sample_equals_the_defaults(sample: Sample, tmp_path: Pa
     """Every option without its ``#``: the values are the defaults."""
     path = tmp_path / "nova.conf"
     path.write_text(re.sub(r"^#(?=\w+ =)", "", sample("ini"), flags=re.MULTILINE), encoding="utf-8")
-    set_by_file = re.findall(r"^(\w+) =", path.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(set_by_file) == sorted(_NAMES)
+    assert sorted(re.findall(r"^(\w+) =", path.read_text(encoding="utf-8"), re.MULTILINE)) == sorted(_NAMES)
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[str(path)])
     register_opts(conf)

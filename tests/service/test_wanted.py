@@ -86,12 +86,10 @@ def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_archite
 
 
 def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> None:
-    mine = LoadedFilter("mine", lambda _request: Requirements())
-    parts = wanted_parts((mine,), Options(reported_traits=("*",)))
+    parts = wanted_parts((LoadedFilter("mine", lambda _request: Requirements()),), Options(reported_traits=("*",)))
     assert {part.row for part in parts} == {row.name for row in TRANSLATED_BY_NOVA if row.traits}
 
 
 def test_placement_gets_the_names_of_the_traits_and_of_the_wishes() -> None:
-    found = traits_to_create(*configured_filters(conf_with(**BARE)))
-    assert found == {HPET, *names_with(WANTED, wanted_by(**BARE))}
+    assert traits_to_create(*configured_filters(conf_with(**BARE))) == {HPET, *names_with(WANTED, wanted_by(**BARE))}
     assert traits_to_create((), Options(reported_traits=("*",))) == frozenset()

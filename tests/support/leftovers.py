@@ -45,14 +45,12 @@ class Run:
         Path(folder).chmod(0o711)
         Path(folder, _SESSIONS).mkdir()
         # Of a run within a run, the one must not end what cleans up after the other.
-        environment = {name: value for name, value in os.environ.items() if name not in (MARK, FOLDER)}
-        command = [sys.executable, "-I", __file__, mark, folder]
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-I", __file__, mark, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env={name: value for name, value in os.environ.items() if name not in (MARK, FOLDER)},
             start_new_session=True,
         )
         os.environ[MARK], os.environ[FOLDER] = mark, folder

@@ -66,8 +66,7 @@ def files_of(page: Path) -> dict[str, str]:
 def commands_of(page: Path) -> Iterator[Command]:
     for language, _, text in blocks(page):
         parts = _COMMAND.split(text)[1:] if language == "console" else []
-        pairs = [*zip(parts[::2], parts[1::2], strict=True), ("", "")]
-        for (command, output), (following, code) in pairwise(pairs):
+        for (command, output), (following, code) in pairwise([*zip(parts[::2], parts[1::2], strict=True), ("", "")]):
             if command.startswith(("os-prefilter ", "python ")):
                 yield Command(page, command, output, code.strip() if following == "echo $?" else None)
 

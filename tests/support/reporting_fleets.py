@@ -90,10 +90,9 @@ REPORTS: tuple[Report, ...] = (by_the_agent, by_nova_alone, by_provider_config, 
 def fleet_of(traits: Sequence[AbstractSet[str]]) -> Fleet:
     """Return a fleet of compute nodes with these traits and room for anything: ``host-0``, ``host-1`` and so on."""
     room = {"VCPU": Inventory(64), "MEMORY_MB": Inventory(65536), "DISK_GB": Inventory(1000)}
-    names = [f"host-{number}" for number in range(len(traits))]
     return Fleet(
         tuple(
             Provider(name, provider_uuid(name), room, frozenset({"COMPUTE_NODE", *each}))
-            for name, each in zip(names, traits, strict=True)
+            for name, each in zip([f"host-{number}" for number in range(len(traits))], traits, strict=True)
         )
     )

@@ -316,8 +316,7 @@ class TestGuests:
     def test_memory_encryption_models_are_read_from_sev_launch_security_and_tdx(
         self, sev: str | None, more: str, models: set[str]
     ) -> None:
-        found = guests_of(domain_capabilities(sev=sev, more_features=more))["x86_64"]
-        assert set(found.mem_encryption) == models
+        assert set(guests_of(domain_capabilities(sev=sev, more_features=more))["x86_64"].mem_encryption) == models
 
     def test_unsupported_loader_means_no_secure_boot(self) -> None:
         document = domain_capabilities(firmware="efi", secure="yes")

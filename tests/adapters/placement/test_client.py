@@ -174,9 +174,8 @@ def test_names_of_a_few_providers_are_read_without_listing_all(number: int, list
 
 
 def _row(number: int) -> dict[str, object]:
-    uuid = f"00000000-0000-0000-0000-{number:012}"
     return {
-        "uuid": uuid,
+        "uuid": f"00000000-0000-0000-0000-{number:012}",
         "name": f'host-"]{number},',
         "generation": number,
         "parent_provider_uuid": None,
@@ -188,8 +187,7 @@ def test_providers_are_read_one_by_one_whatever_the_spaces() -> None:
     for number in (0, 1, 3):
         document = {"resource_providers": [_row(each) for each in range(number)]}
         for spaces in (None, 2):
-            body = f"\n{json.dumps(document, indent=spaces)} \n".encode()
-            found = client_of((200, body))[0].providers()
+            found = client_of((200, f"\n{json.dumps(document, indent=spaces)} \n".encode()))[0].providers()
             assert [each.name for each in found] == [f'host-"]{each},' for each in range(number)]
 
 

@@ -46,8 +46,7 @@ def test_admin_token_is_accepted_by_placement_and_auth_type_none_is_not(
     """A real socket, and the real service behind it."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with EmbeddedPlacement(lone_host()) as placement, served(placement) as server:
-        client = client_of(nova_conf(server.url), conf)
-        assert client.traits() == placement.client.traits()
+        assert client_of(nova_conf(server.url), conf).traits() == placement.client.traits()
         override = f"[placement]\nauth_type = none\nendpoint_override = {server.url}\n"
         with pytest.raises(PlacementRefused, match="status 403"):
             client_of(override, conf).traits()
@@ -59,8 +58,7 @@ def test_password_auth_and_adapter_options_are_read_from_nova_conf(section: str,
     """The credentials may be in a section of their own."""
     options = "region_name = RegionOne\nvalid_interfaces = internal\nconnect_retries = 2\n"
     login = f"{KEYSTONE}user_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n"
-    client = client_of(f"[placement]\n{options}{section}{login}", conf)
-    adapter: Any = client._adapter
+    adapter: Any = client_of(f"[placement]\n{options}{section}{login}", conf)._adapter
     assert isinstance(adapter.auth, generic.Password)
     assert (adapter.service_type, adapter.region_name, adapter.connect_retries) == ("placement", "RegionOne", 2)
     assert adapter.interface == ["internal"]

@@ -320,8 +320,7 @@ class TestConcurrentWriters:
         with pytest.raises(UnknownTraits, match=HPET):
             host(Observed(aware, delete)).sync(GOAL)
         aware.know([HPET])
-        changes = host(Observed(aware, once(f"PUT {TRAITS}", delete))).sync(GOAL)
-        assert TraitChange("", HPET, "create") in changes
+        assert TraitChange("", HPET, "create") in host(Observed(aware, once(f"PUT {TRAITS}", delete))).sync(GOAL)
         assert HPET in traits_of(aware)
 
     def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:

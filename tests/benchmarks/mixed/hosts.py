@@ -194,8 +194,7 @@ def _used(kind: Kind, resource_class: str, full: float, random_: random.Random) 
     if inventory.total == 1:
         return replace(inventory, used=int(random_.random() < IN_USE))
     capacity = (inventory.total - inventory.reserved) * inventory.allocation_ratio
-    near = min(1.0, full * random_.uniform(0.9, 1.05))
-    return replace(inventory, used=max(1, int(capacity * near)))
+    return replace(inventory, used=max(1, int(capacity * min(1.0, full * random_.uniform(0.9, 1.05)))))
 
 
 def fleet(providers: list[Provider], *, ours: bool) -> Fleet:

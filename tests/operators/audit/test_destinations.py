@@ -53,8 +53,7 @@ def random_fleet(random: Random) -> Fleet:
         used = random.choice((0, 0, total // 2, total))
         return Inventory(total, used=used, allocation_ratio=random.choice((1.0, 1.5)))
 
-    racks = [each.name for each in AGGREGATES.values()]
-    return Fleet(tuple(hosts(random, racks, room)), aggregates=AGGREGATES)
+    return Fleet(tuple(hosts(random, [each.name for each in AGGREGATES.values()], room)), aggregates=AGGREGATES)
 
 
 def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
@@ -78,8 +77,7 @@ def candidates(asked: Asked, server: Server, pipeline: Service) -> set[str]:
     spec = RequestSpec(**vars(replace(server.request)))
     zone = [each.uuid for each in AGGREGATES.values() if each.availability_zone == spec.availability_zone]
     if spec.availability_zone:
-        destination = spec.requested_destination or Destination()
-        spec.requested_destination = replace(destination, aggregates=[",".join(zone)])
+        spec.requested_destination = replace(spec.requested_destination or Destination(), aggregates=[",".join(zone)])
     pipeline.apply(spec)
     spec.request_level_params.root_forbidden.add("COMPUTE_STATUS_DISABLED")
     asked.know(spec.root_required | spec.root_forbidden)
@@ -183,12 +181,10 @@ def test_servers_placed_together_are_as_many_in_each_order_and_all_where_that_is
     sizes = [(each.vcpus, each.memory_mb) for each in flavors]
     choices = [[n for n in range(len(fleet.hosts)) if kind.hosts >> n & 1] for kind in judged]
     rooms = [tuple(each.total - each.used for each in host.resources.values()) for host in fleet.hosts]
-    most = _most(sizes, choices, rooms)
-    assert len(found) <= most
+    assert len(found) <= _most(sizes, choices, rooms)
     audited = audit_servers(servers, destinations, ["host-0"])
     random.shuffle(servers)
-    turned = Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Service())
-    again = audit_servers(servers, turned, ["host-0"])
+    again = audit_servers(servers, Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Service()), ["host-0"])
     assert (again.of_hosts, again.if_drained) == (audited.of_hosts, audited.if_drained)
     assert _verdicts(again) == _verdicts(audited)
     # An all-clear is one for all servers together.

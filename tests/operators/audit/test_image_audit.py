@@ -197,8 +197,7 @@ def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() 
 @pytest.mark.parametrize("fleet", [Fleet(()), Fleet((provider("bare", classes=""),)), Fleet((provider("no traits"),))])
 def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) -> None:
     """No host, hosts without inventories or traits, none of which is a compute node."""
-    image = Image({"hw_vif_model": "igb"}, "raw", name="image")
-    result = audit_of(image, fleet=fleet)
+    result = audit_of(Image({"hw_vif_model": "igb"}, "raw", name="image"), fleet=fleet)
     assert only_line(result).verdict == (ImageVerdict.UNSCHEDULABLE if fleet.hosts else ImageVerdict.ALREADY)
     assert result.hosts == len(fleet.hosts)
     assert audit_of(fleet=fleet).lines == ()
@@ -206,11 +205,9 @@ def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) 
 
 
 def test_audit_escapes_and_cuts_names() -> None:
-    names = ["\u202e\x1b[31m\n", "x" * 10_000, None]
-    line = only_line(audit_of(*(Image({}, name=name) for name in names)))
+    line = only_line(audit_of(*(Image({}, name=name) for name in ["\u202e\x1b[31m\n", "x" * 10_000, None])))
     assert (line.names, line.images) == ([r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"], 3)
-    images = [Image({"hw_vif_model": f"no\n{number % 2}"}) for number in range(4)]
-    assert audit_of(*images).unknown == tuple(
+    assert audit_of(*[Image({"hw_vif_model": f"no\n{number % 2}"}) for number in range(4)]).unknown == tuple(
         (rf"image property hw_vif_model: unknown value 'no\n{number}': not required", 2) for number in range(2)
     )
 

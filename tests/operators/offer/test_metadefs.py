@@ -31,8 +31,7 @@ def _offer_of(fleet: Fleet) -> Offer:
 
 
 def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:
-    found = namespaces(Offer((Property(name, "", "", values, any_text),), 1))[0]["properties"]
-    return found.get(name)
+    return namespaces(Offer((Property(name, "", "", values, any_text),), 1))[0]["properties"].get(name)
 
 
 def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> None:

@@ -264,8 +264,7 @@ def test_json_offer_keeps_names_unescaped() -> None:
 @pytest.mark.parametrize("form", [as_markdown, as_json])
 def test_offer_shows_customers_no_host_trait_or_count(form: Any) -> None:
     """Customers get the words of image properties: not who serves them, how many do, or by which trait."""
-    hosts = tuple(replace(each, name=f"hidden-{each.name}") for each in example_fleet().hosts)
-    fleet = Fleet(hosts)
+    fleet = Fleet(tuple(replace(each, name=f"hidden-{each.name}") for each in example_fleet().hosts))
     found = find_offer(fleet, pipeline_for(fleet), "zone")
     text = form(found)
     assert "hidden" not in text

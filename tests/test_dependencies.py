@@ -51,5 +51,4 @@ def test_upper_constraints_of_each_supported_release_are_at_or_above_the_lower_b
             if bound:
                 compared.add(path.stem)
                 below += [(path.stem, name, pin)] if Version(pin) < Version(bound) else []
-    assert len(compared) == 6
-    assert below == []
+    assert (len(compared), below) == (6, [])

@@ -144,8 +144,7 @@ def test_installed_filter_has_a_section_in_filters_rst_and_reporter_a_place_on_o
 
 def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
     """Its options exist, and go together; so do those that agent.env names. It is restarted whatever ended it."""
-    folder = DOCS / "packaging"
-    unit = configparser.RawConfigParser()
+    folder, unit = DOCS / "packaging", configparser.RawConfigParser()
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string((folder / "os-prefilter-agent.service").read_text(encoding="utf-8").replace("\\\n", ""))
     # systemd takes an end by SIGHUP for a clean one, and would leave it at that with on-failure.
@@ -160,8 +159,7 @@ def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
     arguments = parser.parse_args([*words[2:], *(word for option in named for word in (option, "34"))])
     assert arguments.watch
     assert arguments.nova_conf
-    assert arguments.config_file == "/etc/os-prefilter/agent.conf"
-    assert arguments.nova_release == 34
+    assert (arguments.config_file, arguments.nova_release) == ("/etc/os-prefilter/agent.conf", 34)
 
 
 def test_packages_have_the_version_of_the_project() -> None:

@@ -103,8 +103,7 @@ def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(
         observed = Observed(placement)
         read = read_fleet(observed.client, [RACK], inventories=False)
     assert len(read.hosts) == hosts
-    sent = [unquote(each) for each in observed.sent]
-    listing = "GET /resource_providers"
+    sent, listing = [unquote(each) for each in observed.sent], "GET /resource_providers"
     assert (sent[:2], sent[-1]) == ([listing, "GET /traits?associated=true"], listing)
     assert all(each.startswith(f"{listing}/") and each.endswith("/traits") for each in sent[2 : 2 + sampled])
     traits = ("COMPUTE_NODE", "CUSTOM_EVEN", "CUSTOM_ODD", "HW_ARCH_X86_64")
@@ -192,8 +191,7 @@ def test_fleet_changed_during_the_read_is_consistent_and_counts_the_changes(
 
         read = read_fleet(Observed(placement, hook).client, [RACK], inventories=inventories)
     assert done
-    assert {each.name for each in read.walk()} == change.left
-    assert read.changed_while_read == change.counted
+    assert ({each.name for each in read.walk()}, read.changed_while_read) == (change.left, change.counted)
     names = {each.name: each for each in read.walk()}
     if change.name != "child":
         assert names["host-0000"].providers == (names["child"],)
@@ -237,8 +235,7 @@ def test_fleet_read_over_http_by_threads_is_the_fleet_that_placement_holds() -> 
     with EmbeddedPlacement(fleet) as placement, served(placement) as server:
         adapter = Adapter(Session(auth=Token(server.url, "admin")), service_type="placement")
         read = read_fleet(PlacementClient(adapter), [RACK])
-    assert read == like(read, fleet)
-    assert len(server.sent) == 3 + 4 + 3 * 20
+    assert (read, len(server.sent)) == (like(read, fleet), 3 + 4 + 3 * 20)
 
 
 def test_as_many_requests_as_threads_are_under_way_at_most() -> None:
@@ -251,8 +248,7 @@ def test_as_many_requests_as_threads_are_under_way_at_most() -> None:
         if url.endswith("/inventories"):
             with lock:
                 under_way += 1
-                most = max(most, under_way)
-                waits = next(numbers) < THREADS
+                most, waits = max(most, under_way), next(numbers) < THREADS
             if waits:
                 together.wait()
             with lock:

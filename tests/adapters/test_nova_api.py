@@ -107,8 +107,7 @@ def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
         api({"extra_specs": {"hw:cpu_policy": "shared", name: value}}),
         api({name: value}, action="update", id=name),
     ):
-        assert answer.status_int == 400
-        assert answer.json == {"badRequest": {"code": 400, "message": message}}
+        assert (answer.status_int, answer.json) == (400, {"badRequest": {"code": 400, "message": message}})
 
 
 def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(api: Any) -> None:

@@ -122,8 +122,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_file(path: Path, monk
         with monkeypatch.context() as patch, pytest.raises(DocumentError, match="No space left on device"):
             patch.setattr(target, name, full)
             write_document(path, {XEN: True})
-        assert path.read_text() == old
-        assert [each.name for each in path.parent.iterdir()] == [path.name]
+        assert (path.read_text(), [each.name for each in path.parent.iterdir()]) == (old, [path.name])
 
 
 def test_invalid_trait_name_is_refused_and_no_file_is_written(path: Path) -> None:

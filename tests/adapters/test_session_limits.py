@@ -123,8 +123,7 @@ def test_complete_responses_and_streams_pass_through_unchanged() -> None:
         session = session_at(url)
         limit(session)
         http: requests.Session = session.session
-        assert len(http.hooks["response"]) == 1
-        assert http.get(f"{url}/packed", timeout=60).json() == {"a": 1}
+        assert (len(http.hooks["response"]), http.get(f"{url}/packed", timeout=60).json()) == (1, {"a": 1})
         assert (http.get(f"{url}/empty", timeout=60).content, http.get(url, timeout=(60, 60)).text) == (b"", "not here")
         assert (http.get(url, timeout=60).status_code, http.get(url, timeout=60).headers["X-A"]) == (404, "b")
         assert b"".join(http.get(url, timeout=60, stream=True).iter_content(3)) == b"not here"
@@ -257,5 +256,4 @@ def test_default_port_is_a_port_and_a_change_of_the_scheme_is_refused(
         session.session.mount(scheme, Redirecting())
     with nullcontext() if is_followed else pytest.raises(exceptions.ClientException, match="is a redirect to"):
         session.get(before)
-    assert len(sent) == 1 + is_followed
-    assert tokens == ["token"] * len(sent)
+    assert (len(sent), tokens) == (1 + is_followed, ["token"] * len(sent))

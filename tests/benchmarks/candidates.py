@@ -67,8 +67,7 @@ def queries(properties: Mapping[str, str], *, nested: bool = True) -> dict[str, 
         for name, spec in ((NOTHING, plain), (NOVA, filtered))
     }
     for name, scope in ((ROOT, "root"), (BOTH, "root_and_unsuffixed"), (AUTO, "auto")):
-        spec = _nova_spec(properties)
-        facts = {"nested_providers": lambda _context: nested}
+        spec, facts = _nova_spec(properties), {"nested_providers": lambda _context: nested}
         Service.from_conf(conf_with(enabled_filters=OURS, trait_scope=scope), facts).apply(spec)
         found[name] = allocation_candidates_query(spec)
     return found
@@ -91,8 +90,7 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
     for name in ("fact, first", "fact, later"):
         observed.sent.clear()
         observed.received = 0
-        start = perf_counter()
-        nested = fact()
+        start, nested = perf_counter(), fact()
         milliseconds = (perf_counter() - start) * 1000
         told = f"{len(observed.sent)} requests {observed.received / 1024:6.0f} KiB {milliseconds:6.0f} ms"
         print(f"{where:25} {name:12} {told} {'nested or shared' if nested else 'flat'}", flush=True)

@@ -113,8 +113,7 @@ def medians(sides: Mapping[str, Side], rounds: int, calls: int) -> dict[str, flo
     for _ in range(rounds):
         for name, (call, made) in sides.items():
             for _ in range(calls):
-                spec = made()
-                start = perf_counter()
+                spec, start = made(), perf_counter()
                 call(spec)
                 seconds[name].append(perf_counter() - start)
     return {name: median(each) for name, each in seconds.items()}
@@ -134,8 +133,7 @@ def measure(rounds: int, calls: int) -> None:
     def nova_call(spec: Any) -> None:
         request_filter.process_reqspec(None, spec)
 
-    ours = fresh()
-    expected = _traits_of(nova_call, nova_spec())
+    ours, expected = fresh(), _traits_of(nova_call, nova_spec())
     for call, spec in ((ours, nova_spec()), (ours, nova_spec(1)), (ours, own_spec()), (by_hand, own_spec())):
         assert _traits_of(call, spec) == expected
     number, ten = count(1), {f"hw_{name}": PROPERTIES[f"hw_{name}"] for name in TEN.split()}

@@ -131,8 +131,7 @@ class TestOutages:
         story.now = PROBE_INTERVAL
         story.host.down[call] = error
         begin = f"Failed to probe the host; its traits stay as they are until that works. {error}"
-        assert story.lines(5) == [("WARNING", begin)]
-        assert story.report.told == ["libvirt 9"] * 2
+        assert (story.lines(5), story.report.told) == ([("WARNING", begin)], ["libvirt 9"] * 2)
         story.host.down.clear()
         assert story.lines(5) == [("INFO", "Able to probe the host again.")]
         assert story.report.told == ["libvirt 9"] * 7
@@ -143,8 +142,7 @@ class TestOutages:
     ) -> None:
         story.report.error = error
         begin = f"Failed to report the traits of the host; its traits stay as they are until that works. {error}"
-        assert story.lines(5) == [("WARNING", begin)]
-        assert story.host.probed == ["libvirt 9"]
+        assert (story.lines(5), story.host.probed) == ([("WARNING", begin)], ["libvirt 9"])
         story.report.error = None
         assert story.lines(5) == [("INFO", "Able to report the traits of the host again.")]
         assert story.report.told == ["libvirt 9"] * 5

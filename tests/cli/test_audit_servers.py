@@ -107,8 +107,7 @@ def test_server_whose_entries_differ_is_named_and_no_all_clear(
 ) -> None:
     """Such as one of a join that meets two mappings of it, or of two lists before and after a move."""
     document, err = audited(capsys, written(tmp_path, server("s", "a"), other), *hosts, code=1)
-    assert [row["Host"] for row in document["lines"]] == ["a"]
-    assert document["summary"]["left_out"]["count"] == 1
+    assert ([row["Host"] for row in document["lines"]], document["summary"]["left_out"]["count"]) == (["a"], 1)
     assert "Left out: 1: server 'id-s': it is there twice, with different data; the first entry was judged." in err
 
 
@@ -131,8 +130,7 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
     big = server("big", "a", 4096, hw_architecture="x86_64")
     found, err = rows(capsys, written(tmp_path, big, server("arm", "c", hw_architecture="aarch64")), *hosts, code=2)
     by_name = {row["Servers"][0]["name"]: row for row in found}
-    assert by_name["big"]["Verdict"] == "no destination"
-    assert by_name["big"]["Why"]["if_empty"] == 1
+    assert (by_name["big"]["Verdict"], by_name["big"]["Why"]["if_empty"]) == ("no destination", 1)
     assert {each["text"] for each in by_name["big"]["Why"]["requirements"]} == {
         *("HW_ARCH_X86_64", "MEMORY_MB=4096", "!COMPUTE_STATUS_DISABLED")
     }
@@ -191,8 +189,7 @@ def test_availability_zone_and_machine_type_of_a_server_count(
     # The flavor has a disk, of which no host has any.
     assert [each["text"] for each in by_name["zoned"]["Why"]["requirements"]] == ["DISK_GB=1"]
     assert "Not in the fleet: 1: availability zone az-9 (1)." in err
-    assert by_name["none kept"]["Now"] == 2
-    assert by_name["kept"]["Now"] == 0
+    assert (by_name["none kept"]["Now"], by_name["kept"]["Now"]) == (2, 0)
     assert "MACHINE" in by_name["kept"]["Why"]["text"]
 
 
@@ -202,8 +199,7 @@ def test_filters_know_the_project_of_an_entry_whose_spec_has_none(capsys: Captur
     aggregates = "aggregates: {of-shop: {metadata: {filter_tenant_id: shop}}}"
     text = f"{aggregates}\nhosts: {{a: {{{size}}}, b: {{{size}, aggregates: [of-shop]}}, c: {{{size}}}}}\n"
     fleet = placed(tmp_path / "tenants.yaml", text)
-    other = {**server("other", "a"), "project": "lab"}
-    stated = server("stated", "a")
+    other, stated = {**server("other", "a"), "project": "lab"}, server("stated", "a")
     stated["spec"]["project_id"] = "lab"
     path = written(tmp_path, server("own", "a"), other, stated)
     found, _ = rows(capsys, path, "--hosts", fleet, "--enable", "tenant_isolation")
@@ -219,8 +215,7 @@ def test_request_specs_of_older_novas_are_read(version: str, capsys: Capture, tm
     stored = spec.obj_to_primitive(target_version=version, version_manifest=manifest)
     assert stored["nova_object.version"] == version
     # Before version 1.11, nothing says that the server boots from a volume, and no host here has a disk.
-    is_old = version == "1.6"
-    entry = {**server("old", "a"), "spec": json.dumps(stored)}
+    is_old, entry = version == "1.6", {**server("old", "a"), "spec": json.dumps(stored)}
     ((row,), err) = rows(capsys, written(tmp_path, entry), *hosts, code=2 * is_old)
     assert "Left out" not in err
     assert row["Destinations"] == ([] if is_old else ["b"])
@@ -410,8 +405,7 @@ def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
     path = written(tmp_path, server("small", "a", hw_vif_model="igb", hw_architecture="x86_64"))
     argv = [path, *hosts[:2], "--config-file", str(config)]
     document, err = audited(capsys, *argv)
-    assert document["filters"] == ["compute_status", "image_type"]
-    assert document["lines"][0]["Now"] == 2
+    assert (document["filters"], document["lines"][0]["Now"]) == (["compute_status", "image_type"], 2)
     assert err.splitlines()[0].startswith("Hosts: 4 (4 resource providers) of ")
     assert err.partition("\n")[2].startswith(f"Filters: compute_status, image_type ({config}).\n")
     document, err = audited(capsys, *argv, "--enable", "image_metadata", code=2)

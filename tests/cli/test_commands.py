@@ -212,8 +212,7 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
     looked_at = f"Hosts: 1 ({'1 resource provider' if is_flat else '2 resource providers'}) of {fleet}.\n"
     assert main(["explain", *argv]) == 0
     out, err = capsys.readouterr()
-    assert [row["On"] for row in json.loads(out)] == ["root", "unsuffixed"][: 1 + is_flat]
-    assert err == looked_at
+    assert ([row["On"] for row in json.loads(out)], err) == (["root", "unsuffixed"][: 1 + is_flat], looked_at)
     assert main(["candidates", *argv]) == 0
     out, err = capsys.readouterr()
     assert [row["Host"] for row in json.loads(out)] == ["a"]

@@ -78,8 +78,7 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     found = _json(capsys, log, *options)
     assert [each["server"] for each in found] == [_SERVERS[number] for number in expected]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert found == [lines[number] for number in expected]
-    assert _json(capsys, log, log, *options) == found
+    assert (found, _json(capsys, log, log, *options)) == ([lines[number] for number in expected], found)
     assert main(["decisions", str(log), *options]) == 0
     number, more = (3, "; a higher --limit shows more") if "--limit" in options else (len(expected), "")
     told = f"Decisions: 3 in {log}; {number} match, the latest {len(expected)} shown{more}.\n"
@@ -253,8 +252,7 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
 ) -> None:
     bad = "\x1b]0;owned\x07\x9b31m\r\u2028"
     item = dict.fromkeys(("trait", "scope", "filter", "source"), bad) | {"required": True}
-    path = tmp_path / "log"
-    texts = dict.fromkeys(("time", "server", "result", "reason"), bad)
+    path, texts = tmp_path / "log", dict.fromkeys(("time", "server", "result", "reason"), bad)
     path.write_bytes(
         _record(**texts, request="req", requirements=[item], preferences=[item], notes=[bad]) + _record(**texts)
     )
@@ -288,8 +286,7 @@ def test_wrong_input_is_one_line_on_the_standard_error(
         path.write_bytes(content)
     assert main(["decisions", str(path)]) == 1
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines()[0] == told.replace("FILE", str(path))
+    assert (captured.out, captured.err.splitlines()[0]) == ("", told.replace("FILE", str(path)))
 
 
 def test_commands_with_the_configuration_of_a_service_record_nothing(

@@ -110,8 +110,7 @@ def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     assert sorted(sorted(names[number] for number in each["requirements"]) for each in found["conflicts"]) == sets
     for each in found["requirements"]:
         text = free.get(each["names"][0], "")
-        assert ", ".join(each["free_on"]) == text.rpartition(" on ")[2]
-        assert ("Free " in each["help"]) == bool(text)
+        assert (", ".join(each["free_on"]), "Free " in each["help"]) == (text.rpartition(" on ")[2], bool(text))
         assert each["help"].startswith(f"Free {text}; or add hosts" if text else "")
     assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv, "--filter", "noop"]) == 2
     assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)

@@ -65,8 +65,7 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     expected = [{"Provider": HOST, "Trait": trait, "Change": "add"} for trait in sorted({*BESIDE, "OWNER_NOVA"})]
     before = everything(aware.placement)
-    assert json_of(capsys, *report, "--dry-run") == expected
-    assert everything(aware.placement) == before
+    assert (json_of(capsys, *report, "--dry-run"), everything(aware.placement)) == (expected, before)
     assert json_of(capsys, *report) == expected
     assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
     aware.sent.clear()
@@ -93,8 +92,7 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
     assert json_of(capsys, *report) == expected
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(BESIDE)}}
-    assert json_of(capsys, *report) == []
-    assert everything(aware.placement) == before
+    assert (json_of(capsys, *report), everything(aware.placement)) == ([], before)
 
 
 _WRONG = [
@@ -203,8 +201,7 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
         warning = line()
         assert "Failed to reload the configuration; the previous one stays in effect. " in warning
         # oslo.log appends the exception that is being handled to a warning.
-        assert warning.count("owner_trait") == 1
-        assert everything(aware.placement) == before
+        assert (warning.count("owner_trait"), everything(aware.placement)) == (1, before)
         path.write_text(f"{text}[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
         process.send_signal(signal.SIGHUP)
         assert line().endswith("Reloaded the configuration; the host is probed and reported by it.")

@@ -99,8 +99,7 @@ def test_debug_traceback_shows_no_password_of_nova_conf(
 @pytest.mark.parametrize("command", [["snapshot", "-o"], ["audit", "--html"]], ids=["snapshot", "audit"])
 def test_file_with_names_of_hosts_is_its_owners_alone(command: list[str], tmp_path: Path) -> None:
     """Whatever the umask, and also where a file is replaced that others can read."""
-    path = tmp_path / "file"
-    before = os.umask(0)
+    path, before = tmp_path / "file", os.umask(0)
     try:
         main([*command, str(path)])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -31,8 +31,7 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
     path = tmp_path / "fleet.json"
     assert main(["snapshot", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert (out, err.splitlines()[1:]) == ("", [])
-    assert load_fleet(path) == example_fleet()
+    assert (out, err.splitlines()[1:], load_fleet(path)) == ("", [], example_fleet())
     assert main(["snapshot"]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8") == snapshot(example_fleet())
 
@@ -40,8 +39,7 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
 @pytest.mark.parametrize("argv", ["snapshot -o", "offer -o", "audit --enable hpet --html"])
 def test_existing_file_is_replaced_only_with_force(argv: str, capsys: Capture, tmp_path: Path) -> None:
     """Its own --hosts file, say."""
-    path = tmp_path / "fleet.json"
-    before = snapshot(example_fleet()) + "\n"
+    path, before = tmp_path / "fleet.json", snapshot(example_fleet()) + "\n"
     path.write_text(before)
     command = [*argv.split(), str(path), "--hosts", str(path)]
     assert main(command) == 1

@@ -344,8 +344,7 @@ def test_page_shows_what_the_command_prints(
     for name, version in (("os-traits", "3.9.0"), ("nova", "34.0.0")):
         install(name, version)
     page = DOCS / "enable-safely.rst"
-    files = files_of(page)
-    fleet = tmp_path / "fleet.yaml"
+    files, fleet = files_of(page), tmp_path / "fleet.yaml"
     fleet.write_text(files["fleet.yaml"])
     (shown,) = [text for _, _, text in blocks(page) if text.startswith("$ os-prefilter-status upgrade check\n")]
     with EmbeddedPlacement(load_fleet(fleet)) as placement, served(placement) as server:

@@ -116,8 +116,7 @@ def _pipeline_on(folder: Path, compute_version: Callable[[Any], int]) -> tuple[c
 
 def _answer_of(pipeline: Service, request_spec: Any) -> str:
     """Apply the filters; return all that a scheduler gets: the requirements, the notes, and the query."""
-    decision = pipeline.apply(request_spec)
-    query = allocation_candidates_query(request_spec)
+    decision, query = pipeline.apply(request_spec), allocation_candidates_query(request_spec)
     return "\n".join([*map(str, decision.requirements), *map(str, decision.notes), query])
 
 
@@ -262,8 +261,7 @@ def test_threads_sharing_a_pipeline_decide_like_a_single_thread(tmp_path: Path) 
         for thread in threads:
             thread.join(_PATIENCE)
             assert not thread.is_alive()
-    assert scheduler.problems + errors == []
-    assert [repr(_parts(kind(0))) for kind in kinds] == before
+    assert (scheduler.problems + errors, [repr(_parts(kind(0))) for kind in kinds]) == ([], before)
 
 
 @pytest.mark.parametrize("kind", ["image", "flavor", "both in Nova's objects"])

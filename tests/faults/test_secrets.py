@@ -94,8 +94,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFi
         # oslo.log, which another test may have set up, keeps these at WARNING.
         for name in ("", "keystoneauth", "stevedore", "urllib3.connectionpool"):
             caplog.set_level(logging.DEBUG, name)
-        code = main(argv)
-        output = "".join((*capfd.readouterr(), caplog.text))
+        code, output = main(argv), "".join((*capfd.readouterr(), caplog.text))
         assert any(record.levelno == logging.DEBUG for record in caplog.records)
         assert [secret for secret in SECRETS if secret in output] == []
         assert "Traceback" not in output

@@ -82,8 +82,7 @@ def test_host_that_shares_nothing_anymore_serves_no_other(seed: int) -> None:
         fleet = Fleet((replace(first, providers=(*first.providers, sharing)), *others))
     index = HostIndex(hosts_in(fleet))
     for _ in range(10):
-        demand = random_demand(random, fleet)
-        own = random.randrange(len(index.hosts))
+        demand, own = random_demand(random, fleet), random.randrange(len(index.hosts))
         hosts = index.find_candidates(demand.conditions()) & ~(1 << own)
         left = Fleet(tuple(host for host in fleet.hosts if host.name != index.hosts[own].name))
         without = HostIndex(hosts_in(left))

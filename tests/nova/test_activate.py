@@ -185,5 +185,4 @@ def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(s
     keys = [key(enabled, *more) for more in ((), *((each,) for each in others))]
     CONF.reset()
     CONF.unregister_opts(loading.get_auth_plugin_conf_options("password"), group="placement")
-    assert same == keys[2]
-    assert len(set(keys)) == 4
+    assert (same, len(set(keys))) == (keys[2], 4)

@@ -81,8 +81,7 @@ def _rebuild(
 
 def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
     spec.instance_uuid = provider_uuid("server")
-    before = spec.obj_to_primitive()
-    state = HostState(host, host, provider_uuid("cell"))
+    before, state = spec.obj_to_primitive(), HostState(host, host, provider_uuid("cell"))
     state.uuid = provider_uuid(host)
     manager = scheduler.host_manager
     try:
@@ -117,8 +116,7 @@ def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_require
     start: Start, placement: EmbeddedPlacement, traits: list[str], wants: _Wants, offers: str
 ) -> None:
     scheduler = start("image_metadata,hpet", "reported_traits = *")
-    observed = _having(placement, *ALL_REPORTED, *traits)
-    reason = _rebuild(scheduler, *wants)
+    observed, reason = _having(placement, *ALL_REPORTED, *traits), _rebuild(scheduler, *wants)
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
     assert _READ in observed.sent or not offers
 
@@ -237,8 +235,7 @@ def test_impossible_image_is_refused_with_its_reason(start: Start, placement: Em
 
 def test_any_other_request_passes_without_a_query(start: Start, placement: EmbeddedPlacement) -> None:
     """Any user may give the hint of a rebuild; nova-api forces a real one to the host of the server."""
-    scheduler = start("image_metadata")
-    observed = _having(placement)
+    scheduler, observed = start("image_metadata"), _having(placement)
     others: list[dict[str, Any]] = [{}, *({"scheduler_hints": each} for each in ({}, {"group": ["one"]}, _HINTS))]
     others += [{"scheduler_hints": _HINTS, "force_hosts": None}, {"scheduler_hints": _HINTS, "force_hosts": []}]
     for fields in others:
@@ -264,8 +261,7 @@ def test_host_that_has_not_reported_is_not_refused(
 def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
     reported: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler = start("image_metadata,hpet")
-    marker = marker_of(reported)
+    scheduler, marker = start("image_metadata,hpet"), marker_of(reported)
     placement.know([marker])
     _having(placement, marker)
     is_known = reported == HPET

@@ -235,8 +235,7 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
         "INFO os_prefilter.nova",
         "DEBUG os_prefilter.service.service",
     ]
-    shown = [each.getMessage() for each in records]
-    error = _select(scheduler, _IMPOSSIBLE)
+    shown, error = [each.getMessage() for each in records], _select(scheduler, _IMPOSSIBLE)
     assert isinstance(error, exception.NoValidHost)
     scheduler.placement_client.get_allocation_candidates.assert_not_called()
     shown.append(str(error))

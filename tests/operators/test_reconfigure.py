@@ -66,8 +66,7 @@ def test_plan_applies_the_new_flavor_only_where_the_node_differs(
     old: Flavor, new: Flavor, configurations: tuple[tuple[str, str, str], ...], changes: dict[str, str]
 ) -> None:
     plan = _plan(old, new)
-    assert plan.configurations == configurations
-    assert bios_changes(plan.steps) == changes
+    assert (plan.configurations, bios_changes(plan.steps)) == (configurations, changes)
 
 
 def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits() -> None:
@@ -127,8 +126,7 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
         templates=BUNDLED.replace_with([Template("x", "on", (), (both,))]),
     )
-    assert bios_changes(plan.steps) == {"A": "1"}
-    assert plan.settings == {"A": "1", "B": "1"}
+    assert (bios_changes(plan.steps), plan.settings) == ({"A": "1"}, {"A": "1", "B": "1"})
 
 
 def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> None:

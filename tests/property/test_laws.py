@@ -68,8 +68,7 @@ def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
     first, second = _apply(_ALL, spec), _apply(_REVERSED, other)
     assert (first is None) == (second is None)
     if first is not None:
-        assert sorted(first.requirements) == sorted(second.requirements)
-        assert spec == other
+        assert (sorted(first.requirements), spec) == (sorted(second.requirements), other)
 
 
 @_generated

@@ -128,8 +128,7 @@ _RAW = _VALUES | st.none() | st.integers(-1, 2) | st.just("") | st.lists(_TEXTS,
 
 @st.composite
 def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
-    places = st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC])
-    found = []
+    places, found = st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]), []
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
         conditions = tuple(

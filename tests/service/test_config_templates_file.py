@@ -51,8 +51,7 @@ def test_operators_template_file_replaces_and_adds_templates(tmp_path: Path) -> 
         "variants: [{in-use: true, node: {vendor: 'Dell*'}, bios: {A: [x, y], 'B[1]': z}, steps: [" + _STEP + "]}]}",
     )
     on, off, raid = load_templates(path)
-    assert on == next(iter(BUNDLED))
-    assert off == Template("hyperthreading", "disabled")
+    assert (on, off) == (next(iter(BUNDLED)), Template("hyperthreading", "disabled"))
     step = Step("raid", "apply_configuration", {}, 90)
     variant = Variant(
         (BiosChange("A", ("x", "y")), BiosChange("B[1]", ("z",))), (step,), {"vendor": "Dell*"}, in_use=True
@@ -110,8 +109,7 @@ _MISTAKES = [
 
 @pytest.mark.parametrize(("template", "problem"), _MISTAKES, ids=[problem[:60] for _, problem in _MISTAKES])
 def test_each_mistake_in_a_template_file_is_named_with_its_place(template: str, problem: str, tmp_path: Path) -> None:
-    path = _file(tmp_path, template)
-    pattern = re.escape(problem).replace(re.escape(".*"), ".*")
+    path, pattern = _file(tmp_path, template), re.escape(problem).replace(re.escape(".*"), ".*")
     with pytest.raises(DocumentError, match=f"^{path}:2: .*{pattern}") as raised:
         load_templates(path)
     assert str(raised.value).isprintable()

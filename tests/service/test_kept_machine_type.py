@@ -109,8 +109,7 @@ def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:
     pipeline = _pipeline("pc")
     new = _machines(pipeline, nova_spec(_IDE))
     assert f"!{_DEFAULT_Q35}" in new
-    assert _machines(pipeline, _moving(_IDE)) == {_PC}
-    assert _machines(pipeline, nova_spec(_IDE)) == new
+    assert (_machines(pipeline, _moving(_IDE)), _machines(pipeline, nova_spec(_IDE))) == ({_PC}, new)
 
 
 def test_kept_machine_type_rejects_no_request() -> None:
@@ -142,8 +141,7 @@ def test_law_holds_for_a_server_that_keeps_its_machine_type(offered: frozenset[s
     """The driver sees the machine type in the server's own image metadata."""
     found = (facts for facts in few_libvirt_hosts() if facts.emulated_architectures == offered)
     hosts = [(facts, capability_traits(facts)) for facts in found]
-    options = replace(_ALL, emulated_architectures=offered)
-    compared = 0
+    options, compared = replace(_ALL, emulated_architectures=offered), 0
     for machine, properties in _moves(offered):
         decided = None
         with suppress(os_prefilter.common.errors.RequestRejected):

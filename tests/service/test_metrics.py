@@ -122,8 +122,7 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
 
 
 def test_disabled_metrics_count_nothing() -> None:
-    pipeline = Service.from_conf(conf_with(enabled_filters=["noop"]))
-    before = _exposed()
+    pipeline, before = Service.from_conf(conf_with(enabled_filters=["noop"])), _exposed()
     pipeline.apply(spec_of())
     assert _exposed() == before
 

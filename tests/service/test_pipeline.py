@@ -112,12 +112,10 @@ def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> N
 
 
 def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> None:
-    spec = spec_of()
-    forbidden = forbid("OWNER_NOVA", "y", UNSUFFIXED, ["hw_x=y"])
+    spec, forbidden = spec_of(), forbid("OWNER_NOVA", "y", UNSUFFIXED, ["hw_x=y"])
     decision = _pipeline(a=require("OWNER_NOVA", "x"), b=forbidden).apply(spec)
     assert [each.properties for each in decision.requirements] == [(), ("hw_x=y",)]
-    assert spec.root_required == {"OWNER_NOVA"}
-    assert spec.flavor.extra_specs == {"trait:OWNER_NOVA": "forbidden"}
+    assert (spec.root_required, spec.flavor.extra_specs) == ({"OWNER_NOVA"}, {"trait:OWNER_NOVA": "forbidden"})
 
 
 def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:

@@ -54,10 +54,8 @@ def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     fate: str, readings: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "readings"
-    found = workers(6, fate, log)
-    readers = log.read_text(encoding="utf-8").splitlines()
-    assert len(readers) == readings
-    assert len(found) == 6 - (fate == "KILL")
+    found, readers = workers(6, fate, log), log.read_text(encoding="utf-8").splitlines()
+    assert (len(readers), len(found)) == (readings, 6 - (fate == "KILL"))
     # All have the value of the last reader, but one that was stopped, which has its own.
     assert sum(value == ["read", readers[-1]] for value, _, _ in found) == (6 if fate == "none" else 5)
     assert max(seconds for _, seconds, _ in found) < (3 if fate != "STOP" else 8)
@@ -184,5 +182,4 @@ def test_hosts_that_another_process_learned_join_the_sample() -> None:
     for each in (theirs, ours):
         each.preferred((), "context", time.monotonic() + 60)
     assert theirs.add([host])
-    assert list(ours.as_others_know_it().traits) == [host]
-    assert contexts == ["context"]
+    assert (list(ours.as_others_know_it().traits), contexts) == ([host], ["context"])

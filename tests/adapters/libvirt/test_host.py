@@ -89,8 +89,7 @@ def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(monke
     libvirt.answers["getDomainCapabilities"] = answer
     facts = host_of(monkeypatch, libvirt).facts()
     asked = [machine for _, architecture, machine, _ in libvirt.asked if architecture == "x86_64"]
-    assert asked == [None, "isapc", "microvm", "pc", "q35"]
-    assert facts.guests["x86_64"].default_machine == "pc"
+    assert (asked, facts.guests["x86_64"].default_machine) == ([None, "isapc", "microvm", "pc", "q35"], "pc")
 
 
 def test_probe_of_lxc_queries_no_domain_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +105,7 @@ def test_connection_lost_at_any_call_raises_probe_failed_and_the_next_probe_work
     """No facts with holes; the connection is let go; the next probe opens another and gives the same facts."""
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
-    expected = host.facts()
-    calls = libvirt.calls[:]
+    expected, calls = host.facts(), libvirt.calls[:]
     libvirt.calls, libvirt.lives = [], lives
     with pytest.raises(ProbeFailed) as raised:
         host.facts()
@@ -205,9 +203,7 @@ def test_identity_changes_only_with_upgrades_capabilities_or_the_name(monkeypatc
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     first = host.identity()
-    assert host.identity() == first
-    assert libvirt.asked == []
-    assert libvirt.opened == 0
+    assert (host.identity(), libvirt.asked, libvirt.opened) == (first, [], 0)
     upgraded = {
         "getHostname": "compute-2",
         "getLibVersion": 9_001_000,

@@ -137,8 +137,7 @@ def test_microversion_and_timeout_are_sent() -> None:
 
 
 def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
-    roots = ["a"]
-    listed = ["a", "b"]
+    roots, listed = ["a"], ["a", "b"]
 
     def answer(_method: str, url: str) -> Answer:
         if "resource_providers" in url:

@@ -96,14 +96,12 @@ class TestReports:
     def test_unwanted_traits_go_an_hour_later_and_what_an_operator_set_stays(self, aware: EmbeddedPlacement) -> None:
         """Also of an agent that starts meanwhile, as it cannot know when an earlier one saw them wanted last."""
         put_traits(aware, lambda traits: traits.add("COMPUTE_FIRMWARE_UEFI"))
-        now = [0.0]
-        less = replace(GOAL, wanted=frozenset())
+        now, less = [0.0], replace(GOAL, wanted=frozenset())
         keeper = ProviderTraits(Observed(aware).client, HOST, clock=lambda: now[0])
         keeper.sync(GOAL)
         reported = traits_of(aware)
         for now[0], again in ((UNWANTED_AFTER - 2.0, keeper), (UNWANTED_AFTER - 1.0, host(Observed(aware)))):
-            assert again.sync(less) == []
-            assert traits_of(aware) == reported
+            assert (again.sync(less), traits_of(aware)) == ([], reported)
         # Wanted again, and no more when Placement answers again: a scheduler may have read it a moment ago.
         keeper.sync(GOAL)
         now[0] += 2 * UNWANTED_AFTER
@@ -118,8 +116,7 @@ class TestReports:
     ) -> None:
         """Not its own, also where a write fails, is lost or is overtaken; nor what operators and Nova set."""
         seen = Observed(aware)
-        keeper = host(seen, HOST)
-        changed = replace(GOAL, traits={HPET: False, XEN: True})
+        keeper, changed = host(seen, HOST), replace(GOAL, traits={HPET: False, XEN: True})
         keeper.sync(GOAL, dry_run=True)
         for goal, hook in (
             (GOAL, once(f"PUT {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX")))),
@@ -133,8 +130,7 @@ class TestReports:
             with suppress(PlacementError):
                 keeper.sync(goal)
         put_traits(aware, lambda traits: traits.update({"CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI"}))
-        assert keeper.sync(GOAL) == []
-        assert caplog.text == ""
+        assert (keeper.sync(GOAL), caplog.text) == ([], "")
         changes: list[set[str]] = [{HPET}, {XEN}, {MARKER, OLD}]
         for number, change in enumerate(changes, 1):
             put_traits(aware, lambda traits: traits.symmetric_difference_update(change))  # noqa: B023
@@ -214,8 +210,7 @@ class TestRequestCount:
             assert keeper.sync(replace(GOAL, owner=Options())) == []
         assert seen.sent == [TREE] * 3
         seen.sent.clear()
-        assert host(seen).sync(GOAL) == []
-        assert seen.sent == [TREE, f"GET {TRAITS}"]
+        assert (host(seen).sync(GOAL), seen.sent) == ([], [TREE, f"GET {TRAITS}"])
 
     def test_only_a_provider_that_changed_is_read_again(self) -> None:
         """A new guest raises the generation of what it takes from."""
@@ -230,11 +225,9 @@ class TestRequestCount:
             body = {"allocations": {gpu: {"resources": {"VGPU": 1}}}, **consumer}
             placement.client.request("PUT", f"/allocations/{provider_uuid('guest')}", body)
             seen.sent.clear()
-            assert keeper.sync(GOAL) == []
-            assert seen.sent == [TREE, f"GET /resource_providers/{gpu}/traits"]
+            assert (keeper.sync(GOAL), seen.sent) == ([], [TREE, f"GET /resource_providers/{gpu}/traits"])
             seen.sent.clear()
-            assert keeper.sync(GOAL) == []
-            assert seen.sent == [TREE]
+            assert (keeper.sync(GOAL), seen.sent) == ([], [TREE])
 
 
 class TestConcurrentWriters:
@@ -260,8 +253,7 @@ class TestConcurrentWriters:
         put_traits(aware, lambda traits: traits.remove("HW_CPU_X86_AVX2"))
         assert keeper.sync(GOAL) == []
         seen.sent.clear()
-        assert keeper.sync(GOAL) == []
-        assert seen.sent == [TREE]
+        assert (keeper.sync(GOAL), seen.sent) == ([], [TREE])
 
     def test_permanent_generation_conflict_fails_after_bounded_retries_with_advice(
         self, aware: EmbeddedPlacement
@@ -328,8 +320,7 @@ class TestConcurrentWriters:
         seen, unknown = Observed(aware), "COMPUTE_OF_TOMORROW"
         with pytest.raises(UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
             host(seen).sync(Goal({unknown: True}, {"NEWER": frozenset((unknown,))}, frozenset(("NEWER",))))
-        assert seen.sent.count(f"PUT {TRAITS}") == 1
-        assert traits_of(aware) == before
+        assert (seen.sent.count(f"PUT {TRAITS}"), traits_of(aware)) == (1, before)
 
     @pytest.mark.parametrize("successor", [True, False], ids=["with a new one", "alone"])
     def test_renamed_provider_is_left_alone_and_the_new_one_of_the_name_is_reported(

@@ -136,8 +136,7 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
     written: list[tuple[str, frozenset[str]]] = []
     with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
         placement.know(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
-        nova = NovaCompute(History(placement, "nova", written), novas)
-        overtaken = [False]
+        nova, overtaken = NovaCompute(History(placement, "nova", written), novas), [False]
 
         def be_overtaken() -> None:
             if not overtaken[0]:
@@ -158,8 +157,7 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
     assert ours_to.refused >= ROUNDS
     assert sum(writer == "ours" for writer, _ in written) == ROUNDS
     markers = set(names_with(REPORTED, wanted & goals[0].parts.keys()))
-    mine = {*ours[0], "OWNER_NOVA", *markers}
-    state = frozenset([OPERATORS])
+    mine, state = {*ours[0], "OWNER_NOVA", *markers}, frozenset([OPERATORS])
     for writer, traits in written:
         changed = state ^ traits
         assert changed <= (mine if writer == "ours" else novas[0].keys())

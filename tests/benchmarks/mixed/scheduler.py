@@ -79,8 +79,7 @@ class Placement:
     def _send(self, method: str, url: str, *, microversion: str | None = None, **options: Any) -> Any:
         options.pop("global_request_id", None)
         versions = {"microversion": microversion, "microversion_service_type": "placement"}
-        headers = {"Accept": "application/json"}
-        start = time.process_time()
+        headers, start = {"Accept": "application/json"}, time.process_time()
         answer = self._adapter.request(url, method, raise_exc=False, headers=headers, **versions, **options)
         seconds = time.process_time() - start
         self.seconds += seconds

@@ -212,8 +212,7 @@ def test_audit_counts_and_unused_hosts_match_placement(seed: int, has_flavors: b
     had: set[str] = set()
     has: set[str] = set()
     with EmbeddedPlacement(fleet) as placement:
-        asked = Asked(placement)
-        sets = HostIndex.by_capability(this.fleet, [])
+        asked, sets = Asked(placement), HostIndex.by_capability(this.fleet, [])
         for image in this.images:
             for flavor in flavors:
                 line = line_of(result, image, str(flavor.name))
@@ -221,6 +220,4 @@ def test_audit_counts_and_unused_hosts_match_placement(seed: int, has_flavors: b
                 had |= before
                 has |= after
     every = {host.name for host in this.fleet.instance_hosts}
-    assert set(result.unused) == every - has
-    assert set(result.newly_unused) == had - has
-    assert result.hosts == len(every)
+    assert (set(result.unused), set(result.newly_unused), result.hosts) == (every - has, had - has, len(every))

@@ -88,8 +88,7 @@ def candidates(asked: Asked, server: Server, pipeline: Service) -> set[str]:
 def test_destinations_match_placement(seed: int) -> None:
     """A dead host is a fleet without it, with all that it shares; a drained host is one that takes nothing."""
     random = Random(seed)  # noqa: S311
-    fleet = random_fleet(random)
-    names = random.sample(FILTERS, random.randint(1, len(FILTERS)))
+    fleet, names = random_fleet(random), random.sample(FILTERS, random.randint(1, len(FILTERS)))
     pipeline = pipeline_of(*names, trait_scope=random.choice(("root", "root_and_unsuffixed")))
     destinations = Destinations(fleet, pipeline)
     drained = random.choice(fleet.instance_hosts).name
@@ -201,8 +200,7 @@ def _contested(random: Random, hosts: int, servers: int) -> tuple[Fleet, list[Se
         }
         return plain(f"host-{number}", " ".join(each for each in "AB" if random.random() < 0.6), rooms)
 
-    fleet = Fleet(tuple(map(contested, range(hosts))))
-    found = []
+    fleet, found = Fleet(tuple(map(contested, range(hosts)))), []
     for number in range(servers):
         extra_specs = {f"trait:CUSTOM_{each}": "required" for each in "AB" if random.random() < 0.3}
         flavor = Flavor(random.randint(1, 4), 256 * random.randint(1, 6), extra_specs=extra_specs)

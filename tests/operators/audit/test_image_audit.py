@@ -121,8 +121,7 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
 ) -> None:
     """The verdict is that of the worse; a Placement where the silent hosts report the marker has the same hosts."""
     fleet = fleet_of(traits)
-    after = waiting_pipeline(fleet, "hpet")
-    image = Image({"hw_time_hpet": "yes"})
+    after, image = waiting_pipeline(fleet, "hpet"), Image({"hw_time_hpet": "yes"})
     result = audit_images([image, Image({})], fleet, FilterChange(after if enabled else NONE, after))
     line, plain = sorted(result.lines, key=lambda line: line.after.bit_count())[:2]
     is_open = hosts[0] == hosts[1] == 1

@@ -42,8 +42,7 @@ _MOST_CONDITIONS = min(6, 4 + times(1))
 def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, demand = _drawn(random, flat=seed % 4 == 0, alike=seed % 4 == 1)
-    merged = demand.merge_alike()
-    hosts = frozenset(host.name for host in fleet.instance_hosts)
+    merged, hosts = demand.merge_alike(), frozenset(host.name for host in fleet.instance_hosts)
     with oracle(fleet) as placement:
         found = diagnose(request_of(demand), Service.from_names(), fleet, placement.client, live=False)
         assert {each.condition for each in found.requirements} == set(merged.conditions())
@@ -130,8 +129,7 @@ def _check(
     candidates = now[everything]
     assert found.stage == (CANDIDATES if candidates else NO_CANDIDATES)
     assert set(found.candidates) == candidates
-    assert found.hosts == len(hosts)
-    assert found.candidates_if_empty == len(empty[everything])
+    assert (found.hosts, found.candidates_if_empty) == (len(hosts), len(empty[everything]))
     for each in found.requirements:
         alone = now[frozenset((each.condition,))]
         assert each.hosts_lacking == len(hosts - alone)

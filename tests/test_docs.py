@@ -198,9 +198,7 @@ def test_every_page_recommends_the_section_of_one_file() -> None:
 def test_each_error_class_and_each_public_name_has_its_entry() -> None:
     """In errors.rst a line that says what to do, and in reference.rst."""
     explained = (DOCS / "errors.rst").read_text(encoding="utf-8")
-    classes = {
-        name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, PrefilterError)
-    }
+    classes = {name for name, it in vars(errors).items() if isinstance(it, type) and issubclass(it, PrefilterError)}
     assert {name for name in classes if f":class:`~os_prefilter.common.errors.{name}`" not in explained} == set()
     text = (DOCS / "reference.rst").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. auto(?:class|function|data):: os_prefilter\.(?:\w+\.)*(\w+)$", text, re.MULTILINE)

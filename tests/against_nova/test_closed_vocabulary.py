@@ -44,9 +44,7 @@ def test_no_property_has_both_a_row_and_a_reason_for_having_none_or_two_reasons(
     rows = {name for row in ROWS for name in (row.image_property, row.extra_spec) if name}
     assert {name for name in rows if reason_without_row(name)} == set()
     for name in _known_names():
-        reasons = [
-            each for each in properties_without_rows() if name in each.image_properties or each.has_extra_spec(name)
-        ]
+        reasons = [one for one in properties_without_rows() if name in one.image_properties or one.has_extra_spec(name)]
         assert len(reasons) <= 1, name
 
 

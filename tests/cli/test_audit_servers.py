@@ -267,10 +267,7 @@ def test_empty_list_is_no_all_clear(capsys: Capture, tmp_path: Path, hosts: list
 _WRONG = [
     (["--servers"], "--servers: it needs a cloud to ask, or a file."),
     (["--without", "a"], "--without: it is about servers. Give --servers as well."),
-    *(
-        (["--servers", "s", f"--timeout={text}"], "not a whole number of seconds of at least 1")
-        for text in ("0", "1.5")
-    ),
+    *((["--servers", "s", f"--timeout={n}"], "not a whole number of seconds of at least 1") for n in ("0", "1.5")),
     (["--servers", "f", "--images", "g"], "--images: it cannot go with --servers."),
     (["--servers", "f", "--only", "changed"], "--only: changed is about images."),
     (["--servers", "f"], "f: there is no such file"),

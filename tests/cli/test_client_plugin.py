@@ -28,9 +28,7 @@ def test_every_command_can_run_against_a_cloud() -> None:
 
 
 def test_plugin_has_the_names_that_the_client_looks_for() -> None:
-    (point,) = (
-        each for each in entry_points(group="openstack.cli.extension") if each.value.startswith("os_prefilter_tools.")
-    )
+    (point,) = (x for x in entry_points(group="openstack.cli.extension") if x.value.startswith("os_prefilter_tools."))
     plugin = point.load()
     assert f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}" == COMMANDS
     assert {each.name for each in our_commands().values()} == {

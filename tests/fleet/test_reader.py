@@ -182,11 +182,7 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ),
     ("class unknown", HOST + "resources: {VCPUS: 1}", ("'VCPUS'", "resource class", "CUSTOM_")),
     ("trait malformed", HOST + "traits: [COMPUTE_NODE, hw-x]", ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z")),
-    (
-        "trait unknown",
-        HOST + "traits: [HW_NO_SUCH_TRAIT]",
-        ("hosts.kvm-1.traits[0]", "'HW_NO_SUCH_TRAIT'", "os-traits"),
-    ),
+    ("trait unknown", HOST + "traits: [HW_NO_TRAIT]", ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits")),
     ("traits many", f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]", ("1800 entries", "1000")),
     ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
     ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),

@@ -45,8 +45,6 @@ def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent() -
             items = tuple(
                 Requirement(Trait(each.lstrip("!")), each[0] != "!", ROOT, "a test", "a test") for each in asked.split()
             )
-            found = ask_placement(
-                query_of(spec), Decision((Run("a test", items, (), 0.0),)), observed.client, live=True
-            )
+            found = ask_placement(query_of(spec), Decision((Run("a test", items, (), 0),)), observed.client, live=True)
             assert (found.candidates.hosts, found.unknown, found.created) == (hosts, unknown, ()), asked
         assert set(observed.methods) == {"GET"}

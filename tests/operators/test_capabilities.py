@@ -25,9 +25,7 @@ def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22") in lines
     assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", "") in lines
     assert all(bool(line.because) == (line.answer != "yes") for line in lines)
-    assert [line.trait for line in lines] == [
-        trait for trait in known_traits() if trait in {line.trait for line in lines}
-    ]
+    assert [line.trait for line in lines] == [each for each in known_traits() if each in {line.trait for line in lines}]
 
 
 def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:

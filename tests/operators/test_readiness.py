@@ -45,9 +45,7 @@ _LINES: list[tuple[list[set[str]], str, list[tuple[str, str, tuple[str, ...]]]]]
 def test_readiness_shows_the_state_of_each_row_and_the_unreported_hosts() -> None:
     for nodes, name, expected in _LINES:
         lines = readiness(fleet_of(nodes), load_filters([name], None), Options())
-        assert [(line.filter, line.row, line.state, line.unreported) for line in lines] == [
-            (name, *each) for each in expected
-        ]
+        assert [(x.filter, x.row, x.state, x.unreported) for x in lines] == [(name, *each) for each in expected]
         assert all(line.traits for line in lines)
 
 

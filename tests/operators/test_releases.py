@@ -26,9 +26,7 @@ _STANDARD = sorted({trait for row in ROWS for trait in row.traits if not trait.s
 
 def test_installed_os_traits_has_exactly_the_traits_of_its_version_and_before() -> None:
     installed = Version(version("os-traits"))
-    expected = {
-        trait for trait in _STANDARD if trait not in ADDED_IN or Version(ADDED_IN[trait].os_traits) <= installed
-    }
+    expected = {each for each in _STANDARD if each not in ADDED_IN or Version(ADDED_IN[each].os_traits) <= installed}
     assert {*_STANDARD} & {*os_traits.get_traits()} == expected
     assert {*_STANDARD} <= standard_traits()
 

@@ -68,9 +68,7 @@ def _hosts() -> list[tuple[HostFacts, dict[str, bool]]]:
         IronicFacts(bios=bios, vendor=vendor, bios_interface=interface, other_traits=traits, templates=_TEMPLATES)
         for bios, vendor, interface, traits in fields
     ]
-    others = [
-        kind(other_traits=traits, templates=_TEMPLATES) for kind in (VmwareFacts, FakeFacts) for traits in _TRAITS
-    ]
+    others = [kind(other_traits=each, templates=_TEMPLATES) for kind in (VmwareFacts, FakeFacts) for each in _TRAITS]
     return [(facts, dict(capability_traits(facts))) for facts in (*nodes, *others)]
 
 

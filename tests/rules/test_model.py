@@ -131,11 +131,9 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     places, found = st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]), []
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
-        conditions = tuple(
-            RuleCondition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys
-        )
-        when = draw(st.sampled_from([(conditions,), tuple((each,) for each in conditions), ((),)]))
-        unless = draw(st.sampled_from([(), (), (conditions[:1],), (conditions[1:], conditions[:1])]))
+        clause = tuple(RuleCondition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys)
+        when = draw(st.sampled_from([(clause,), tuple((each,) for each in clause), ((),)]))
+        unless = draw(st.sampled_from([(), (), (clause[:1],), (clause[1:], clause[:1])]))
         found.append(Rule(f"r{number}", when, (Trait(f"CUSTOM_{number}"),), unless=tuple(filter(None, unless))))
     return tuple(found)
 

@@ -58,9 +58,7 @@ def test_uncommented_ini_sample_equals_the_defaults(sample: Sample, tmp_path: Pa
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[str(path)])
     register_opts(conf)
-    assert {option.name: conf[GROUP][option.dest] for option in OPTIONS} == {
-        option.name: option.default for option in OPTIONS
-    }
+    assert {each.name: conf[GROUP][each.dest] for each in OPTIONS} == {each.name: each.default for each in OPTIONS}
     assert options_from(conf) == Options()
 
 

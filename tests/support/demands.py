@@ -127,9 +127,7 @@ class Oracle:
 
     def returned(self, demand: Demand) -> frozenset[str]:
         """Return the names of the hosts that Placement returns for a demand."""
-        groups = {
-            suffix: _told_apart(suffix, group) for names, group in demand.groups.items() for suffix in names.split(",")
-        }
+        groups = {each: _told_apart(each, group) for names, group in demand.groups.items() for each in names.split(",")}
         query = query_of(replace(demand, groups={**groups, "_host": RequestGroup("_host", {_HOST: 1})}, isolate=False))
         if demand.isolate:
             # Each host has a provider of its own for the class that names it.

@@ -204,10 +204,7 @@ def test_audit_counts_and_unused_hosts_match_placement(seed: int, has_flavors: b
     if not has_flavors:
         # It counts what Placement finds where each host has VCPU and MEMORY_MB.
         roomy = {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(1000)}
-        hosts = (
-            host if host.name == "disks" else replace(host, resources={**host.resources, **roomy})
-            for host in fleet.hosts
-        )
+        hosts = (h if h.name == "disks" else replace(h, resources={**h.resources, **roomy}) for h in fleet.hosts)
         fleet, flavors = Fleet(tuple(hosts)), [Flavor(1, 1, name="")]
     had: set[str] = set()
     has: set[str] = set()

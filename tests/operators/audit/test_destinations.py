@@ -221,9 +221,7 @@ def _most(sizes: list[tuple[int, int]], choices: list[list[int]], rooms: list[tu
 
 
 def _verdicts(audited: ServerAudit) -> dict[str, set[str]]:
-    return {
-        each.host: {str(line.verdict) for line in audited.lines if line.host == each.host} for each in audited.of_hosts
-    }
+    return {each.host: {str(x.verdict) for x in audited.lines if x.host == each.host} for each in audited.of_hosts}
 
 
 def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:

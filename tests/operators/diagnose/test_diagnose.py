@@ -163,9 +163,7 @@ def _check(
 def _where_room_helps(everything: frozenset[Condition], now: Parts, empty: Parts) -> dict[Condition, set[str]]:
     free_on: dict[Condition, set[str]] = {item: set() for item in everything}
     for host in () if now[everything] else empty[everything]:
-        for way in _smallest(
-            everything - part for part in (frozenset[Condition](), *now) if host in now.get(part, {host})
-        ):
+        for way in _smallest(everything - p for p in (frozenset[Condition](), *now) if host in now.get(p, {host})):
             if all(item.kind == RESOURCE for item in way):
                 for item in way:
                     free_on[item].add(host)

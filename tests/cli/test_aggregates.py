@@ -17,9 +17,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of, placed
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.commands import Capture, json_of, placed
 
 _FLEET = """
 aggregates:

@@ -21,9 +21,7 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.cli.output import progress_on
-from tests.support.commands import json_of, placed
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.commands import Capture, json_of, placed
 
 
 def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:

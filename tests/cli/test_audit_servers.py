@@ -30,11 +30,9 @@ from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.server_list import server_from
-from tests.support.commands import placed
+from tests.support.commands import Capture, placed
 from tests.support.nova_objects import nova_spec
 from tests.support.pages import DOCS, files_of
-
-Capture = pytest.CaptureFixture[str]
 
 HOSTS = """
 aggregates: {rack: {availability_zone: az-1}}

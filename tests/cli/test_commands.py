@@ -28,9 +28,7 @@ from packaging.version import Version
 
 from os_prefilter_tools.cli import candidates, context, filters_and_hosts
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of, placed
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.commands import Capture, json_of, placed
 
 
 def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:

@@ -31,9 +31,7 @@ from os_prefilter.service.decision_log import LOGGER
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.decisions import DecisionFile
 from tests.conftest import pipeline_of
-from tests.support.commands import json_of, placed
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.commands import Capture, json_of, placed
 
 _SERVERS = [f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)]
 _MODELS = ("igb", "nosuch", "e1000e")

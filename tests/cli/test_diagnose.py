@@ -21,9 +21,7 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 from tests.cli.test_audit import Terminal
-from tests.support.commands import json_of, placed
-
-Capture = pytest.CaptureFixture[str]
+from tests.support.commands import Capture, json_of, placed
 
 _SIZE = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
 _COMMON = ["COMPUTE_NODE", "OWNER_NOVA"]

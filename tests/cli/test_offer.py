@@ -19,10 +19,9 @@ import pytest
 
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import placed
+from tests.support.commands import Capture, placed
 from tests.support.every_trait import marker_of
 
-Capture = pytest.CaptureFixture[str]
 FLEET = """
 aggregates:
   rack-1: {availability_zone: "nord <1>"}

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import Program, main
-from tests.support.commands import placed
+from tests.support.commands import Capture, placed
 
 
 def test_a_command_imports_no_other_command() -> None:
@@ -40,7 +40,7 @@ def test_a_command_imports_no_other_command() -> None:
 
 @pytest.mark.parametrize("argv", [["--help"], ["help"], [], ["-v"]])
 def test_help_fits_the_terminal_and_names_each_command(
-    argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first text that a new user reads."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -60,7 +60,7 @@ def test_help_fits_the_terminal_and_names_each_command(
     ],
 )
 def test_option_before_the_command_is_named(
-    argv: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    argv: str, says: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The openstack client takes --os-cloud there."""
     monkeypatch.chdir(tmp_path)
@@ -139,7 +139,7 @@ _LEFT_OUT = "Left out: 1: images[1]: found an object that is no image: without d
 
 @pytest.mark.parametrize("command", _QUIET.strip().splitlines())
 def test_quiet_option_suppresses_counts_and_queries_and_leaves_warnings(
-    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    command: str, capsys: Capture, tmp_path: Path
 ) -> None:
     """The answer is the same."""
     entries = [{"name": "a", "disk_format": "raw", "properties": {}}, {"name": "b"}]

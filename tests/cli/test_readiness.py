@@ -21,12 +21,10 @@ from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of, placed
+from tests.support.commands import Capture, json_of, placed
 from tests.support.every_trait import marker_of
 from tests.support.placements import lone_host, served
 from tests.support.reporting_fleets import wanted_by
-
-Capture = pytest.CaptureFixture[str]
 
 
 def _fleet(path: Path, **hosts: list[str]) -> str:

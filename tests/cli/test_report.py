@@ -28,13 +28,12 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import json_of, placed
+from tests.support.commands import Capture, json_of, placed
 from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
 from tests.support.reporting_fleets import wanted_by
 
-Capture = pytest.CaptureFixture[str]
 FAKE = ("capabilities", "report", "--driver", "fake")
 KEYS = wanted_by() - {NOT_CONFIGURED}
 # What Nova's fake driver does not report by itself and the filters may require, and the markers of that.

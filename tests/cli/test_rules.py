@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import placed
+from tests.support.commands import Capture, placed
 from tests.support.rule_texts import rule, write_rules
-
-Capture = pytest.CaptureFixture[str]
 
 _WHEN = "{image_property: os_distro, is: windows}"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import placed
+from tests.support.commands import Capture, placed
 
 _CLOUDS = "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      password: {}\n"
 _UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secret", "{hunter2secret")
@@ -28,7 +28,7 @@ _UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secr
 @pytest.mark.parametrize("name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"])
 @pytest.mark.parametrize("text", ["clouds:\n  a\n  b: c\n", "\x00", "\xff", *map(_CLOUDS.format, _UNQUOTED)])
 def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
-    text: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    text: str, name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "clouds.yaml"
     path.write_bytes(text.encode("latin-1"))
@@ -43,7 +43,7 @@ def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
 
 
 def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as file:
@@ -60,7 +60,7 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
 
 @pytest.mark.parametrize("password", ["hunter2secret", "hunter2@secret", "hunter2/secret", "hunter2''secret"])
 def test_password_in_a_url_is_not_shown(
-    password: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    password: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = f"{{auth_url: 'http://me:{password}@127.0.0.1:1/v3', username: a, password: b, project_name: c}}"
     text = f"clouds: {{ours: {{auth: {auth}}}}}\n"
@@ -82,9 +82,7 @@ def test_password_in_a_url_is_not_shown(
     ],
     ids=["placement", "libvirt", "URI", "line"],
 )
-def test_debug_traceback_shows_no_password_of_nova_conf(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_traceback_shows_no_password_of_nova_conf(text: str, tmp_path: Path, capsys: Capture) -> None:
     path = placed(tmp_path / "nova.conf", text)
     driver = "fake" if "placement" in text else "libvirt"
     argv = ["capabilities", "report", "--driver", driver, "--nova-conf", path, "--provider", "x"]

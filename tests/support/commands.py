@@ -20,6 +20,8 @@ import pytest
 
 from os_prefilter_tools.cli.main import main
 
+Capture = pytest.CaptureFixture[str]
+
 
 def placed(path: Path, content: object) -> str:
     """Write a file: text as it is, anything else as JSON; return its path."""
@@ -27,7 +29,7 @@ def placed(path: Path, content: object) -> str:
     return str(path)
 
 
-def json_of(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> Any:
+def json_of(capsys: Capture, *argv: str, code: int = 0) -> Any:
     """Run a command, and return what it prints with ``-f json``."""
     assert main([*argv, "-f", "json"]) == code
     return json.loads(capsys.readouterr().out)

@@ -80,8 +80,7 @@ def ask(url: str, body: bytes | str, path: str = "/hosts") -> requests.Response:
 def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Program, str]) -> None:
     """Each ``$ curl`` of the page, with the file that the page shows, gives what the page says."""
     program, url = service
-    files = files_of(PAGE)
-    texts = [text for language, _, text in blocks(PAGE) if language == "console"]
+    files, texts = files_of(PAGE), [text for language, _, text in blocks(PAGE) if language == "console"]
     shown = [match for text in texts if (match := re.match(r"\$ curl -s --data @(\S+) \S+/hosts\n", text))]
     assert len(shown) == 2
     for command in shown:

@@ -256,11 +256,8 @@ def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
 def test_error_of_its_database_is_logged_by_no_library(caplog: pytest.LogCaptureFixture) -> None:
     """oslo.db and Placement log each one with its traceback."""
     with EmbeddedPlacement() as placement, caplog.at_level(logging.DEBUG, "os_prefilter_tools"):
-        for query, reason in (
-            (f"resources=VCPU:{10**30}", "OverflowError"),
-            ("resources=VCPU:1", "DBNonExistentTable"),
-        ):
-            with pytest.raises(EmbeddedPlacementFailed, match=f"failed at GET /allocation_candidates: {reason}: "):
+        for query, why in ((f"resources=VCPU:{10**30}", "OverflowError"), ("resources=VCPU:1", "DBNonExistentTable")):
+            with pytest.raises(EmbeddedPlacementFailed, match=f"failed at GET /allocation_candidates: {why}: "):
                 placement.client.allocation_candidates(query)
             with placement._engine.begin() as connection:
                 connection.execute(text("DROP TABLE IF EXISTS inventories"))

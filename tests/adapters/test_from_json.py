@@ -99,8 +99,7 @@ def test_request_spec_stored_by_nova_gives_the_same_requirements_and_query_as_th
     properties = {"hw_vif_model": "e1000e", "hw_time_hpet": "true", "trait:HW_CPU_X86_AVX2": "required"}
     pci = objects.InstancePCIRequests(requests=[request])
     spec = nova_spec(properties, {"resources:VGPU": "1"}, pci_requests=pci, is_bfv=False)
-    document = _stored(spec)
-    pipeline = pipeline_of("image_metadata", "hpet", "owner", "image_type")
+    document, pipeline = _stored(spec), pipeline_of("image_metadata", "hpet", "owner", "image_type")
     for each in (document, {"id": 1, "instance_uuid": "x", "spec": json.dumps(document)}):
         read, again = request_spec_from(each, "r"), spec.obj_clone()
         assert read.pci_request_ids == {uuid}

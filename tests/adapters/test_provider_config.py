@@ -88,8 +88,7 @@ def test_file_has_mode_0644_whatever_the_umask(path: Path, umask: int) -> None:
         write_document(path, TRAITS)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert (stat.S_IMODE(path.stat().st_mode), [each.name for each in path.parent.iterdir()]) == (0o644, [path.name])
 
 
 def test_symlink_is_refused_and_its_target_is_not_written(path: Path, tmp_path: Path) -> None:

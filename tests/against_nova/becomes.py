@@ -205,8 +205,7 @@ def of_no_platform(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
-    guest = guest_of(Request(spec))
-    rows = rows_required_by(nova.name)
+    guest, rows = guest_of(Request(spec)), rows_required_by(nova.name)
     for row in (*rows, *rows_required_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
         beside = row.beside[value].never if value in row.beside else ()

@@ -56,19 +56,6 @@ class Difference:
     """What else the request needs to show it. It has a PCI device of the flavor's, and an empty destination."""
 
 
-def _without_image(spec: Any) -> None:
-    spec.image = None
-
-
-def _without_extra_specs(spec: Any) -> None:
-    del spec.flavor._obj_extra_specs
-
-
-def _device_profile(spec: Any) -> None:
-    # A group of another origin becomes one of a profile.
-    spec.requested_resources[0].requester_id = "device_profile_0"
-
-
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "A request without an image",
@@ -77,7 +64,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="asks for nothing that only an image could ask for",
         reason="the field may be null, and is for some servers that boot from a volume",
         becomes=becomes.completed,
-        change=_without_image,
+        change=lambda spec: setattr(spec, "image", None),
     ),
     Difference(
         "A flavor whose extra specs are not set",
@@ -86,7 +73,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="asks for nothing",
         reason="the field may be left unset",
         becomes=becomes.completed,
-        change=_without_extra_specs,
+        change=lambda spec: delattr(spec.flavor, "_obj_extra_specs"),
     ),
     Difference(
         "An extra spec that is empty",
@@ -289,7 +276,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="forbids OWNER_NOVA on each that asks for resources, unless it requires the trait itself",
         reason="a profile cannot name an owner, and most of Cyborg's drivers do not report theirs",
         becomes=becomes.not_of_profiles,
-        change=_device_profile,
+        # A group of another origin becomes one of a profile.
+        change=lambda spec: setattr(spec.requested_resources[0], "requester_id", "device_profile_0"),
     ),
     Difference(
         "A group of PCI devices that forbids OWNER_NOVA",
@@ -302,14 +290,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
 )
 """In the order in which they are applied."""
-
-
-def _without_project(spec: Any) -> None:
-    spec.project_id = None
-
-
-def _without_zone(spec: Any) -> None:
-    del spec._obj_availability_zone
 
 
 def _any_network(spec: Any) -> None:
@@ -328,7 +308,7 @@ AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
         ),
         reason="the field may be null or unset",
         becomes=becomes.as_of_another_project,
-        change=_without_project,
+        change=lambda spec: setattr(spec, "project_id", None),
     ),
     Difference(
         "A request whose availability zone is not set",
@@ -337,7 +317,7 @@ AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
         ours="requires no zone",
         reason="the field may be left unset",
         becomes=becomes.nothing_required,
-        change=_without_zone,
+        change=lambda spec: delattr(spec, "_obj_availability_zone"),
     ),
     Difference(
         "A requested network that names neither a network nor a port",

@@ -105,8 +105,7 @@ def _required(spec: Any) -> frozenset[Required]:
 
 @contextmanager
 def running(deployment: Deployment, options: Mapping[str, bool] = _ENABLED) -> Iterator[None]:
-    conf = nova.conf.CONF
-    engine = create_engine("sqlite://", poolclass=StaticPool)
+    conf, engine = nova.conf.CONF, create_engine("sqlite://", poolclass=StaticPool)
     models.BASE.metadata.create_all(engine, [models.Aggregate.__table__, *_TABLES])
     with ExitStack() as stack, Session(engine) as session:
         _fill(session, deployment.aggregates)

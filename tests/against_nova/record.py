@@ -41,8 +41,7 @@ _PARTS = ("compute/provider_tree.py", "virt/driver.py", "virt/libvirt", "virt/vm
 
 def record() -> Release:
     """Return what the installed Nova does and we do not, and the reverse."""
-    named = [row for row in ROWS if row.image_property]
-    known = set(os_traits.get_traits())
+    named, known = [row for row in ROWS if row.image_property], set(os_traits.get_traits())
     standard = {str(term.trait) for row in ROWS for term in row.values.values() if term.kind == "standard"}
     filters = {each.__name__ for each in request_filter.ALL_REQUEST_FILTERS}
     elsewhere = {name for name, _ in STAYS_WITH_NOVA.values()}

@@ -41,7 +41,6 @@ _TENANTS = ("p1", "p2", "p1,p2")
 _TRAITS = ("CUSTOM_RAID", "HW_CPU_X86_AVX2", "HW_CPU_HYPERTHREADING", "CUSTOM_NONE", "")
 _NETWORKS, _SUBNETS = ("net-1", "net-2", "net-3"), ("sub-1", "sub-2", "sub-3", "sub-4")
 _PORTS = tuple(f"{PORT[:-1]}{number}" for number in range(4))
-_OF_NETWORKS = ("routed_networks", "remote_managed_ports")
 _BY_AGGREGATES = ("availability_zone", "tenant_isolation", "isolated_aggregates")
 
 _METADATA = st.dictionaries(
@@ -103,7 +102,7 @@ def ours(name: str, deployment: Deployment, spec: Any, *, tenants_need_one: bool
     """
     some = pipeline(deployment, name, tenants_need_one=tenants_need_one)
     clone = spec.obj_clone()
-    if name in _OF_NETWORKS:
+    if name in ("routed_networks", "remote_managed_ports"):
         clone = RequestSpec(Flavor(1, 512), requested_networks=_resolved(spec, deployment))
     try:
         some.apply(clone)

@@ -30,8 +30,7 @@ def test_every_release_is_recorded_and_has_no_property_or_value_that_is_unknown_
     assert list_releases().startswith("27 (2023.1), 29 (2024.1), 30 (")
     assert [number for number, _ in page()] == sorted(NOVA_RELEASES, reverse=True)
     for release in releases().values():
-        assert release.novas_properties == []
-        assert release.novas_values == {}
+        assert (release.novas_properties, release.novas_values) == ([], {})
 
 
 def test_vocabulary_knows_since_which_release_nova_has_a_property_or_a_value() -> None:

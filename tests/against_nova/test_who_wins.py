@@ -43,10 +43,6 @@ _driver = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
 _driver._host = mock.Mock()
 
 
-def _viommu(flavor: Any, image: Any) -> Any:
-    return _driver._get_iommu_model(mock.Mock(os_mach_type=None), image, flavor)
-
-
 def _watchdog(flavor: Any, image: Any) -> Any:
     guest = mock.Mock()
     _driver._guest_add_watchdog_action(guest, flavor, image)
@@ -64,7 +60,7 @@ def _constraint(name: str, part: str = "") -> Callable[[Any, Any], Any]:
 
 
 _NOVA: Mapping[str, Callable[[Any, Any], Any]] = {
-    "viommu_model": _viommu,
+    "viommu_model": lambda flavor, image: _driver._get_iommu_model(mock.Mock(os_mach_type=None), image, flavor),
     "sound_model": _constraint("sound_model"),
     "usb_model": _constraint("usb_model"),
     "usb_redirection": _constraint("redirected_usb_ports"),

@@ -90,7 +90,8 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
     for name in ("fact, first", "fact, later"):
         observed.sent.clear()
         observed.received = 0
-        start, nested = perf_counter(), fact()
+        start = perf_counter()
+        nested = fact()
         milliseconds = (perf_counter() - start) * 1000
         told = f"{len(observed.sent)} requests {observed.received / 1024:6.0f} KiB {milliseconds:6.0f} ms"
         print(f"{where:25} {name:12} {told} {'nested or shared' if nested else 'flat'}", flush=True)

@@ -115,8 +115,7 @@ class TestProbing:
         assert story.report.told == ["libvirt 9"]
         story.host.down.clear()
         story.lines()
-        assert story.host.probed == ["libvirt 9", "libvirt 10"]
-        assert story.report.told == ["libvirt 9", "libvirt 10"]
+        assert (story.host.probed, story.report.told) == (["libvirt 9", "libvirt 10"], ["libvirt 9", "libvirt 10"])
 
 
 class TestOutages:
@@ -133,8 +132,7 @@ class TestOutages:
         begin = f"Failed to probe the host; its traits stay as they are until that works. {error}"
         assert (story.lines(5), story.report.told) == ([("WARNING", begin)], ["libvirt 9"] * 2)
         story.host.down.clear()
-        assert story.lines(5) == [("INFO", "Able to probe the host again.")]
-        assert story.report.told == ["libvirt 9"] * 7
+        assert (story.lines(5), story.report.told) == ([("INFO", "Able to probe the host again.")], ["libvirt 9"] * 7)
 
     @pytest.mark.parametrize("error", [NO_ANSWER, GenerationConflict("kvm-1", 10), UnknownProvider("kvm-1")])
     def test_failed_report_is_logged_once_and_retried_without_a_new_probe(

@@ -213,7 +213,8 @@ def test_request_specs_of_older_novas_are_read(version: str, capsys: Capture, tm
     stored = spec.obj_to_primitive(target_version=version, version_manifest=manifest)
     assert stored["nova_object.version"] == version
     # Before version 1.11, nothing says that the server boots from a volume, and no host here has a disk.
-    is_old, entry = version == "1.6", {**server("old", "a"), "spec": json.dumps(stored)}
+    is_old = version == "1.6"
+    entry = {**server("old", "a"), "spec": json.dumps(stored)}
     ((row,), err) = rows(capsys, written(tmp_path, entry), *hosts, code=2 * is_old)
     assert "Left out" not in err
     assert row["Destinations"] == ([] if is_old else ["b"])

@@ -31,7 +31,6 @@ Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("files")
 
 NODE = {"uuid": "6c3c5127-ede2-43ef-94f9-e7143943c080", "properties": {"cpu_arch": "x86_64"}, "traits": ["CUSTOM_A"]}
-BIOS = [{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]
 SAVED = "--capabilities caps.xml --domain-capabilities pc.xml --domain-capabilities q35.xml"
 
 
@@ -46,7 +45,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "nova.conf": b"[libvirt]\nvirt_type = kvm\nhw_machine_type = x86_64=q35\n",
         "lxc.conf": b"[libvirt]\nvirt_type = lxc\n",
         "node.json": json.dumps(NODE).encode(),
-        "bios.json": json.dumps(BIOS).encode(),
+        "bios.json": json.dumps([{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]).encode(),
         "broken.json": b"[{",
     }
     for name, data in documents.items():

@@ -35,9 +35,8 @@ from tests.support.programs import until
 from tests.support.reporting_fleets import wanted_by
 
 FAKE = ("capabilities", "report", "--driver", "fake")
-KEYS = wanted_by() - {NOT_CONFIGURED}
 # What Nova's fake driver does not report by itself and the filters may require, and the markers of that.
-BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", *names_with(REPORTED, KEYS)}
+BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED})}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 

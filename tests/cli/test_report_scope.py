@@ -133,8 +133,7 @@ def test_plain_kvm_host_gets_only_the_wanted_traits_that_it_has(
 ) -> None:
     """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is created."""
     before = server.placement.client.traits()
-    assert report(wanted) == expected
-    assert keys_in(REPORTED, traits_of(server.placement)) == wanted - {NOT_CONFIGURED}
+    assert (report(wanted), keys_in(REPORTED, traits_of(server.placement))) == (expected, wanted - {NOT_CONFIGURED})
     found = [trait for trait in traits_of(server.placement) if trait.startswith(REPORTED)]
     assert len(found) <= markers
     created = server.placement.client.traits() - before - set(names_with(WANTED, wanted))

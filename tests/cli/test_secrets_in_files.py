@@ -83,8 +83,7 @@ def test_password_in_a_url_is_not_shown(
     ids=["placement", "libvirt", "URI", "line"],
 )
 def test_debug_traceback_shows_no_password_of_nova_conf(text: str, tmp_path: Path, capsys: Capture) -> None:
-    path = placed(tmp_path / "nova.conf", text)
-    driver = "fake" if "placement" in text else "libvirt"
+    path, driver = placed(tmp_path / "nova.conf", text), "fake" if "placement" in text else "libvirt"
     argv = ["capabilities", "report", "--driver", driver, "--nova-conf", path, "--provider", "x"]
     if "connection_uri" in text:
         argv = ["capabilities", "show", "--nova-conf", path]

@@ -178,10 +178,6 @@ def _check_query(spec: RequestSpec) -> None:
         check_message(str(error))
 
 
-def _check_flavor(flavor: Flavor) -> None:
-    _check_query(RequestSpec(flavor))
-
-
 def _check_image(image: Image) -> None:
     _check_query(RequestSpec(Flavor(1, 512), image))
 
@@ -264,7 +260,9 @@ DOCUMENTS = (
     Document("image_lines", _entries(read_images), _check_images, None, _IMAGE, ".jsonl"),
     Document("server_list", _entries(read_servers), _check_servers, None, ("servers", *_SERVER), ".json"),
     Document("server_lines", _entries(read_servers), _check_servers, None, _SERVER, ".jsonl"),
-    Document("flavor", _of_json(flavor_from), _check_flavor, lambda flavor: _json(asdict(flavor)), _FLAVOR),
+    Document(
+        "flavor", _of_json(flavor_from), lambda it: _check_query(RequestSpec(it)), lambda it: _json(asdict(it)), _FLAVOR
+    ),
     Document("ironic_node", _node, _check_facts, None, _NODE),
     Document("nova_conf", libvirt_settings, suffix=".conf", errors=ConfigurationError),
 )

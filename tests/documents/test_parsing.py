@@ -25,7 +25,6 @@ from tests.documents.table import DOCUMENTS
 
 _LARGEST_SEED = 20 * 1024
 _of_each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-_of_each_with_keys = pytest.mark.parametrize("document", [each for each in DOCUMENTS if each.keys], ids=str)
 
 
 def _random(document: Document) -> Random:
@@ -49,7 +48,7 @@ def test_a_changed_seed_gives_a_value_or_a_one_line_error_naming_the_file(docume
         _check_shown(document, mutated(random.choice(seeds), random, document.keys))
 
 
-@_of_each_with_keys
+@pytest.mark.parametrize("document", [each for each in DOCUMENTS if each.keys], ids=str)
 def test_a_tree_of_known_keys_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
     random = _random(document)
     for _ in range(times(50)):

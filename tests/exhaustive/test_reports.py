@@ -33,7 +33,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.agent import LOG, Watch
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
-from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
+from tests.faults.broken_proxy import FAULTS, broken, client_of
 from tests.faults.watched import GOALS, MARKER, OURS, WHOLE, Host, records_of
 from tests.support.placements import HOST, provider, put_traits, traits_of
 
@@ -42,7 +42,6 @@ SEED = 1
 FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
 
-MINE = {*OURS, MARKER, "OWNER_NOVA"}
 GPU = "gpu"
 
 
@@ -115,17 +114,14 @@ class Reporter:
         return ""
 
 
-def fleet() -> Fleet:
-    gpu = provider(GPU, "VGPU", "HW_GPU_API_VULKAN")
-    return Fleet((provider(HOST, traits="COMPUTE_NODE CUSTOM_OF_AN_OPERATOR", children=(gpu,)),))
-
-
 def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No trait of others is lost, no set half written, each outage is logged once, and the report after it is right."""
     caplog.set_level(logging.INFO, LOG.name)
-    with EmbeddedPlacement(fleet()) as placement:
+    gpu = provider(GPU, "VGPU", "HW_GPU_API_VULKAN")
+    host = provider(HOST, traits="COMPUTE_NODE CUSTOM_OF_AN_OPERATOR", children=(gpu,))
+    with EmbeddedPlacement(Fleet((host,))) as placement:
         others = Others(placement, SEED)
         with broken(placement, SEED) as (proxy, url):
             proxy.between = others.write
@@ -138,20 +134,15 @@ def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
             proxy.settle(client)
             reporter.round()
             final = traits_of(placement), traits_of(placement, GPU)
-        check_faults(proxy)
+        assert len(proxy.broken) >= ROUNDS / 5
+        assert ROUNDS < 100 or set(proxy.broken) == set(FAULTS)
     for traits, wanted in others.seen:
-        assert traits - MINE == wanted
+        assert traits - {*OURS, MARKER, "OWNER_NOVA"} == wanted
         assert traits & OURS in WHOLE
     assert reporter.succeeded[-1]
     ours = {trait for trait, has in reporter.goal.traits.items() if has} | {MARKER, "OWNER_NOVA"}
     assert final[0] == ours | others.wanted()
     assert final[1] == {"HW_GPU_API_VULKAN", "OWNER_NOVA"}
-
-
-def check_faults(proxy: BrokenPlacement) -> None:
-    assert len(proxy.broken) >= ROUNDS / 5
-    if ROUNDS >= 100:
-        assert set(proxy.broken) == set(FAULTS)
 
 
 def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:

@@ -69,8 +69,6 @@ SECTIONS: dict[str, dict[str, list[str]]] = {
 }
 OLD, UNSURE, NEW = "older library", "newest, but the host does not tell", "newest library"
 FACTS_INTERVAL = 1800.0
-# What the two schedulers have at first.
-STARTS = [("off", "off"), ("hpet", "off"), ("hpet", "both")]
 _SCHEDULERS, _HOSTS = sampled_from([0, 1]), sampled_from(HOSTS)
 
 
@@ -200,7 +198,8 @@ class Waiting(RuleBasedStateMachine):
     def placement(self) -> Any:
         return Memory()
 
-    @initialize(sections=sampled_from(STARTS))
+    # What the two schedulers have at first.
+    @initialize(sections=sampled_from([("off", "off"), ("hpet", "off"), ("hpet", "both")]))
     def begin(self, sections: tuple[str, str]) -> None:
         self.schedulers = tuple(map(Scheduler, sections))
         self.settle()

@@ -49,11 +49,9 @@ WRONG = (
 )
 """Answers with status 200 that no Placement gives."""
 
-STATUSES = (404, 409, 429, 500, 502, 503, 504)
-
 
 def _status(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
-    status = proxy.random.choice(STATUSES)
+    status = proxy.random.choice((404, 409, 429, 500, 502, 503, 504))
     bodies = (b"", b"<html>no</html>", b'{"errors": [{"detail": "broken"}]}', b'{"errors": 5}')
     return Reply(status, proxy.random.choice(bodies), {"Content-Type": "application/json"})
 

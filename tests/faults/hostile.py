@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from os_prefilter import Flavor, Image, RequestSpec
 
-_FILE = Path(__file__).with_name("hostile.json")
 PLAIN_PROPERTIES: Mapping[str, Any] = {"hw_disk_bus": "virtio"}
 PLAIN_SPECS: Mapping[str, str] = {"resources:VGPU": "1"}
 HUGE = 10_000
@@ -50,7 +49,7 @@ class Place(NamedTuple):
 
 @cache
 def _corpus() -> Any:
-    return json.loads(_FILE.read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("hostile.json").read_text(encoding="utf-8"))
 
 
 def at(place: Place, *, huge: bool = True) -> list[Hostile]:

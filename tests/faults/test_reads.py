@@ -29,7 +29,6 @@ from tests.faults.broken_proxy import WRONG, broken, client_of
 from tests.support.every_trait import ALL_REPORTED, EVERY_PART
 from tests.support.placements import UUID, Answer, Observed, provider
 
-ROUNDS = times(3)
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
@@ -48,15 +47,12 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
 }
 
 
-def fleet() -> Fleet:
-    gpu = provider("gpu", "VGPU", "OWNER_NOVA")
-    traits = " ".join(("COMPUTE_NODE OWNER_NOVA CUSTOM_A", *ALL_REPORTED))
-    return Fleet((provider("kvm-1", traits=traits, children=(gpu,)), provider("kvm-2", traits=traits)))
-
-
 @pytest.fixture(scope="module")
 def placement() -> Iterator[EmbeddedPlacement]:
-    with EmbeddedPlacement(fleet()) as embedded:
+    gpu = provider("gpu", "VGPU", "OWNER_NOVA")
+    traits = " ".join(("COMPUTE_NODE OWNER_NOVA CUSTOM_A", *ALL_REPORTED))
+    hosts = (provider("kvm-1", traits=traits, children=(gpu,)), provider("kvm-2", traits=traits))
+    with EmbeddedPlacement(Fleet(hosts)) as embedded:
         embedded.know(["CUSTOM_UNUSED"])
         yield embedded
 
@@ -68,7 +64,7 @@ def test_read_from_a_failing_placement_is_correct_or_raises(
     ask = QUESTIONS[name]
     with broken(placement, len(name), rate=0.4) as (proxy, url):
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
-        for _ in range(ROUNDS):
+        for _ in range(times(3)):
             try:
                 answers.append(start_thread(lambda: ask(client), "a question").result(FOREVER))
             except PlacementError as error:

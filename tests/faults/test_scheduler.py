@@ -15,8 +15,6 @@
 import logging
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -89,22 +87,16 @@ def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: p
         assert lines == [logging.WARNING, logging.INFO] * (len(lines) // 2)
 
 
-@contextmanager
-def frozen() -> Iterator[str]:
-    """Yield the URL of a server that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
 def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait longer."""
     monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.5)
     monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
-    with frozen() as url:
+    # It accepts connections and never answers.
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
         conf = conf_with(enabled_filters=["image_metadata", "hpet"])
-        client = client_of(url, tmp_path)
+        client = client_of(f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path)
         client._timeout = 60.0
         pipeline = Service.from_conf(conf, placement_facts(conf, client), host_traits=HostTraitsReader(client))
         begun = time.monotonic()

@@ -28,9 +28,8 @@ from os_prefilter.service.loading import installed_filters
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
 from tests.support.nova_start import Start, entries, our_entry
+from tests.support.pages import DOCS
 from tests.support.rule_texts import rule, write_rules
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_activation_appends_one_request_filter_and_activating_again_replaces_it(start: Start) -> None:

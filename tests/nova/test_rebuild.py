@@ -116,7 +116,8 @@ def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_require
     start: Start, placement: EmbeddedPlacement, traits: list[str], wants: _Wants, offers: str
 ) -> None:
     scheduler = start("image_metadata,hpet", "reported_traits = *")
-    observed, reason = _having(placement, *ALL_REPORTED, *traits), _rebuild(scheduler, *wants)
+    observed = _having(placement, *ALL_REPORTED, *traits)
+    reason = _rebuild(scheduler, *wants)
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
     assert _READ in observed.sent or not offers
 

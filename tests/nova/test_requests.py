@@ -14,7 +14,6 @@
 
 import re
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +31,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.loading import NAMESPACE, as_filter
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.support.pages import DOCS
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
 _SHOWN = ("os_prefilter.nova", "os_prefilter.service.service")
@@ -235,7 +233,8 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
         "INFO os_prefilter.nova",
         "DEBUG os_prefilter.service.service",
     ]
-    shown, error = [each.getMessage() for each in records], _select(scheduler, _IMPOSSIBLE)
+    shown = [each.getMessage() for each in records]
+    error = _select(scheduler, _IMPOSSIBLE)
     assert isinstance(error, exception.NoValidHost)
     scheduler.placement_client.get_allocation_candidates.assert_not_called()
     shown.append(str(error))

@@ -105,8 +105,7 @@ def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
 
 
 def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> None:
-    plan = _plan(_flavor(), _flavor(hyperthreading="enabled"))
-    is_found = mock.Mock(return_value=True)
+    plan, is_found = _plan(_flavor(), _flavor(hyperthreading="enabled")), mock.Mock(return_value=True)
     plan.check("uuid", is_found)
     is_found.assert_called_once_with("in_tree=uuid&required=HW_CPU_HYPERTHREADING%2COWNER_NOVA")
     for missing, reason in (

@@ -37,10 +37,7 @@ _SYNTHETIC = (
     domain_capabilities(machine="pc-i440fx-7.2", buses="ide fdc scsi virtio usb sata", video="vga qxl virtio none"),
     domain_capabilities(machine="pc-q35-7.2", buses="fdc scsi virtio usb sata", video="vga bochs", secure="no yes"),
 )
-
-
-def _cases() -> list[tuple[LibvirtFacts, tuple[bytes, ...]]]:
-    return [(facts_of(None, *_SYNTHETIC), _SYNTHETIC), *((facts, corpus_files(facts)) for facts in corpus_hosts())]
+_CASES = [(facts_of(None, *_SYNTHETIC), _SYNTHETIC), *((facts, corpus_files(facts)) for facts in corpus_hosts())]
 
 
 def _nova_traits(facts: LibvirtFacts, documents: tuple[bytes, ...]) -> dict[str, bool]:
@@ -86,7 +83,7 @@ def _new_enough(facts: LibvirtFacts, lv_ver: Any = None, hv_ver: Any = None, hv_
     )
 
 
-@pytest.mark.parametrize("case", _cases(), ids=lambda case: case[0].host)
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case[0].host)
 def test_libvirt_traits_equal_those_of_the_nova_driver(case: tuple[LibvirtFacts, tuple[bytes, ...]]) -> None:
     facts, nova = case[0], _nova_traits(*case)
     ours = capability_traits(facts)

@@ -23,7 +23,6 @@ from itertools import combinations
 import pytest
 
 from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
-from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, trait_of_platform
 from os_prefilter_tools.testing import reporter_conformance
 from os_prefilter_tools.testing.law import Case, Cloud, case_of, choices, cloud_of, platform_cases, single_cases
@@ -39,13 +38,13 @@ _FEW = list(few_libvirt_hosts())[:: one_in(3)]
 _OTHERS = list(other_hosts())
 
 
-def _named(facts: HostFacts) -> HostFacts:
-    """Return the facts of a host with a name that tells it from others."""
-    return replace(facts, host=f"{facts.architecture}-{getattr(facts, 'virt_type', '')}")
-
-
 for _driver in installed_by_us(REPORTERS):
-    _facts = [_named(facts) for facts in (*_FEW, *_OTHERS) if facts.driver == _driver]
+    # A name tells each from the others.
+    _facts = [
+        replace(facts, host=f"{facts.architecture}-{getattr(facts, 'virt_type', '')}")
+        for facts in (*_FEW, *_OTHERS)
+        if facts.driver == _driver
+    ]
     globals()[f"Test_{_driver}"] = reporter_conformance(_driver, facts=_facts, one_in=one_in(30))
 
 if corpus_hosts():

@@ -38,9 +38,7 @@ from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import REPORTS, SECTIONS, Report, by_nova_alone, by_the_agent, fleet_of, wanted_by
 
-_KINDS: list[HostFacts] = [
-    facts for facts in (*few_libvirt_hosts(), *other_hosts()) if not facts.emulated_architectures
-]
+_KINDS: list[HostFacts] = [host for host in (*few_libvirt_hosts(), *other_hosts()) if not host.emulated_architectures]
 _OFFERED = pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
 """What the cloud offers to emulate: all its hosts and schedulers have the same option."""
 

@@ -33,7 +33,6 @@ from tests.support.rule_texts import rules_text
 
 _VALUES = ["a", "b", "true", "yes", "no", True, False]
 _TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_size=2, unique=True).map(tuple)
-_SCOPES = st.sampled_from(["root", "root", "unsuffixed"])
 
 
 def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[RuleCondition, ...]]:
@@ -56,7 +55,7 @@ def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
     for number in range(draw(st.integers(0, 4))):
         keys = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
         when = draw(_clauses_about(keys))
-        require, forbid, scope = draw(_TRAITS), draw(_TRAITS), draw(_SCOPES)
+        require, forbid, scope = draw(_TRAITS), draw(_TRAITS), draw(st.sampled_from(["root", "root", "unsuffixed"]))
         unless = tuple(draw(st.lists(_clauses_about(keys), max_size=2)))
         clauses = draw(st.sampled_from([(when,), (when,), ((),), (when, draw(_clauses_about(keys)))]))
         found.append(Rule(f"r{number}", clauses, require, forbid, scope, "", "f", number + 1, unless=unless))

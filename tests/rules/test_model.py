@@ -138,9 +138,6 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-_requests = st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_NAMES, _RAW))
-
-
 def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
     subject = RuleSubject(request)
 
@@ -153,7 +150,7 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
 
 
 @settings(deadline=None)
-@given(_rules(), _requests)
+@given(_rules(), st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_NAMES, _RAW)))
 def test_indexed_matching_equals_a_loop_over_all_rules(rules: tuple[Rule, ...], spec: Any) -> None:
     request = Request(spec)
     assert [each.rule for each in RuleSet(rules).match(request)] == list(_naive(rules, request))

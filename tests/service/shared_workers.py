@@ -111,7 +111,8 @@ def main(arguments: Sequence[str]) -> None:
     for each in range(int(number)):
         child = os.fork()
         if not child:
-            begun, measured = time.monotonic(), hosts[each % len(hosts)](None)
+            begun = time.monotonic()
+            measured = hosts[each % len(hosts)](None)
             os.write(1, f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode())
             os._exit(0)
         children.append(child)

@@ -118,8 +118,7 @@ def test_rejected_or_failed_request_is_recorded_with_the_error_still_raised(
     with pytest.raises((RequestRejected, FilterFailed, KeyboardInterrupt)) as raised:
         pipeline.apply(_spec(hw_vif_model="a\nb"), _CONTEXT)
     (line,) = map(json.loads, _texts(history))
-    assert (line["requirements"], line["server"]) == ([], _SERVER)
-    assert line["result"] == ("failed" if error else "rejected")
+    assert (line["requirements"], line["server"], line["result"]) == ([], _SERVER, "failed" if error else "rejected")
     assert line["reason"] == str(raised.value) or isinstance(error, KeyboardInterrupt)
 
 

@@ -123,11 +123,6 @@ def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
         assert bool(_deferral(trait, True, reports_of(fleet_of([set()]), parts))) == is_deferred
 
 
-def _rules(_request: Any) -> Requirements:
-    """Ask for what an operator sets by hand, and for what a host is asked, in two scopes."""
-    return require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
-
-
 _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
     ([set(), set()], {("CUSTOM_LICENSED", ROOT)}),
     ([{_HPET}, set()], {("CUSTOM_LICENSED", ROOT)}),
@@ -148,7 +143,9 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> N
         seen.append(required_before)
         return Requirements()
 
-    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("required_before",))]
+    # What an operator sets by hand, and what a host is asked, in two scopes.
+    wants = require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
+    filters = [LoadedFilter("mine", lambda _request: wants), LoadedFilter("after", after, ("required_before",))]
     for nodes, asked in _NODES:
         decision = _waiting(filters, reports_of(fleet_of(nodes), EVERY_PART)).apply(spec_of())
         assert {(item.trait, item.scope) for item in decision.requirements} == asked

@@ -117,13 +117,10 @@ def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() ->
 def _filters() -> list[str]:
     """Return the names of our filters: those of the files that define one, and those that are installed."""
     modules = (import_module(f"os_prefilter.filters.{each.name}") for each in iter_modules(filters.__path__))
-    found = {each.__name__.rpartition(".")[2]: each for each in modules}
+    found = {(name := each.__name__.rpartition(".")[2]): getattr(each, name, None) for each in modules}
     ours = {name for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
-    return sorted(ours | {name for name, each in found.items() if _is_filter(getattr(each, name, None))})
-
-
-def _is_filter(function: object) -> bool:
-    return isfunction(function) and signature(function).return_annotation is Requirements
+    functions = {name: each for name, each in found.items() if isfunction(each)}
+    return sorted(ours | {n for n, each in functions.items() if signature(each).return_annotation is Requirements})
 
 
 @pytest.mark.parametrize("name", _filters())

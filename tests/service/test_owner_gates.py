@@ -102,7 +102,6 @@ def test_gate_is_open_at_once_if_the_option_says_so_or_no_host_is_the_owners(opt
     assert {item.trait for item in decision.requirements} == {options.get("owner_trait", "OWNER_NOVA")}
 
 
-_CHILD = provider("gpu", "VGPU", "OWNER_NOVA")
 _NEUTRON = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
 _OTHERS = (provider("gpu", "VGPU", "OWNER_CYBORG"), _NEUTRON)
 _DISK = provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
@@ -116,7 +115,7 @@ _COVERED: dict[str, tuple[tuple[Provider, ...], bool]] = {
     "no provider at all": ((), False),
     "no compute node": ((provider("ironic-1", "VCPU", "OWNER_NOVA"),), False),
     "one of two": ((_node("a"), _node("b", "")), False),
-    "a child of a root without it": ((_node("a", "", (_CHILD,)),), False),
+    "a child of a root without it": ((_node("a", "", (provider("gpu", "VGPU", "OWNER_NOVA"),)),), False),
     "providers of Neutron and Cyborg, and one that shares a disk": ((_node("a", below=_OTHERS), _DISK), True),
 }
 

@@ -90,8 +90,7 @@ def test_request_logs_one_printable_debug_line_with_all_requirements(caplog: pyt
 
 
 def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> None:
-    trait = "OWNER_NOVA"
-    in_flavor = r"flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"
+    trait, in_flavor = "OWNER_NOVA", r"flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"
     both = r"OWNER_NOVA is both required \(.: x\) and forbidden \(.: y\)"
     refused: list[tuple[list[Requirements], dict[str, str], set[str], str]] = [
         ([require(trait, "x"), forbid(trait, "y")], {}, set(), both),

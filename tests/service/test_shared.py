@@ -54,7 +54,8 @@ def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     fate: str, readings: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "readings"
-    found, readers = workers(6, fate, log), log.read_text(encoding="utf-8").splitlines()
+    found = workers(6, fate, log)
+    readers = log.read_text(encoding="utf-8").splitlines()
     assert (len(readers), len(found)) == (readings, 6 - (fate == "KILL"))
     # All have the value of the last reader, but one that was stopped, which has its own.
     assert sum(value == ["read", readers[-1]] for value, _, _ in found) == (6 if fate == "none" else 5)

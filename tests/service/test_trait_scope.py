@@ -35,11 +35,6 @@ def _provider(name: str, classes: str, traits: frozenset[str], *below: Provider)
     return Provider(name, provider_uuid(name), resources, traits, providers=below)
 
 
-def _flat() -> Iterator[Provider]:
-    for number, traits in enumerate(_SUBSETS):
-        yield _provider(f"flat-{number}", "VCPU MEMORY_MB DISK_GB VGPU", traits)
-
-
 def _nested() -> Iterator[Provider]:
     """Yield a host for each set of traits of its root and of the child that has its GPU and disk."""
     for number, (above, below) in enumerate(itertools.product(_SUBSETS, _SUBSETS)):
@@ -49,7 +44,8 @@ def _nested() -> Iterator[Provider]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[PlacementClient]:
-    with EmbeddedPlacement(Fleet((*_flat(), *_nested()))) as placement:
+    flat = (_provider(f"flat-{n}", "VCPU MEMORY_MB DISK_GB VGPU", traits) for n, traits in enumerate(_SUBSETS))
+    with EmbeddedPlacement(Fleet((*flat, *_nested()))) as placement:
         yield placement.client
 
 

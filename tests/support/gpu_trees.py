@@ -197,8 +197,7 @@ def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: boo
     classes += " VGPU" * ("root" in kinds)
     # A foreign host is not a compute node.
     of_host = f"{trait} {HOST_TRAIT} {'COMPUTE_NODE' * (owner == NOVA)}"
-    root = _provider(name, classes, of_host, providers=below, aggregates=aggregates)
-    sharers = []
+    root, sharers = _provider(name, classes, of_host, providers=below, aggregates=aggregates), []
     if sharing == "disk":
         sharers = [Device(_provider(f"{name}/disk", "DISK_GB", _SHARING, aggregates=aggregates), "")]
     elif sharing:

@@ -32,7 +32,6 @@ _BLOCK = re.compile(
     re.MULTILINE,
 )
 INCLUDE = re.compile(r"^\.\. literalinclude:: (examples/nova/\S+)\n((?: +:.*\n)*)", re.MULTILINE)
-_CAPTION = re.compile(r":caption: (\S+)$", re.MULTILINE)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
 
 
@@ -59,7 +58,7 @@ def files_of(page: Path) -> dict[str, str]:
         start = re.search(r":start-at: (.*)", match[2])
         text = (page.parent / match[1]).read_text(encoding="utf-8")
         found.append((match[2], text[text.index(start[1]) :] if start else text))
-    captions = ((_CAPTION.search(options), text) for options, text in found)
+    captions = ((re.compile(r":caption: (\S+)$", re.MULTILINE).search(options), text) for options, text in found)
     return {caption[1]: text for caption, text in captions if caption}
 
 

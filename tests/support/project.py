@@ -27,9 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 def our_commands() -> dict[str, EntryPoint]:
     """Return the commands of ``os-prefilter`` by what a user types."""
-    ours = (
-        point for point in entry_points(group="openstack.prefilter.v1") if point.value.startswith("os_prefilter_tools.")
-    )
+    ours = (it for it in entry_points(group="openstack.prefilter.v1") if it.value.startswith("os_prefilter_tools."))
     return {point.name.removeprefix("prefilter_").replace("_", " "): point for point in ours}
 
 

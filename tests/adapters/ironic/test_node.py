@@ -13,6 +13,7 @@
 """The adapter without an Ironic: no response, or one of another service. With a real one: tests/services/ironic."""
 
 import socket
+from itertools import product
 
 import pytest
 
@@ -39,15 +40,14 @@ def test_refused_connection_and_silent_server_raise_ironic_unavailable() -> None
 
 def test_trait_plan_records_a_trait_before_adding_it_and_removes_only_recorded_ones() -> None:
     """All cases of one trait: on the node or not, noted or not, reported True, False or not at all."""
-    for present in (frozenset[str](), frozenset(("CUSTOM_A",))):
-        for noted in (frozenset[str](), frozenset(("CUSTOM_A",))):
-            for traits in ({}, {"CUSTOM_A": True}, {"CUSTOM_A": False}):
-                plan = TraitPlan(present, noted, traits)
-                after = (present | plan.added) - plan.removed
-                assert plan.removed <= noted
-                assert plan.added <= plan.noted_before & plan.noted_after
-                assert noted <= plan.noted_before
-                assert noted & after <= plan.noted_after
-                again = TraitPlan(after, plan.noted_after, traits)
-                assert (again.added, again.removed) == (frozenset(), frozenset())
-                assert again.noted_before == again.noted_after == again.noted
+    sets = (frozenset[str](), frozenset(("CUSTOM_A",)))
+    for present, noted, traits in product(sets, sets, ({}, {"CUSTOM_A": True}, {"CUSTOM_A": False})):
+        plan = TraitPlan(present, noted, traits)
+        after = (present | plan.added) - plan.removed
+        assert plan.removed <= noted
+        assert plan.added <= plan.noted_before & plan.noted_after
+        assert noted <= plan.noted_before
+        assert noted & after <= plan.noted_after
+        again = TraitPlan(after, plan.noted_after, traits)
+        assert (again.added, again.removed) == (frozenset(), frozenset())
+        assert again.noted_before == again.noted_after == again.noted

@@ -27,7 +27,6 @@ _SHARES = "MISC_SHARES_VIA_AGGREGATE"
 _SHARING = f"GET /traits?associated=true&name=in:{_SHARES}"
 _OTHERS = "GET /resource_providers?required=%21COMPUTE_NODE"
 _GPU = provider("gpu", "VGPU")
-_EMPTY = provider("without inventory", "")
 
 
 def _host(name: str, *children: Provider, traits: str = "COMPUTE_NODE") -> Provider:
@@ -41,7 +40,7 @@ _FLEETS: list[tuple[str, tuple[Provider, ...], bool]] = [
     ("a host that shares", (_host("a", traits=f"COMPUTE_NODE {_SHARES}"),), True),
     ("shared disk", (_host("a"), provider("nfs", "DISK_GB", _SHARES)), True),
     ("one nested", (_host("a"), _host("b", _GPU)), True),
-    ("nested, without inventory", (_host("a", _EMPTY), _host("b")), True),
+    ("nested, without inventory", (_host("a", provider("without inventory", "")), _host("b")), True),
     ("nested below nested", (_host("a", provider("numa", "", children=(_GPU,))),), True),
     ("nested below a root of another service", (_host("a"), provider("other", "", children=(_GPU,))), True),
 ]
@@ -83,8 +82,7 @@ def test_answers_stay_short_while_the_nested_provider_that_was_found_exists() ->
 def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> None:
     """One of a cell that was deleted since has no tree."""
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
-        observed = Observed(placement)
-        uuids = [provider_uuid(name) for name in ("gone", "a", "b")]
+        observed, uuids = Observed(placement), [provider_uuid(name) for name in ("gone", "a", "b")]
         assert placement_facts(conf_with(), observed.client, iter)["nested_providers"](uuids)
         assert observed.sent == [_SHARING, *(f"GET /resource_providers?in_tree={uuid}" for uuid in uuids[:2])]
         # Without a nested provider there, the list decides.

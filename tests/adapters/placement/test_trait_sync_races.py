@@ -136,7 +136,8 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
     written: list[tuple[str, frozenset[str]]] = []
     with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
         placement.know(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
-        nova, overtaken = NovaCompute(History(placement, "nova", written), novas), [False]
+        nova = NovaCompute(History(placement, "nova", written), novas)
+        overtaken = [False]
 
         def be_overtaken() -> None:
             if not overtaken[0]:

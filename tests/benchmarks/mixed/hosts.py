@@ -62,7 +62,6 @@ _X86 = GuestFacts(
 # A distribution that builds QEMU without spice and with q35 for the default.
 _X86_Q35 = replace(_X86, default_machine="q35", machines=_set("pc q35"), video_models=_set("vga virtio none bochs"))
 _X86_OLD = replace(_X86, tpm_models=_set(""))
-_X86_BIOS = replace(_X86_OLD, uefi=False, secure_boot=False)
 _ARM = GuestFacts(
     default_machine="virt",
     machines=_set("virt"),
@@ -150,7 +149,7 @@ KINDS: tuple[Kind, ...] = (
     _kvm("kvm-9.1-q35", 22, "10.10.0 9.1.0", _X86_Q35),
     _kvm("kvm-7.2", 14, "9.0.0 7.2.22", _X86),
     _kvm("kvm-6.2", 15, "8.0.0 6.2.0", _X86_OLD),
-    _kvm("kvm-6.2-bios", 5, "8.0.0 6.2.0", _X86_BIOS),
+    _kvm("kvm-6.2-bios", 5, "8.0.0 6.2.0", replace(_X86_OLD, uefi=False, secure_boot=False)),
     Kind(
         "vmware",
         6,

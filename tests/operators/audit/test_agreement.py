@@ -27,7 +27,7 @@ from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter_tools.operators.audit.image_audit import Audit, Cause, FilterChange, ImageLine, audit_images
+from os_prefilter_tools.operators.audit.image_audit import Cause, FilterChange, ImageLine, audit_images
 from tests.conftest import pipeline_of, times
 
 TRAITS = (
@@ -157,11 +157,6 @@ def of_cause(cause: Cause, conditions: list[tuple[str, bool, str]]) -> list[tupl
     ]
 
 
-def line_of(result: Audit, image: Image, flavor: str) -> ImageLine:
-    (line,) = (line for line in result.lines if image.name in line.names and line.flavor == flavor)
-    return line
-
-
 def check(
     asked: Asked, line: ImageLine, sets: HostIndex, request: tuple[Image, Flavor], change: FilterChange
 ) -> tuple[set[str], set[str]]:
@@ -212,7 +207,9 @@ def test_audit_counts_and_unused_hosts_match_placement(seed: int, has_flavors: b
         asked, sets = Asked(placement), HostIndex.by_capability(this.fleet, [])
         for image in this.images:
             for flavor in flavors:
-                line = line_of(result, image, str(flavor.name))
+                (line,) = (
+                    each for each in result.lines if image.name in each.names and each.flavor == str(flavor.name)
+                )
                 before, after = check(asked, line, sets, (image, flavor), this.change)
                 had |= before
                 has |= after

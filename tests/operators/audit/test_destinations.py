@@ -90,8 +90,7 @@ def test_destinations_match_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, names = random_fleet(random), random.sample(FILTERS, random.randint(1, len(FILTERS)))
     pipeline = pipeline_of(*names, trait_scope=random.choice(("root", "root_and_unsuffixed")))
-    destinations = Destinations(fleet, pipeline)
-    drained = random.choice(fleet.instance_hosts).name
+    destinations, drained = Destinations(fleet, pipeline), random.choice(fleet.instance_hosts).name
     servers = list(random_servers(random, fleet))
     audited = audit_servers(servers, destinations, [drained])
     with ExitStack() as stack:
@@ -126,8 +125,7 @@ def test_conflict_is_a_smallest_set_that_no_other_host_meets(seed: int) -> None:
     destinations = Destinations(fleet, pipeline_of(*FILTERS))
     for server in random_servers(random, fleet):
         judged = destinations.judge(server)
-        kind = judged.kind
-        hosts = [host for host in hosts_in(fleet) if host.name != server.host]
+        kind, hosts = judged.kind, [host for host in hosts_in(fleet) if host.name != server.host]
         met = [host for host in hosts if meets(host, kind.demand)]
         assert bool(judged.now) == bool(met)
         if not met:

@@ -46,11 +46,10 @@ from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
 NONE = Service()
-FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
 
 
 def audit_of(*images: Image, fleet: Fleet | None = None, flavors: tuple[Flavor, ...] = (), **options: Any) -> Audit:
-    change = FilterChange(NONE, pipeline_of(*FILTERS, **options))
+    change = FilterChange(NONE, pipeline_of("image_metadata", "image_type", "hpet", "compute_status", **options))
     return audit_images(images, example_fleet() if fleet is None else fleet, change, flavors=flavors)
 
 
@@ -133,8 +132,7 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
     for text, images in result.waits:
         assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: " in text
         assert images == 1
-    later = fleet_of([{*each, _MARKER} for each in traits])
-    spec = RequestSpec(Flavor(1, 512), image)
+    later, spec = fleet_of([{*each, _MARKER} for each in traits]), RequestSpec(Flavor(1, 512), image)
     waiting_pipeline(later, "hpet").apply(spec)
     with EmbeddedPlacement(later) as placement:
         placement.know([HPET])

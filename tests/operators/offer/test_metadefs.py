@@ -23,8 +23,6 @@ from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.offer.metadefs import FLAVORS, IMAGES, namespaces
 from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value, find_offer
 
-_LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
-
 
 def _offer_of(fleet: Fleet) -> Offer:
     return find_offer(fleet, FiltersAndHosts().service(fleet))
@@ -39,7 +37,7 @@ def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> N
     found = _offer_of(example_fleet())
     wanted: dict[str, dict[str, list[str]]] = {IMAGES: {}, FLAVORS: {}}
     for each in found.properties:
-        values = [value.value for value in each.values if value.status in _LISTED]
+        values = [value.value for value in each.values if value.status in (Status.OFFERED, Status.REQUIRES_NOTHING)]
         for namespace, name in ((IMAGES, each.image_property), (FLAVORS, each.extra_spec)):
             if name and values:
                 wanted[namespace][name] = [] if name == "accel:device_profile" else values

@@ -223,10 +223,8 @@ EVIL = "<b onclick='x'>|`*_[a](http://x.invalid) www.x.invalid & \\ \n# \u202e{{
 
 def evil_offer() -> Offer:
     values = (Value("igb", Status.OFFERED, "", 3, (3, 0)), Value(EVIL, Status.OFFERED, "", 1, (0, 1)))
-    nothing = Property("", "", EVIL, (Value("none", Status.REQUIRES_NOTHING, "it is nothing"),))
-    return Offer(
-        (Property("hw_vif_model", "", "", values), nothing), 4, "zone", ("north", EVIL), "2026-11-21T18:00:00Z"
-    )
+    none = Property("", "", EVIL, (Value("none", Status.REQUIRES_NOTHING, "it is nothing"),))
+    return Offer((Property("hw_vif_model", "", "", values), none), 4, "zone", ("north", EVIL), "2026-11-21T18:00:00Z")
 
 
 SHOWN = "<b onclick='x'>|`*_[a](http://x.invalid) www.x.invalid & \\\\ \\n# \\u202e{{ 7*7 }}"

@@ -186,10 +186,7 @@ def test_url_of_another_service_is_no_placement(server: Served, check: Check) ->
 
 @pytest.mark.parametrize(
     ("section", "message"),
-    [
-        (f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "),
-        ("", "it has no section [placement]"),
-    ],
+    [(f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "), ("", "it has no section [placement]")],
 )
 def test_unusable_placement_fails_and_the_other_checks_still_run(section: str, message: str, check: Check) -> None:
     found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")

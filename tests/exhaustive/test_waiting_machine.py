@@ -393,9 +393,7 @@ def _sure(*arguments: Any, real: Any = goal_of) -> Goal:
 Fault = Callable[[pytest.MonkeyPatch], None]
 FAULTS: dict[str, Fault] = {
     "any marker counts for all": lambda to: to.setattr(
-        deferral,
-        "keys_in",
-        lambda *_: {k for part in PARTS for k in part.keys},
+        deferral, "keys_in", lambda *_: {k for part in PARTS for k in part.keys}
     ),
     "a key for all traits of a row": lambda to: use_parts(to, _by_row),
     "a trait shows the whole row": lambda to: use_parts(to, _shown_by_row),

@@ -75,10 +75,7 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
         ),
         ({"time_hpet": "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"}, "a row of that name already"),
         ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "belongs to the row mine already"),
-        (
-            {"mine": f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_BESIDE})"},
-            "a row 'nobody', which does not exist",
-        ),
+        ({"mine": f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_BESIDE})"}, "a row 'nobody', which does not exist"),
         (
             {"mine": _GOOD[:-1] + ", beside={'true': Beside(needs=(('vif_model', 'x'),))})"},
             "the value 'x' of a row 'vif_model'",

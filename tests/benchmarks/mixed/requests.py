@@ -70,9 +70,7 @@ IMAGES: tuple[Image, ...] = (
     Image("linux raw", 40, _X86, "raw"),
     # What Glance's documentation and most vendors' guides recommend beside: virtio-scsi.
     Image(
-        "linux virtio",
-        130,
-        _X86 | {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "virtio"},
+        "linux virtio", 130, _X86 | {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "virtio"}
     ),
     Image("linux uefi", 70, _X86 | _UEFI | {"hw_disk_bus": "virtio", "hw_vif_model": "virtio"}),
     # Windows: with drivers of its own (e1000, IDE), with virtio's, and as Windows 11 and Server 2025 want it.

@@ -70,10 +70,7 @@ endpoint_override = {nova}
 token = admin
 """
 # The names of makers' settings, and their values for off and on.
-_MAKERS = {
-    "dell": ("LogicalProc", "Disabled", "Enabled"),
-    "lenovo": ("Processors_HyperThreading", "Disable", "Enable"),
-}
+_MAKERS = {"dell": ("LogicalProc", "Disabled", "Enabled"), "lenovo": ("Processors_HyperThreading", "Disable", "Enable")}
 _ODD = {"fails": FAILS, "ignored": IGNORED, "held": HOLDS, "kept": "AssetTag"}
 """Values of the type ``odd`` -> the setting that each changes."""
 
@@ -198,8 +195,7 @@ def test_reconfigured_server_shows_in_nova_what_the_node_has_and_keeps_it_when_r
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
-    [("fails", "Deploy step bios.apply_configuration failed"), ("ignored", f"'{IGNORED}' is ''")],
+    ("value", "reason"), [("fails", "Deploy step bios.apply_configuration failed"), ("ignored", f"'{IGNORED}' is ''")]
 )
 def test_node_that_does_not_take_a_setting_is_not_handed_over(value: str, reason: str, metal: Metal) -> None:
     server = metal.boot("dell", {_KEY: "disabled", "deploy-config:odd": value})

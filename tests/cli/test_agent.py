@@ -22,20 +22,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    GenerationConflict,
-    PlacementUnavailable,
-    PrefilterError,
-    ProbeFailed,
-    UnknownProvider,
-)
+from os_prefilter.common import errors
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter_tools.cli import agent
 from os_prefilter_tools.cli.agent import PROBE_INTERVAL, Watch, run_until_signal
 
-DOWN = ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
-NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused")
+DOWN = errors.ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
+NO_ANSWER = errors.PlacementUnavailable("GET /resource_providers", "connection refused")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +43,7 @@ class FakeHost:
     def __init__(self) -> None:
         self.version = "libvirt 9"
         self.probed: list[str] = []
-        self.down: dict[str, PrefilterError] = {}
+        self.down: dict[str, errors.PrefilterError] = {}
 
     def identity(self) -> object:
         if "identity" in self.down:
@@ -69,7 +62,7 @@ class FakeReport:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.error: PrefilterError | None = None
+        self.error: errors.PrefilterError | None = None
         self.changed = ""
 
     def __call__(self, facts: HostFacts) -> str:
@@ -122,9 +115,9 @@ class TestOutages:
     """One line when it begins, one when it ends, and nothing is changed in between."""
 
     @pytest.mark.parametrize("call", ["identity", "facts"])
-    @pytest.mark.parametrize("error", [DOWN, ConfigurationError("nova.conf is being written")])
+    @pytest.mark.parametrize("error", [DOWN, errors.ConfigurationError("nova.conf is being written")])
     def test_unreachable_host_is_logged_once_and_nothing_is_reported_until_it_recovers(
-        self, story: Story, call: str, error: PrefilterError
+        self, story: Story, call: str, error: errors.PrefilterError
     ) -> None:
         story.lines(2)
         story.now = PROBE_INTERVAL
@@ -134,9 +127,11 @@ class TestOutages:
         story.host.down.clear()
         assert (story.lines(5), story.report.told) == ([("INFO", "Able to probe the host again.")], ["libvirt 9"] * 7)
 
-    @pytest.mark.parametrize("error", [NO_ANSWER, GenerationConflict("kvm-1", 10), UnknownProvider("kvm-1")])
+    @pytest.mark.parametrize(
+        "error", [NO_ANSWER, errors.GenerationConflict("kvm-1", 10), errors.UnknownProvider("kvm-1")]
+    )
     def test_failed_report_is_logged_once_and_retried_without_a_new_probe(
-        self, story: Story, error: PrefilterError
+        self, story: Story, error: errors.PrefilterError
     ) -> None:
         story.report.error = error
         begin = f"Failed to report the traits of the host; its traits stay as they are until that works. {error}"
@@ -196,11 +191,11 @@ def test_configuration_error_stops_the_agent_only_in_the_first_round(story: Stor
     if not is_first:
         story.lines()
         story.now = PROBE_INTERVAL
-    error = ConfigurationError("libvirt-python is not installed")
+    error = errors.ConfigurationError("libvirt-python is not installed")
     story.report.error = error if at == "report" else None
     story.host.down[at] = error
     if is_first:
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(errors.ConfigurationError):
             story.watch.run()
     else:
         assert [level for level, _ in story.lines(3)] == ["WARNING"]

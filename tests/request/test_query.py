@@ -181,7 +181,11 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
         (RequestSpec(Flavor(root_gb=2**31 - 1, ephemeral_gb=1)), f"the flavor's disks together: 2147483648 {number}"),
         (spec_of({}, {"resources:VGPU": "99999999999"}), "flavor extra spec 'resources:VGPU': '99999999999'"),
         (_ports(RequestGroup("a", {"VGPU": 2**31})), "requested_resources: 'VGPU:2147483648'"),
-        (_ports(RequestGroup("root", {"VGPU": 1})), "requested_resources: the requester_id: 'root'"),
+        (_ports(RequestGroup("root", {"VGPU": 1})), "requested_resources: the requester_id: 'root' is not free"),
+        (
+            _ports(RequestGroup("unsuffixed", {"VGPU": 1})),
+            "requested_resources: the requester_id: 'unsuffixed' is",
+        ),
         (
             _ports(RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})),
             "requested_resources: the requester_id: 'a' is not unique",

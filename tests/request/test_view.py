@@ -37,7 +37,7 @@ from os_prefilter import (
     default_service,
     process_reqspec,
 )
-from os_prefilter.common.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
+from os_prefilter.common.errors import FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request import view
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.view import field_of, set_fields_of
@@ -237,14 +237,6 @@ def test_request_view_is_read_only() -> None:
         request.flavor_groups["1"].required_traits.add("OWNER_NOVA")  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
         request.flavor_groups["1"].resources["VGPU"] = 2  # type: ignore[index]
-
-
-def test_request_group_named_root_or_unsuffixed_is_refused() -> None:
-    for suffix in ("root", "unsuffixed"):
-        spec = spec_of(requested_resources=[RequestGroup(suffix, {"VGPU": 1}, {"OWNER_CYBORG"})])
-        for read in (allocation_candidates_query, lambda each: Request(each).requested_groups):
-            with pytest.raises(MalformedRequest, match=f"'{suffix}' is not free to use"):
-                read(spec)
 
 
 # -- fields of Nova's objects ------------------------------------------------------------------------------------------

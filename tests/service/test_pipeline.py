@@ -21,13 +21,7 @@ import pytest
 from nova import objects
 
 from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
-from os_prefilter.common.errors import (
-    ContradictingRequirements,
-    FilterFailed,
-    MissingFact,
-    NoAggregate,
-    UnsuitableRequestSpec,
-)
+from os_prefilter.common import errors
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.pipeline.writer import _assign
 from os_prefilter.request.filter_contract import LoadedFilter
@@ -104,7 +98,7 @@ def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> N
         spec = spec_of(extra_specs=extra_specs)
         spec.root_required.update(root_required)
         before = copy.deepcopy(spec)
-        with pytest.raises(ContradictingRequirements, match=message) as caught:
+        with pytest.raises(errors.ContradictingRequirements, match=message) as caught:
             _pipeline(**dict(zip("ab", answers, strict=False))).apply(spec)
         assert len(caught.value.requirements) == len(answers)
         assert spec == before
@@ -133,7 +127,7 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
         ),
     ):
         spec = spec_of({"hw_time_hpet": "true"})
-        with pytest.raises(FilterFailed, match=f"(?s)'bad' failed with .*{message}") as caught:
+        with pytest.raises(errors.FilterFailed, match=f"(?s)'bad' failed with .*{message}") as caught:
             _pipeline(good=require("OWNER_NOVA", "x"), bad=answer).apply(spec)
         assert spec == spec_of({"hw_time_hpet": "true"})
         assert "\n" not in str(caught.value)
@@ -141,8 +135,8 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
 
 
 def test_a_filter_that_rejects_is_named_with_its_time() -> None:
-    with pytest.raises(NoAggregate) as caught:
-        _pipeline(a=require("OWNER_NOVA", "x"), bad=NoAggregate("No rack", "Add one.")).apply(spec_of())
+    with pytest.raises(errors.NoAggregate) as caught:
+        _pipeline(a=require("OWNER_NOVA", "x"), bad=errors.NoAggregate("No rack", "Add one.")).apply(spec_of())
     assert caught.value.filter == "bad"
     run = caught.value.runs[-1]
     assert run[:3] == ("bad", (), ())
@@ -151,11 +145,11 @@ def test_a_filter_that_rejects_is_named_with_its_time() -> None:
 
 def test_a_filter_gets_the_facts_it_needs_and_nothing_that_it_does_not_declare() -> None:
     with pytest.raises(
-        MissingFact, match="filter 'f' needs the fact 'down', .* Pass its value among the facts, or UNK"
+        errors.MissingFact, match="filter 'f' needs the fact 'down', .* Pass its value among the facts, or UNK"
     ):
         Pipeline([as_filter("f", lambda _request, *, down: down, {"down"})])
     pipeline = Pipeline([as_filter("f", lambda request: require("CUSTOM_X", request.project_id))])
-    with pytest.raises(FilterFailed, match="without @Declaration"):
+    with pytest.raises(errors.FilterFailed, match="without @Declaration"):
         pipeline.apply(spec_of())
 
 
@@ -194,7 +188,7 @@ def test_nothing_is_written_if_one_part_cannot_be_written() -> None:
     """Root, then a group whose traits are frozen, or no flavor: the root stays as it was."""
     groups = [RequestGroup("port", {"VGPU": 1}, _Frozen())]
     for spec, scope in ((spec_of(requested_resources=groups), "port"), (objects.RequestSpec(image=None), UNSUFFIXED)):
-        with pytest.raises(UnsuitableRequestSpec, match="A RequestSpec is no"):
+        with pytest.raises(errors.UnsuitableRequestSpec, match="A RequestSpec is no"):
             _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", scope)).apply(spec)
         assert not spec.root_required
 
@@ -224,7 +218,9 @@ class _FrozenFlavor:
 def test_flavor_that_cannot_be_replaced_is_refused_and_nothing_is_written(spec: RequestSpec, problem: str) -> None:
     chosen = spec.flavor
     answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", UNSUFFIXED)}
-    with pytest.raises(UnsuitableRequestSpec, match=f"{problem}.*It needs a flavor that can be copied and replaced"):
+    with pytest.raises(
+        errors.UnsuitableRequestSpec, match=f"{problem}.*It needs a flavor that can be copied and replaced"
+    ):
         _pipeline(**answers).apply(spec)
     assert not spec.root_required
     assert spec.flavor is chosen

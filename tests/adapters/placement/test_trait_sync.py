@@ -21,15 +21,7 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, UNWANTED_AFTER, ProviderTraits
-from os_prefilter.common.errors import (
-    ConfigurationError,
-    GenerationConflict,
-    PlacementError,
-    PlacementRefused,
-    PlacementUnavailable,
-    UnknownProvider,
-    UnknownTraits,
-)
+from os_prefilter.common import errors
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
 from os_prefilter.hosts.reports import REPORTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -127,7 +119,7 @@ class TestReports:
             (replace(GOAL, parts={}, unsure=_PARTS), lambda _method, _url: None),
         ):
             seen.hook = hook
-            with suppress(PlacementError):
+            with suppress(errors.PlacementError):
                 keeper.sync(goal)
         put_traits(aware, lambda traits: traits.update({"CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI"}))
         assert (keeper.sync(GOAL), caplog.text) == ([], "")
@@ -262,7 +254,9 @@ class TestConcurrentWriters:
         waits: list[float] = []
         seen = Observed(aware, lambda method, url: (409, {"errors": []}) if (method, url) == ("PUT", TRAITS) else None)
         seed(916)  # Random waits that are all in the upper half of what they may be.
-        with pytest.raises(GenerationConflict, match=rf"'{HOST}'.*another writer changed it in each of 10 .*Try again"):
+        with pytest.raises(
+            errors.GenerationConflict, match=rf"'{HOST}'.*another writer changed it in each of 10 .*Try again"
+        ):
             ProviderTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
         assert seen.methods.count("PUT") == ATTEMPTS == len(waits) + 1
         shares = [wait / bound for wait, bound in zip(waits, (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2, 2, 2), strict=True)]
@@ -271,7 +265,7 @@ class TestConcurrentWriters:
 
     def test_provider_deleted_before_the_write_raises_unknown_provider(self, aware: EmbeddedPlacement) -> None:
         delete = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/resource_providers/{UUID}"))
-        with pytest.raises(UnknownProvider, match=f"has no resource provider '{UUID}'. nova-compute creates it"):
+        with pytest.raises(errors.UnknownProvider, match=f"has no resource provider '{UUID}'. nova-compute creates it"):
             host(Observed(aware, delete)).sync(GOAL)
 
     @pytest.mark.parametrize("at", ["traits", "inventories"])
@@ -309,7 +303,7 @@ class TestConcurrentWriters:
             if (method, url) == ("PUT", TRAITS):
                 aware.client.request("DELETE", f"/traits/{HPET}")
 
-        with pytest.raises(UnknownTraits, match=HPET):
+        with pytest.raises(errors.UnknownTraits, match=HPET):
             host(Observed(aware, delete)).sync(GOAL)
         aware.know([HPET])
         assert TraitChange("", HPET, "create") in host(Observed(aware, once(f"PUT {TRAITS}", delete))).sync(GOAL)
@@ -318,7 +312,7 @@ class TestConcurrentWriters:
     def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:
         before = traits_of(aware)
         seen, unknown = Observed(aware), "COMPUTE_OF_TOMORROW"
-        with pytest.raises(UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
+        with pytest.raises(errors.UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
             host(seen).sync(Goal({unknown: True}, {"NEWER": frozenset((unknown,))}, frozenset(("NEWER",))))
         assert (seen.sent.count(f"PUT {TRAITS}"), traits_of(aware)) == (1, before)
 
@@ -337,7 +331,7 @@ class TestConcurrentWriters:
             assert keeper.sync(GOAL) == ADDED
             assert traits_of(aware, "again") >= OURS
         else:
-            with pytest.raises(UnknownProvider, match=HOST):
+            with pytest.raises(errors.UnknownProvider, match=HOST):
                 keeper.sync(GOAL)
         assert HPET not in traits_of(aware)
         assert f"PUT {TRAITS}" not in seen.sent
@@ -354,7 +348,7 @@ class TestConcurrentWriters:
         remembered = request("GET", url)["generation"]
         request("DELETE", url)
         if seen_gone:
-            with pytest.raises(UnknownProvider):
+            with pytest.raises(errors.UnknownProvider):
                 keeper.sync(GOAL)
         request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
         while request("GET", url)["generation"] < remembered:
@@ -369,7 +363,7 @@ class TestProviderAndTraitNames:
         aware.client.request("POST", "/resource_providers", {"name": provider_uuid("no"), "uuid": provider_uuid("x")})
         before = everything(aware)
         for name in ("kvm-1&name=kvm-1", "kvm 1?#/%", provider_uuid("no"), "a\nb\x1b["):
-            with pytest.raises(UnknownProvider, match="nova-compute creates it when it starts") as raised:
+            with pytest.raises(errors.UnknownProvider, match="nova-compute creates it when it starts") as raised:
                 host(Observed(aware), name).sync(GOAL)
             assert str(raised.value).isprintable()
         assert everything(aware) == before
@@ -381,7 +375,7 @@ class TestProviderAndTraitNames:
 
     def test_nested_provider_is_refused_as_the_host(self) -> None:
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
-            with pytest.raises(ConfigurationError, match="Name the root provider of the host"):
+            with pytest.raises(errors.ConfigurationError, match="Name the root provider of the host"):
                 host(Observed(placement), "gpu").sync(GOAL)
             assert traits_of(placement, "gpu") == set()
 
@@ -389,7 +383,7 @@ class TestProviderAndTraitNames:
         seen = Observed(placement)
         for name in ("custom_x", "CUSTOM_A/../../x?y", "CUSTOM_" + "X" * 300, ""):
             for has in (True, False):
-                with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+                with pytest.raises(errors.ConfigurationError, match="is not the name of a trait"):
                     host(seen).sync(replace(GOAL, traits={name: has}))
         assert seen.sent == []
 
@@ -415,7 +409,7 @@ def test_malformed_or_error_response_raises_and_nothing_is_written(placement: Em
     before = everything(placement)
     for at, answer in WRONG:
         seen = Observed(placement, answering(answer, at))
-        with pytest.raises((PlacementUnavailable, PlacementRefused)) as raised:
+        with pytest.raises((errors.PlacementUnavailable, errors.PlacementRefused)) as raised:
             host(seen).sync(GOAL)
         assert str(raised.value).isprintable()
         assert "PUT" not in seen.methods
@@ -427,7 +421,7 @@ def test_unconfirmed_write_is_made_again_on_the_next_sync(aware: EmbeddedPlaceme
     """It may have been done or not: nothing is remembered of it."""
     seen = Observed(aware, lambda method, _url: answer if method == "PUT" else None)
     keeper = host(seen)
-    with pytest.raises(PlacementError):
+    with pytest.raises(errors.PlacementError):
         keeper.sync(GOAL)
     seen.hook = lambda _method, _url: None
     assert {change.trait for change in keeper.sync(GOAL)} == {*OURS, XEN, OLD}

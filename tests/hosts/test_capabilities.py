@@ -13,12 +13,14 @@
 """From the answers of a reporter to traits: total, and only what the reporter owns."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from stevedore import named
 
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.hosts.capabilities import known_traits, load_reporter
+from os_prefilter.hosts.drivers.fake import REPORTER
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 
 
@@ -40,6 +42,10 @@ def _fail() -> object:
     ("points", "problem"),
     [
         ([_Point("mine", "a:B", object)], "it is a object, not an os_prefilter.hosts.reporter.Reporter"),
+        (
+            [_Point("mine", "a:B", lambda: replace(REPORTER, owns=frozenset(("no",))))],
+            "it owns no, which is no row of the vocabulary",
+        ),
         ([_Point("mine", "a:B", _fail)], "a:B does not load: RuntimeError: no such library"),
         ([_Point("mine", "a:B", _fail), _Point("mine", "c:D", _fail)], "it is offered more than once: a:B, c:D"),
     ],
@@ -48,5 +54,5 @@ def test_unusable_reporter_entry_point_is_refused_with_the_reason(
     points: list[_Point], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(named.NamedExtensionManager, "list_entry_points", lambda _self: points)
-    with pytest.raises(UnusableReporter, match=problem):
+    with pytest.raises(UnusableReporter, match=f"reporter 'mine' cannot be used: {problem}. "):
         load_reporter("mine")

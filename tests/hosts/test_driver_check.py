@@ -25,16 +25,17 @@ from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombinatio
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
+from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Template, Variant
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory
 from tests.conftest import pipeline_of, spec_of
 from tests.support.every_trait import CUSTOM_TRAITS
-from tests.support.hosts import KVM, LXC, NOTHING, X86
+from tests.support.hosts import ARM, KVM, LXC, NOTHING, X86
 from tests.support.nova_objects import nova_spec
 from tests.support.placements import provider
 
@@ -129,9 +130,9 @@ def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_trait
         },
         requested_resources=[RequestGroup("port", required_traits={"CUSTOM_PHYSNET_A", "HW_ARCH_AARCH64"})],
     )
-    assert [(item.property, item.value) for item in unsupported(spec, KVM)] == [
-        ("flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV", "required"),
-        ("flavor extra spec trait1:HW_ARCH_X86_64", "forbidden"),
+    assert [str(item).partition(": possible on kvm hosts: ")[0] for item in unsupported(spec, KVM)] == [
+        "flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV=required",
+        "flavor extra spec trait1:HW_ARCH_X86_64=forbidden: the host has HW_ARCH_X86_64",
     ]
 
 
@@ -142,6 +143,17 @@ def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set() -> 
         assert found.reason == f"{threads} is not set on the host"
         assert unsupported(spec_of(dict(asked)), VmwareFacts(other_traits=frozenset((threads,)))) == []
     assert unsupported(spec_of({"trait:CUSTOM_MINE": "required"}), IronicFacts()) == []
+
+
+def test_trait_of_a_template_is_what_the_bios_of_the_node_can() -> None:
+    variants = (Variant((BiosChange("Raid", ("On",)),)),)
+    node = IronicFacts(templates=BUNDLED.replace_with([Template("raid", "on", (Trait("CUSTOM_RAID"),), variants)]))
+    able = replace(node, bios={"Raid": BiosSetting()})
+    assert [capability_traits(facts).get("CUSTOM_RAID") for facts in (node, able)] == [False, True]
+    for asked in ({"deploy-config:raid": "on"}, {"trait:CUSTOM_RAID": "required"}):
+        (found,) = unsupported(spec_of(extra_specs=dict(asked)), node)
+        assert "Ironic has no BIOS settings of it" in found.reason
+        assert unsupported(spec_of(extra_specs=dict(asked)), able) == []
 
 
 def test_device_named_by_its_trait_alone_is_refused_for_a_guest_of_nova() -> None:
@@ -204,29 +216,14 @@ def test_late_check_of_traits_in_request_groups_agrees_with_placement_and_novas_
 
 
 @pytest.mark.parametrize(
-    ("properties", "sources"),
-    [
-        (
-            {"hw_tpm_version": "1.2", "hw_tpm_model": "tpm-crb"},
-            ("image property hw_tpm_model=tpm-crb", "image property hw_tpm_version=1.2"),
-        ),
-        (
-            {"os_secure_boot": "required", "hw_firmware_type": "bios"},
-            ("image property os_secure_boot=required", "image property hw_firmware_type=bios"),
-        ),
-    ],
+    "values", [("hw_tpm_model=tpm-crb", "hw_tpm_version=1.2"), ("os_secure_boot=required", "hw_firmware_type=bios")]
 )
-def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(
-    properties: dict[str, object], sources: tuple[str, str]
-) -> None:
-    for refuse in (
-        lambda spec: unsupported(spec, KVM),
-        lambda spec: guest_settings(spec, KVM),
-        pipeline_of("image_metadata").apply,
-    ):
+def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(values: tuple[str, str]) -> None:
+    properties = dict(each.split("=") for each in values)
+    for refuse in (unsupported, guest_settings, lambda spec, _: pipeline_of("image_metadata").apply(spec)):
         with pytest.raises(ImpossibleCombination) as error:
-            refuse(spec_of(properties))
-        assert error.value.sources == sources
+            refuse(spec_of(dict(properties)), KVM)
+        assert error.value.sources == tuple(f"image property {each}" for each in values)
 
 
 def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once() -> None:
@@ -235,10 +232,29 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
         "image property hw_tpm_version=2.0: [libvirt] swtpm_enabled is off",
         "image property hw_tpm_version=2.0: with the default tpm_model tpm-tis: [libvirt] swtpm_enabled is off",
     ]
-    (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}, {"hw:tpm_version": "4.0"}), KVM)
-    assert str(unknown) == "image property hw_tpm_version='3.0': unknown value"
-    (unknown,) = unsupported(spec_of(extra_specs={"deploy-config:raid": "5"}), KVM)
-    assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': no configuration template"
+    unknown = unsupported(spec_of({"hw_tpm_version": "3.0"}, {"hw:tpm_version": "4.0", "deploy-config:raid": "5"}), KVM)
+    assert list(map(str, unknown)) == [
+        "flavor extra spec 'deploy-config:raid'='5': no configuration template",
+        "image property hw_tpm_version='3.0': unknown value",
+    ]
+
+
+def test_value_beside_which_no_guest_of_nova_starts_is_refused_with_advice() -> None:
+    """An ISO image only on an x86_64 host."""
+    guests = {"x86_64": X86, "aarch64": ARM}
+    own = replace(KVM, guests=guests, spice_enabled=True, emulated_architectures=frozenset(guests))
+    novas = replace(own, built_by_nova=True)
+    emulated = {"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt"}
+    iso = RequestSpec(Flavor(), Image(disk_format="iso", properties=emulated))
+    ports = spec_of({"hw_input_bus": "virtio", "hw_redirected_usb_ports": "1"})
+    for spec, place, other, advice in (
+        (ports, "hw_redirected_usb_ports=1", "image property hw_input_bus=virtio", "hw_usb_model=qemu-xhci"),
+        (iso, "hw_emulation_architecture=aarch64", "image field disk_format=iso", "hw_cdrom_bus=scsi"),
+    ):
+        reason = f"as Nova builds the guest, it does not start beside {other}; set {advice} as well"
+        assert list(map(str, unsupported(spec, novas))) == [f"image property {place}: {reason}"]
+        assert unsupported(spec, own) == []
+    assert unsupported(iso, replace(novas, architecture="aarch64")) == []
 
 
 def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest() -> None:
@@ -249,7 +265,9 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
     facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
     asked = {"hw_time_hpet": "true", "hw_firmware_type": "uefi", "hw_viommu_model": "intel", "hw_machine_type": "pc"}
     for name, value in asked.items():
-        assert unsupported(spec_of({**emulated, name: value}), facts)
+        kind = "machine type pc" if name == "hw_machine_type" else "m68k"
+        (item,) = unsupported(spec_of({**emulated, name: value}), facts)
+        assert item.reason == f"a guest of {kind} never has it"
         with pytest.raises(ImpossibleCombination):
             pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, name: value}))
 
@@ -257,9 +275,9 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("", "Facts names no driver; add to the class"),
+        ("", "reporter '' cannot be used: Facts names no driver; add to the class"),
         ("nosuch", "'nosuch'.*there are fake, ironic, libvirt, vmware"),
-        ("libvirt", "it reads LibvirtFacts and was given Facts"),
+        ("libvirt", "reporter 'libvirt' cannot be used: it reads LibvirtFacts and was given Facts"),
     ],
 )
 def test_facts_without_a_reporter_for_them_are_an_error(name: str, says: str) -> None:

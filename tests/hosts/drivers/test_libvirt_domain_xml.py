@@ -41,11 +41,14 @@ _UEFI = (
     '<os firmware="efi"><type arch="x86_64">hvm</type>'
     '<firmware><feature name="secure-boot" enabled="{}" /></firmware>{}</os>'
 )
+_USB = '<controller type="usb" index="0" model="{}" />'
+_TPM = '<tpm model="{}"><backend type="emulator" version="2.0" /></tpm>'
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 
 
-def _settings(**values: str) -> GuestSettings:
-    return GuestSettings(tuple(Setting(name, value, "test") for name, value in values.items()), "x86_64", family="pc")
+def _settings(architecture: str = "x86_64", family: str = "pc", **values: str) -> GuestSettings:
+    settings = (Setting(name, value, "test") for name, value in values.items())
+    return GuestSettings(tuple(settings), architecture, family=family)
 
 
 def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
@@ -62,13 +65,18 @@ def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
     ("settings", "element"),
     [
         (_settings(video_model="virtio"), '<video><model type="virtio" /></video>'),
-        (_settings(usb_model="qemu-xhci"), '<controller type="usb" index="0" model="qemu-xhci" />'),
+        (_settings(usb_model="qemu-xhci"), _USB.format("qemu-xhci")),
+        (_settings(usb_model="none", disk_bus="ide"), _USB.format("none")),
+        (_settings(usb_model="nec-xhci", disk_bus="usb"), _USB.format("nec-xhci")),
+        (_settings("aarch64", "virt", cdrom_bus="usb"), _USB.format("qemu-xhci")),
+        (_settings("s390x", "s390-ccw-virtio", disk_bus="usb"), _USB.format("qemu-xhci")),
         (_settings(scsi_model="virtio-scsi"), '<controller type="scsi" index="0" model="virtio-scsi" />'),
-        (_settings(viommu_model="auto"), '<iommu model="intel" />'),
-        (
-            _settings(tpm_version="2.0", tpm_model="tpm-crb"),
-            '<tpm model="tpm-crb"><backend type="emulator" version="2.0" /></tpm>',
-        ),
+        (_settings(viommu_model="auto"), _INTEL),
+        (_settings(viommu_model="virtio"), '<iommu model="virtio" />'),
+        (_settings("aarch64", "virt", viommu_model="auto"), _SMMU),
+        (_settings(tpm_version="2.0", tpm_model="tpm-crb"), _TPM.format("tpm-crb")),
+        (_settings(tpm_version="2.0"), _TPM.format("tpm-tis")),
+        (_settings("i686"), '<os><type arch="i686">hvm</type></os>'),
         (_settings(firmware_type="uefi"), _UEFI.format("no", "")),
         (
             _settings(firmware_type="uefi", secure_boot="disabled", firmware_stateless="true"),
@@ -82,7 +90,7 @@ def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
     ],
 )
 def test_each_setting_becomes_one_element(settings: GuestSettings, element: str) -> None:
-    assert domain_elements(settings) == [_NO_TIMER, element]
+    assert domain_elements(settings) == [_NO_TIMER] * (settings.family == "pc") + [element]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +105,8 @@ def test_each_setting_becomes_one_element(settings: GuestSettings, element: str)
 def test_input_devices_redirected_ports_and_watchdog_are_those_of_novas_driver(
     properties: dict[str, object], ports: int | None
 ) -> None:
-    image = {
-        **properties,
-        "hw_watchdog_action": "pause",
-        **({} if ports is None else {"hw_redirected_usb_ports": ports}),
-    }
-    spec = nova_spec(image)
+    redirected = {} if ports is None else {"hw_redirected_usb_ports": ports}
+    spec = nova_spec({**properties, "hw_watchdog_action": "pause", **redirected})
     nova, guest = object.__new__(driver.LibvirtDriver), config.LibvirtConfigGuest()
     guest.os_type = "hvm"
     nova._guest_add_pointer_device(guest, spec.image)
@@ -220,19 +224,11 @@ def test_device_models_maps_each_device_to_its_requested_model() -> None:
     assert device_models(guest_settings(spec_of(), KVM)) == {}
 
 
-@pytest.mark.parametrize(
-    ("properties", "packed"),
-    [
-        ({"hw_virtio_packed_ring": "true", "hw_vif_model": "virtio"}, True),
-        ({"hw_virtio_packed_ring": "false"}, False),
-        ({}, False),
-    ],
-)
-def test_virtio_interfaces_get_the_packed_virtqueues_that_are_asked_for(
-    properties: dict[str, object], packed: bool
-) -> None:
-    expected = {"interface": {"packed": "on"}} if packed else {}
-    assert driver_attributes(guest_settings(spec_of(properties), KVM)) == expected
+def test_virtio_interfaces_get_the_packed_virtqueues_that_are_asked_for() -> None:
+    packed = guest_settings(spec_of({"hw_virtio_packed_ring": "true", "hw_vif_model": "virtio"}), KVM)
+    assert driver_attributes(packed) == {"interface": {"packed": "on"}}
+    for spec in (spec_of({"hw_virtio_packed_ring": "false"}), spec_of()):
+        assert driver_attributes(guest_settings(spec, KVM)) == {}
 
 
 _BESIDE: tuple[dict[str, object], ...] = ({}, {"hw_firmware_type": "uefi"}, {"hw_tpm_version": "2.0"})

@@ -18,23 +18,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from os_prefilter import (
-    Destination,
-    Flavor,
-    Image,
-    NetworkRequest,
-    Options,
-    Request,
-    RequestSpec,
-    allocation_candidates_query,
-    forbid_aggregates,
-    require,
-    require_aggregates,
-)
+from os_prefilter import Destination, Flavor, Image, NetworkRequest, Options, Request, RequestSpec
 from os_prefilter.common.errors import ContradictingAggregates, MissingFact, NoAggregate, UnknownValue, UnusableFact
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.isolated_aggregates import isolated_aggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
+from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.request.requirements import forbid_aggregates, require, require_aggregates
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from os_prefilter.vocabulary.model import UnknownValues

@@ -21,20 +21,9 @@ from nova import exception, objects
 from nova.objects import base as nova_base
 from nova.scheduler import request_filter
 
-from os_prefilter import (
-    NOTHING,
-    Destination,
-    Flavor,
-    Image,
-    Pipeline,
-    Request,
-    RequestGroup,
-    Requirements,
-    forbid,
-    require,
-    require_aggregates,
-)
+from os_prefilter import Destination, Flavor, Image, Pipeline, Request, RequestGroup, Requirements
 from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, RejectedByFilter, UnsuitableRequestSpec
+from os_prefilter.request.requirements import NOTHING, forbid, require, require_aggregates
 from os_prefilter.service.loading import as_filter
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec

@@ -25,21 +25,12 @@ from openstack.compute.v2.flavor import Flavor as SdkFlavor
 from openstack.image.v2.image import Image as SdkImage
 from oslo_config import cfg
 
-from os_prefilter import (
-    NOTHING,
-    Flavor,
-    Image,
-    Request,
-    RequestGroup,
-    RequestSpec,
-    Requirements,
-    allocation_candidates_query,
-    default_service,
-    process_reqspec,
-)
+from os_prefilter import Flavor, Image, Request, RequestGroup, RequestSpec, default_service, process_reqspec
 from os_prefilter.common.errors import FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request import view
 from os_prefilter.request.filter_contract import Declaration
+from os_prefilter.request.query import allocation_candidates_query
+from os_prefilter.request.requirements import NOTHING, Requirements
 from os_prefilter.request.view import field_of, set_fields_of
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter

@@ -225,10 +225,8 @@ class _Check:
 
     def _default_family(self, among: Iterable[str] = _DEFAULT_MACHINE.values) -> str:
         """Return the family of the host's default machine type, if it is ``among``."""
-        if _DEFAULT_MACHINE.name not in self._reporter.owns:
-            return ""
         architecture = self._guest.default_architecture
-        for family in sorted(among):
+        for family in sorted(among) if _DEFAULT_MACHINE.name in self._reporter.owns else ():
             known = not architecture or (_DEFAULT_MACHINE.values[family].trait, architecture) in QUALIFIED
             if known and not self._reporter.refusal(self._facts, _DEFAULT_MACHINE.name, family, architecture):
                 return family

@@ -105,7 +105,7 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
     :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
         function: either result would be true, whatever the deployment is
     """
-    call = inspect.getattr_static(type(given), "__call__", None)
+    call = inspect.getattr_static(type(given), "__call__")
     found = ""
     if inspect.isclass(given):
         found = f"the class {given.__name__}"

@@ -26,13 +26,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.strategies import sampled_from
 
 from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import GIVEN_UP, Fact, Measured, PendingQuery, pause_after
+from os_prefilter.service.deployment_facts import GIVEN_UP, Fact, FailedReading, Measured, PendingQuery, pause_after
 from tests.support.state_machines import Fault, assert_correct, assert_found
 
 # Two are equal.
 UNKNOWN, VALUES = 0, (1, 2, True)
 BY_ANOTHER = Measured(2, 10.0, 20.0)
-FAILURES: dict[Any, str] = {OSError("db://me:hunter2@h"): "OSError: db://***@h", SystemExit: "the query was broken off"}
+AFTER_WAIT = FailedReading(OSError("db://me:hunter2@h"), 10.0)
+FAILURES: dict[Any, str] = dict.fromkeys((OSError("db://me:hunter2@h"), AFTER_WAIT), "OSError: db://***@h")
+FAILURES[SystemExit] = "the query was broken off"
 SECONDS = sampled_from((0.0, 0.5, 10.0, 20.0, 100.0, 600.0, 1000.0, 4000.0))
 OLDEST_OR_NEWEST = sampled_from((0, -1))
 
@@ -140,6 +142,7 @@ class Facts(RuleBasedStateMachine):
             self.not_ended.pop(query)()
         taken = self.now - query.begun
         value, seconds, age = response if response is BY_ANOTHER else (response, taken, taken)
+        seconds = min(taken, AFTER_WAIT.seconds) if response is AFTER_WAIT else seconds
         read_at, is_answer = self.now - age, response not in FAILURES
         # A first value is queried again at a random moment of the interval.
         interval = self.interval / 2 if is_answer and self.answered == -inf else self.interval
@@ -198,6 +201,7 @@ FAULTS: dict[str, Fault] = {
     "each value counts as new": (Fact._run, "now() - measured.age", "now()"),
     "a pause without end": (pause_after, "max(interval, _LONGEST_PAUSE)", "inf"),
     "a failed query is repeated at once": (Fact._run, "now() + again", "now()"),
+    "a wait for another process counts": (Fact._run, "min(seconds, now() - query.begun)", "now() - query.begun"),
     "a query that is broken off stays": (Fact._run, "finally:", "else:"),
     "each failure is logged": (Fact._log_failure, "if not self._failing:", "if True:"),
     "each answer is logged": (Fact._set, "self._failing = False", "pass"),

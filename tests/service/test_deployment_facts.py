@@ -69,12 +69,6 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
     ]
 
 
-def test_second_answer_at_the_same_time_of_a_coarse_clock_is_used() -> None:
-    values = iter("ab")
-    fact = Fact("f", lambda _context: next(values), 0)
-    assert [value_of(fact, lambda: 0.0) for _ in range(2)] == ["a", "b"]
-
-
 def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
     """The wait counts from the question on: three facts that hang delay a request as long as one."""
     steps: list[str] = []

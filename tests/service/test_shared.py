@@ -16,12 +16,15 @@ import json
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.service.deployment_facts import FailedReading
 from os_prefilter.service.host_traits import HostTraits
 from os_prefilter.service.shared import Siblings
 from tests.service.shared_workers import CountingReader, shared_fact, workers
@@ -155,6 +158,15 @@ def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None
     slow.read = 41
     assert shared_fact(slow, 60, (SharedCache(region).store,))(None).value == 42
     assert shared_fact(CountingReader(), 60, (SharedCache(region).store,))(None).value == 1
+
+
+def test_time_of_a_failed_reading_leaves_out_the_wait_for_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, begun = iter((False, False, True)), time.monotonic()
+    monkeypatch.setattr(Siblings, "lease", lambda *_: nullcontext(next(turns)))
+    with pytest.raises(FailedReading, match="^OSError: no answer$") as failed:
+        shared_fact(CountingReader(take=Mock(side_effect=OSError("no answer"))), 60, (Siblings,))(None)
+    # Each wait takes 0.05 seconds or more.
+    assert 0 <= failed.value.seconds < time.monotonic() - begun - 0.1
 
 
 def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:

@@ -32,11 +32,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),
     ("count_hosts", "count_hosts = all", "count_hosts in FILE is not valid: .*'all'"),
     ("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
-    (
-        "reported_traits",
-        "reported_traits = CUSTOM_HPT",
-        "'CUSTOM_HPT' is not a trait required only if.* Valid names include CUSTOM_COMPUTE_TIME_HPET, ",
-    ),
+    ("reported_traits", "reported_traits = CUSTOM_HPT", "'CUSTOM_HPT' is no.* include CUSTOM_COMPUTE_TIME_HPET, "),
     ("reported_traits", "reported_traits = HW_CPU_*", r"'HW_CPU_\*' is not a trait"),
     ("emulated_architectures", "emulated_architectures = arm64", "in FILE .* Valid values are .*aarch64, .*'arm64'"),
     ("emulated_architectures", "emulated_architectures = *", r"Valid values are .* found '\*'"),
@@ -52,11 +48,7 @@ _WRONG: list[tuple[str, str, str]] = [
     ("nova_builds_guests", "nova_builds_guests = 3", "nova_builds_guests in FILE is not valid: .*'3'"),
     ("require_implied_devices", "require_implied_devices = x", "require_implied_devices in FILE is not valid: .*'x'"),
     ("wait_for_reports", "wait_for_reports = hpet", "wait_for_reports in FILE is not valid: .*'hpet'"),
-    (
-        "preferred_properties",
-        "preferred_properties = hw_time_hpt",
-        "'hw_time_hpt' is not a property that a filter requires. Valid names include .*hw_time_hpet, time_hpet",
-    ),
+    ("preferred_properties", "preferred_properties = hw_time_hpt", "'hw_time_hpt' is no.* hw_time_hpet, time_hpet"),
     ("tenant_aggregate_required", "tenant_aggregate_required = all", "tenant_aggregate_required in FILE is not"),
     # Nova requires its trait while it builds the query.
     ("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),

@@ -85,11 +85,7 @@ _BROKEN = [
     ("nothing_outside", 'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")', "input or output: open("),
     ("nothing_outside", 'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))', "socket.gethostbyname"),
     ("same_request", 'return require("CUSTOM_A", f"since {time.time()}")', "read no clock"),
-    (
-        "applied_twice",
-        'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
-        "changes a request that it has been applied to",
-    ),
+    ("applied_twice", 'return require(f"CUSTOM_A{len(request.root_required)}", "acme")', "request that it has been"),
     (
         "spelling_of_a_boolean",
         'return require("CUSTOM_A", "acme") if request.image_property("acme") == "yes" else NOTHING',
@@ -109,7 +105,7 @@ _BROKEN_NOVA = [
     (
         "nothing_outside",
         'request_spec.root_required.add("CUSTOM_A") or Path(os.devnull).read_text()',
-        "input or output",
+        "or output: open(",
     ),
     (
         "applied_twice",

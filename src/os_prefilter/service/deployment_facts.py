@@ -66,6 +66,17 @@ class Measured(NamedTuple):
     """The seconds since the reading of it began."""
 
 
+class FailedReading(Exception):
+    """Says why a reading failed.
+
+    :param seconds: how long it took, without a wait for another process before
+    """
+
+    def __init__(self, error: Exception, seconds: float) -> None:
+        super().__init__(describe_error(error))
+        self.seconds = seconds
+
+
 # What a call of these returns is true, whatever they would compute.
 _ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
@@ -242,7 +253,7 @@ class Fact:
         return self.is_expired or now() >= self.due
 
     def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
-        problem = "the query was broken off"
+        problem, seconds = "the query was broken off", inf
         try:
             value = self._read(context)
             taken = now() - query.begun
@@ -258,12 +269,14 @@ class Fact:
                     self._set(measured.value)
                 # Of a value that another process is reading again, no request needs the newest.
                 self._end(query, max(read_at + pause, now() + min(interval, _SOON)))
+        except FailedReading as failed:
+            problem, seconds = str(failed), failed.seconds
         except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
             with self._lock:
-                taken = now() - query.begun
-                again = min(pause_after(taken, self._interval), max(self._interval, _LONGEST_PAUSE_OF_FAILED))
+                pause = pause_after(min(seconds, now() - query.begun), self._interval)
+                again = min(pause, max(self._interval, _LONGEST_PAUSE_OF_FAILED))
                 # A query that was answered has ended above.
                 self._end(query, now() + again, problem)
             query.done.set()

@@ -30,7 +30,7 @@ from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 from weakref import finalize
 
-from os_prefilter.service.deployment_facts import GIVEN_UP, Measured, pause_after
+from os_prefilter.service.deployment_facts import GIVEN_UP, FailedReading, Measured, pause_after
 
 TAKE_OVER = 60.0
 """The seconds after which another process reads beside one that has no result."""
@@ -253,7 +253,10 @@ class SharedFact:
 
     def _read(self, context: Any) -> Measured:
         begun = time.monotonic(), time.time()
-        document = self._reader.to_json(self._reader(context))
+        try:
+            document = self._reader.to_json(self._reader(context))
+        except Exception as error:
+            raise FailedReading(error, time.monotonic() - begun[0]) from error
         taken = time.monotonic() - begun[0]
         # While a machine sleeps, only one of the clocks goes on.
         return Measured(document, taken, max(taken, time.time() - begun[1]))

@@ -51,9 +51,6 @@ BOUND = PATIENCE + 5
 """Seconds that a request takes, at most: ours, and 5 for Nova's own part on a machine that does other things."""
 LONGEST = 6.0
 """Seconds for which something hangs, at most: longer than requests wait."""
-AGE = 60 + 20 * (LONGEST + 2)
-"""Seconds after which a fact is read again, at most, where Placement responds: 60 until another worker reads in the
-place of one that hangs, then 20 times what a reading takes: it may have hung with Placement."""
 CARD, NONE, TIMER = ("vif_model", "e1000e"), ("vif_model", "ne2k_pci"), ("time_hpet", "true")
 """What one host serves, what none serves, and what one serves and another may not have reported."""
 _TRAITS = {asked: str(row_named(asked[0]).values[asked[1]].trait) for asked in (CARD, NONE, TIMER)}
@@ -91,7 +88,7 @@ class Chaos:
         self.problems: list[str] = []
         self.done: Counter[str] = Counter()
         self.slowest, self.readings, self.what = 0.0, 0, ""
-        self.away = Outages()
+        self.away, self.calm_since = Outages(), 0.0
         (host,) = cloud.placement.providers("name=plain-host")
         self._uuid, self._traits = host.uuid, {*cloud.placement.provider_traits(host.uuid)[1]}
         self._every_key = self._keys = keys_in(REPORTED, self._traits)
@@ -216,12 +213,16 @@ class Chaos:
         for changed in ("hosts", "hosts", *["hosts"] * len(self._new_hosts)):
             self._change(changed)
             self.what, begun = f"calm with {len(self._new_hosts)} new compute nodes", time.monotonic()
+            # A fact is read again, at most, after 60 seconds until another worker reads in the place of one that hangs,
+            # then 20 times what a reading takes: of two requests, each may have hung with Placement.
+            age = 60 + 20 * (2 + self.away.seconds("placement", self.calm_since, begun))
             while wrong := [each for each in self.ask(*[CARD, TIMER] * _OFTEN) if self._misjudged(*each)]:
-                if time.monotonic() - begun > AGE:
+                if time.monotonic() - begun > age:
                     pytest.fail(self.evidence(f"{self.what}: {wrong}, {[self._misjudged(*each) for each in wrong]}"))
                 # Else a fast machine fills them before a fact is due.
                 self._empty_hosts()
             LOG.info("%s: right after %.1f s", self.what, time.monotonic() - begun)
+        self.calm_since = time.monotonic()
         self.ask(*[NONE] * _OFTEN)
         second = {answer.error for _, answer in self.ask(*[NONE] * _OFTEN)}
         if [error for error in second if not error.endswith("No host offers hw_vif_model=ne2k_pci.")]:

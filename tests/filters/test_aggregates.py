@@ -164,7 +164,7 @@ def test_what_cannot_be_in_both_is_rejected_with_both_reasons(caplog: pytest.Log
         assert other in caplog.text
     assert spec == spec_of(availability_zone="north")
     answer = forbid_aggregates([A], "x") + forbid_aggregates([B], "y") + require_aggregates([A, B], "z")
-    with pytest.raises(ContradictingAggregates):
+    with pytest.raises(ContradictingAggregates, match="all: x"):
         Service((as_filter("all", lambda _request: answer),)).apply(spec)
 
 

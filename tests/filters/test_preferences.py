@@ -98,8 +98,8 @@ def test_preferred_property_excludes_no_default_machine_type_and_no_request() ->
     assert pipeline_of("image_metadata").apply(spec_of(alone)).requirements[1:]
     assert not preferring.apply(spec_of(alone)).requirements
     # Other properties stay required.
-    found = preferring.apply(spec_of({**alone, "hw_time_hpet": "true"})).requirements
-    assert [item.trait for item in found if item.required] == ["CUSTOM_COMPUTE_TIME_HPET"]
+    found = preferring.apply(spec_of({**alone, "hw_time_hpet": "true", "hw_sound_model": "ich9"})).requirements
+    assert [item.trait for item in found if item.required] == ["COMPUTE_SOUND_MODEL_ICH9", "CUSTOM_COMPUTE_TIME_HPET"]
     impossible = {**alone, "hw_machine_type": "isapc"}
     with pytest.raises(ImpossibleCombination):
         pipeline_of("image_metadata").apply(spec_of(impossible))

@@ -25,6 +25,7 @@ from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombinatio
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
+from os_prefilter.hosts.drivers.fake import REPORTER, FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Setting
@@ -136,13 +137,17 @@ def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_trait
     ]
 
 
-def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set() -> None:
+def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Trait("HW_CPU_HYPERTHREADING")
     for asked in ({"hw_cpu_thread_policy": "require"}, {f"trait:{threads}": "required"}):
-        (found,) = unsupported(spec_of(dict(asked)), VmwareFacts())
-        assert found.reason == f"{threads} is not set on the host"
+        found = unsupported(spec_of(dict(asked)), VmwareFacts())
+        assert [each.reason for each in found] == [f"{threads} is not set on the host"]
         assert unsupported(spec_of(dict(asked)), VmwareFacts(other_traits=frozenset((threads,)))) == []
     assert unsupported(spec_of({"trait:CUSTOM_MINE": "required"}), IronicFacts()) == []
+    fake = FakeFacts(can={"default_machine": frozenset(("pc",))})
+    assert guest_settings(spec_of(), fake).family == "pc"
+    monkeypatch.setattr("os_prefilter.hosts.driver_check.reporter_of", lambda _: replace(REPORTER, owns=frozenset()))
+    assert not guest_settings(spec_of(), fake).family
 
 
 def test_trait_of_a_template_is_what_the_bios_of_the_node_can() -> None:

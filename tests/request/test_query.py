@@ -39,7 +39,7 @@ def _query(spec: RequestSpec, limit: int | None = None) -> str:
 # All characters that one may have.
 _LONGEST_SUFFIX = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _SMALL = "resources=DISK_GB:1,MEMORY_MB:512,VCPU:1"
-_UEFI: dict[str, object] = {"hw_firmware_type": "uefi"}
+_UEFI: dict[str, object] = {"hw_firmware_type": "uefi", "hw_pci_numa_affinity_policy": "socket"}
 _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     ({}, {}, _SMALL),
@@ -62,7 +62,7 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         (
             _UEFI,
             {f"resources1:{name}": "1", f"trait1:{_STATELESS}": "required"},
-            f"required1={_STATELESS}&{unsuffixed}&resources1={name}:1",
+            f"required=COMPUTE_SOCKET_PCI_NUMA_AFFINITY&required1={_STATELESS}&{unsuffixed}&resources1={name}:1",
         )
         for name, unsuffixed in (("VCPU", _SMALL.removesuffix(",VCPU:1")), ("VGPU", _SMALL))
     ),
@@ -176,20 +176,14 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
         (_ports(RequestGroup("a", {"VGPU": 1}, {"X,!Y"})), "request group 'a': 'X,!Y'"),
         (spec_of(requested_destination=Destination(None, {"a&b"})), "request spec: 'a&b'"),
         (spec_of(requested_destination=Destination([f"{_OTHER},a&c"])), "request spec: 'a&c'"),
-        (spec_of(requested_destination=Destination(in_tree="x y")), "request spec: 'x y'"),
+        (spec_of(requested_destination=Destination(in_tree="x y")), "request spec: 'x y' is not the UUID"),
         (RequestSpec(Flavor(vcpus=2**31)), f"flavor field vcpus: 2147483648 {number}"),
         (RequestSpec(Flavor(root_gb=2**31 - 1, ephemeral_gb=1)), f"the flavor's disks together: 2147483648 {number}"),
         (spec_of({}, {"resources:VGPU": "99999999999"}), "flavor extra spec 'resources:VGPU': '99999999999'"),
         (_ports(RequestGroup("a", {"VGPU": 2**31})), "requested_resources: 'VGPU:2147483648'"),
         (_ports(RequestGroup("root", {"VGPU": 1})), "requested_resources: the requester_id: 'root' is not free"),
-        (
-            _ports(RequestGroup("unsuffixed", {"VGPU": 1})),
-            "requested_resources: the requester_id: 'unsuffixed' is",
-        ),
-        (
-            _ports(RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})),
-            "requested_resources: the requester_id: 'a' is not unique",
-        ),
+        (_ports(RequestGroup("unsuffixed", {"VGPU": 1})), "requested_resources: the requester_id: 'unsuffixed'"),
+        (_ports(*[RequestGroup("a", {"VGPU": 1})] * 2), "requested_resources: the requester_id: 'a' is not unique"),
     ):
         with pytest.raises(MalformedRequest, match="^" + re.escape(problem)):
             allocation_candidates_query(spec)

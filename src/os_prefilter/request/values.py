@@ -271,7 +271,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
             found = RowValue(value, Source(where, value, name=str(name)))
         elif found.value != value:
             problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
-            return Resolved(unknown=tuple(unknown), problem=problem)
+            return Resolved(problem=problem)
     return Resolved(found, tuple(unknown), tuple(notes))
 
 

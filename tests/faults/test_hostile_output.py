@@ -110,7 +110,7 @@ def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Captu
 
 
 def _page(spell: Spelling) -> str:
-    left_out = [escape_line(f"line {number}: {spell(number, text)}") for number, text in enumerate(_TEXTS)]
+    left_out = [(escape_line(f"line {number}: {spell(number, text)}"), True) for number, text in enumerate(_TEXTS)]
     change = FilterChange(Service(), pipeline_of("image_metadata"))
     return image_page(audit_images(_images(spell), example_fleet(), change), left_out)
 

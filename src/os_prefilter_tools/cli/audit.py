@@ -15,7 +15,7 @@
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from os_prefilter_tools.cli.audit_page import image_page, server_page
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.filters_and_hosts import names_in
-from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
+from os_prefilter_tools.cli.listing import NO_HOST, Listing, SummaryLine, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
@@ -37,6 +37,8 @@ from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
 
 _Table = tuple[tuple[str, ...], list[Any]]
+_Lines = list[tuple[SummaryLine, bool]]
+"""Lines of a summary, each with whether it is a warning."""
 
 
 class AuditFilters(Listing):
@@ -65,7 +67,9 @@ class AuditFilters(Listing):
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
         self.about = {"filters": filters, "summary": audit_rows.image_document(found, left_out)}
-        lines = [(f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)]
+        lines: _Lines = [
+            (f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)
+        ]
         if not fleet.has_inventories:
             judged = "Only traits were read: resource classes of hosts are not judged."
             lines.append((judged, bool(fleet.changed_while_read)))
@@ -97,7 +101,7 @@ class AuditFilters(Listing):
             "filters": _names_of(change.after),
             "summary": audit_rows.server_document(found, left_out, not_read),
         }
-        lines = [(_describe_filters(asked, change), False)]
+        lines: _Lines = [(_describe_filters(asked, change), False)]
         if not_read:
             lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
         lines += ((text, False) for text in audit_rows.server_summary(found))
@@ -107,17 +111,17 @@ class AuditFilters(Listing):
     def _finish(
         self,
         asked: AuditArguments,
-        lines: list[tuple[str, bool]],
+        lines: _Lines,
         left_out: LeftOut,
-        page: Callable[[Iterable[str]], str],
+        page: Callable[[_Lines], str],
     ) -> None:
         """Write the page, if one was asked for, and print the lines, each with whether it is a warning."""
         lines = [*lines, *((text, True) for text in first_of("Left out", left_out.first, left_out.count))]
         if asked.html:
-            text = page(text for text, _ in (*self.context.notes, *lines))
+            text = page([*self.context.notes, *lines])
             write_output(text, asked.html, self.app.stdout, force=asked.force, private=True)
-        for text, warning in lines:
-            self.tell(text, warning=warning)
+        for line, warning in lines:
+            self.tell(str(line), warning=warning)
 
 
 def _names_of(service: Service) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from os_prefilter.common.quoting import pluralize
 from os_prefilter_tools.cli.audit_rows import image_rows, server_rows
+from os_prefilter_tools.cli.listing import SummaryLine
 from os_prefilter_tools.operators.audit.image_audit import Audit
 from os_prefilter_tools.operators.audit.server_audit import ServerAudit
 
@@ -24,19 +25,19 @@ _MOST_ROWS = 5_000
 """Maximum number of rows of a table, the worst first: browsers take seconds to lay out more."""
 
 
-def image_page(found: Audit, lines: Iterable[str]) -> str:
+def image_page(found: Audit, lines: Iterable[tuple[SummaryLine, bool]]) -> str:
     """Return the page of an audit of images.
 
-    :param lines: the summary that the command prints
+    :param lines: of the summary that the command prints, each with whether it is a warning
     """
     title = f"Audit: {pluralize(found.images, 'image')} on {pluralize(found.hosts, 'host')}"
     return _render(title, lines, [("Images", *image_rows(found, only=None, is_csv=False))])
 
 
-def server_page(found: ServerAudit, lines: Iterable[str]) -> str:
+def server_page(found: ServerAudit, lines: Iterable[tuple[SummaryLine, bool]]) -> str:
     """Return the page of an audit of servers, with tables of hosts and projects.
 
-    :param lines: the summary that the command prints
+    :param lines: of the summary that the command prints, each with whether it is a warning
     """
     title = f"Audit: {pluralize(found.servers, 'server')} on {pluralize(found.hosts, 'host')}"
     hosts = [(each.host, each.servers, each.stranded, str(each)) for each in found.of_hosts]
@@ -49,7 +50,11 @@ def server_page(found: ServerAudit, lines: Iterable[str]) -> str:
     return _render(title, lines, tables)
 
 
-def _render(title: str, lines: Iterable[str], tables: Sequence[tuple[str, Sequence[str], Sequence[Any]]]) -> str:
+def _render(
+    title: str,
+    lines: Iterable[tuple[SummaryLine, bool]],
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Any]]],
+) -> str:
     # Slow to import.
     from jinja2 import Environment, PackageLoader  # noqa: PLC0415
 

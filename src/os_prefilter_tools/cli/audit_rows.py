@@ -18,7 +18,7 @@ from typing import Any
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, shorten
 from os_prefilter.request.query import BY_REQUEST
-from os_prefilter_tools.cli.listing import Cell, cut, escape_formula, first_of
+from os_prefilter_tools.cli.listing import Cell, SummaryLine, Totals, cut, escape_formula, first_of
 from os_prefilter_tools.operators.audit import image_audit, server_audit
 from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
@@ -87,14 +87,14 @@ def image_document(result: image_audit.Audit, left_out: LeftOut) -> dict[str, An
     }
 
 
-def image_summary(result: image_audit.Audit) -> Iterator[str]:
+def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
     """Yield the lines beside the listing."""
     flavors = f" with {pluralize(result.flavors, 'flavor')} each" * bool(result.flavors)
     groups = pluralize(len(result.lines), "group")
-    yield f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on {pluralize(result.hosts, 'host')}."
+    yield Totals(f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on {pluralize(result.hosts, 'host')}.")
     if result.lines:
         verdict = image_audit.ImageVerdict
-        yield (
+        yield Totals(
             f"Become unschedulable: {result.count(*image_audit.BECOMES_UNSCHEDULABLE)}. "
             f"Lose hosts: {result.count(verdict.LOSES)}. "
             f"Were unschedulable before: {result.count(verdict.ALREADY, verdict.ALREADY_REJECTED)}."
@@ -188,11 +188,11 @@ def server_document(found: server_audit.ServerAudit, left_out: LeftOut, not_read
     }
 
 
-def server_summary(found: server_audit.ServerAudit) -> Iterator[str]:
+def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
     """Yield the lines beside the listing."""
-    yield f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}."
+    yield Totals(f"{pluralize(found.servers, 'server')} on {pluralize(len(found.of_hosts), 'host')} of {found.hosts}.")
     counts = [f"{verdict}: {found.count(verdict)}" for verdict in server_audit.URGENT if found.count(verdict)]
-    yield f"Verdicts: {'; '.join(counts)}."
+    yield Totals(f"Verdicts: {'; '.join(counts)}.")
     hosts = [f"{each.host} ({each} placed)" for each in found.of_hosts if each.placed < each.servers]
     yield from first_of("Hosts with servers that find no place if the host dies", hosts)
     if found.if_drained:

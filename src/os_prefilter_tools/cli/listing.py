@@ -17,8 +17,9 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -81,12 +82,34 @@ class Listing(CloudCommand, Lister):
         return int(super().produce_output(parsed_args, column_names, data) or 0)
 
 
-def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
-    """Yield a line with the number of items and the first ones, if there are any."""
+@dataclass(frozen=True, slots=True)
+class ItemList:
+    """A line of a summary: how many items there are, and the first ones."""
+
+    what: str
+    items: Sequence[str]
+    number: int
+    """Of all, where ``items`` are but some of them."""
+
+    def __str__(self) -> str:
+        first = [item.rstrip(".") for item in self.items[:_MOST_SHOWN]]
+        return f"{self.what}: {self.number}: {'; '.join(shorten(first, _MOST_SHOWN, self.number))}."
+
+
+class Totals(str):
+    """A line of a summary whose numbers a page shows in another way."""
+
+    __slots__ = ()
+
+
+SummaryLine: TypeAlias = "str | ItemList"
+"""A line of a summary; a page shows all items of a list."""
+
+
+def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[ItemList]:
+    """Yield the line of the items, if there are any."""
     if items:
-        count = len(items) if count is None else count
-        first = shorten([item.rstrip(".") for item in items[:_MOST_SHOWN]], _MOST_SHOWN, count)
-        yield f"{what}: {count}: {'; '.join(first)}."
+        yield ItemList(what, items, len(items) if count is None else count)
 
 
 def cut(name: str) -> str:

@@ -82,7 +82,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "audit.html"
-    path.write_text(image_page(hostile_audit(), ["line 3: <img src=x onerror=window.hacked=1>"]), encoding="utf-8")
+    path.write_text(
+        image_page(hostile_audit(), [("line 3: <img src=x onerror=window.hacked=1>", True)]), encoding="utf-8"
+    )
     return path
 
 
@@ -99,7 +101,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pipeline = pipeline_of("image_metadata", "image_type")
     audited = audit_servers(listed, Destinations(FLEET, pipeline), ["none"])
     path = tmp_path_factory.mktemp("page") / "servers.html"
-    path.write_text(server_page(audited, HOSTILE[:2]), encoding="utf-8")
+    path.write_text(server_page(audited, [(name, False) for name in HOSTILE[:2]]), encoding="utf-8")
     return path
 
 

@@ -69,10 +69,12 @@ def test_missing_node_or_malformed_name_raises_unknown_node(ironic: Ironic) -> N
             IronicNode(ironic.baremetal, name).facts()
 
 
-def test_unknown_cpu_arch_fails_the_probe(ironic: Ironic) -> None:
-    node = ironic.node("manageable", properties={"cpu_arch": "x86_65\x1b"})
-    with pytest.raises(ProbeFailed, match=r"properties.cpu_arch is 'x86_65\\x1b'"):
-        IronicNode(ironic.baremetal, node).facts()
+def test_unknown_cpu_arch_leaves_the_node_without_an_architecture(ironic: Ironic) -> None:
+    """Ironic takes any text, and Nova passes over one that it does not know."""
+    node = ironic.node("manageable", properties={"cpu_arch": "x86", "capabilities": "boot_mode:uefi"})
+    facts = IronicNode(ironic.baremetal, node).facts()
+    assert facts.architecture == ""
+    assert facts.boot_mode == "uefi"
 
 
 def test_bad_bios_response_raises_instead_of_reading_as_no_settings(ironic: Ironic, proxy: Recorder) -> None:

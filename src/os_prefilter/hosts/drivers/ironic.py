@@ -83,7 +83,7 @@ def unknown(facts: IronicFacts) -> frozenset[str]:
 
 def _architecture(facts: IronicFacts, value: str) -> str:
     if not facts.architecture:
-        return "the node does not say its processor: set cpu_arch in its properties"
+        return "the node names no processor that Nova knows: set cpu_arch in its properties"
     # i686 requires the trait of x86_64, which a 32-bit machine must not have.
     return "" if guest_architecture(value) == facts.architecture else f"the node is {facts.architecture}"
 

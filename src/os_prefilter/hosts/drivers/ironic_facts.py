@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
+
+LOG = get_logger(__name__)
 
 
 class BiosSetting(NamedTuple):
@@ -87,9 +90,6 @@ def facts_from_node(
     capabilities = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
     named = _text(properties, "cpu_arch", path, "properties.")
     architecture = BY_NAME["architecture"].canonical(named) or ""
-    if named and not architecture:
-        expected = "an architecture that Nova knows: x86_64, aarch64, ..."
-        raise _unexpected(path, "properties.cpu_arch", named, expected)
     secure_boot = data.get("secure_boot")
     if secure_boot is not None and not isinstance(secure_boot, bool):
         raise _unexpected(path, "secure_boot", secure_boot, "true, false or null")
@@ -97,6 +97,14 @@ def facts_from_node(
         secure_boot = capabilities["secure_boot"].lower() == "true"
     if not (host := _text(data, "uuid", path)):
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
+    if named and not architecture:
+        # No error: Nova reports, boots and cleans such a node, without an architecture and with a warning.
+        LOG.warning(
+            "Node %s: properties.cpu_arch is %s, no architecture that Nova knows (x86_64, aarch64, ...): the node is "
+            "reported without one. Correct it in Ironic.",
+            escape_line(host),
+            quote(named),
+        )
     return IronicFacts(
         # So Nova names the node, and Placement its provider.
         host=host,

@@ -102,7 +102,7 @@ def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
 
 def _by_trait(row: Row) -> str:
     if row.device:
-        return "rejected"
+        return "rejected if the filter of the device is enabled"
     if not row.traits:
         return "has none"
     return "enough: it is about the host" if row.name in OF_HOSTS else "noted: it chooses a host, and gives no device"

@@ -13,7 +13,8 @@
 """Our flavor extra specs in nova-api: it finds their validators itself, and a wrong value is a 400 that says why."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,10 +51,35 @@ _REFUSED_BY_NOVA = {
 }
 
 
+Load = Callable[..., dict[str, Any]]
+Ask = Callable[..., Any]
+
+
 @pytest.fixture
-def api() -> Iterator[Any]:
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Return a function: load the validators as nova-api does when it starts with these lines of ``[prefilter]``."""
+    with (
+        mock.patch.dict(validators.VALIDATORS, clear=True),
+        mock.patch.object(validators, "NAMESPACES", set()),
+    ):
+
+        def load(*lines: str) -> dict[str, Any]:
+            file = tmp_path / "nova.conf"
+            file.write_text("\n".join(["[prefilter]", *lines]), encoding="utf-8")
+            CONF([], project="nova", default_config_files=[str(file)])
+            validators.VALIDATORS.clear()
+            validators.NAMESPACES.clear()
+            validators.load_validators()
+            return dict(validators.VALIDATORS)
+
+        yield load
+    CONF.reset()
+
+
+@pytest.fixture
+def api(load: Load) -> Iterator[Ask]:
     """Return a function: ask Nova's controller of extra specs for something, and return its answer."""
-    CONF([], project="nova", default_config_files=[])
+    load("enabled_filters = deploy_config, hpet, packed_virtqueue")
     flavor = SimpleNamespace(extra_specs={}, save=mock.Mock())
     resource = wsgi.Resource(FlavorExtraSpecsController())
 
@@ -71,11 +97,11 @@ def api() -> Iterator[Any]:
     with mock.patch.object(objects.Flavor, "get_by_flavor_id", return_value=flavor):
         yield ask
     nova.policy.reset()
-    CONF.reset()
 
 
-def test_nova_loads_a_validator_for_every_deploy_config_extra_spec() -> None:
+def test_nova_loads_a_validator_for_every_deploy_config_extra_spec(load: Load) -> None:
     """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
+    load("enabled_filters = deploy_config")
     for row in BUNDLED.rows:
         assert validators.VALIDATORS[row.extra_spec].value["enum"] == list(row.values)
         for value in row.values:
@@ -84,7 +110,7 @@ def test_nova_loads_a_validator_for_every_deploy_config_extra_spec() -> None:
 
 
 @pytest.mark.parametrize("microversion", ["2.86", "latest"])
-def test_valid_extra_spec_value_is_accepted(microversion: str, api: Any) -> None:
+def test_valid_extra_spec_value_is_accepted(microversion: str, api: Ask) -> None:
     answer = api({"extra_specs": {_NAME: "enabled"}}, microversion)
     assert (answer.status_int, answer.json) == (200, {"extra_specs": {_NAME: "enabled"}})
 
@@ -95,7 +121,7 @@ def test_valid_extra_spec_value_is_accepted(microversion: str, api: Any) -> None
     ids=["value", "name"],
 )
 def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
-    name: str, value: str, message: str, api: Any
+    name: str, value: str, message: str, api: Ask
 ) -> None:
     with pytest.raises(exception.ValidationError) as raised:
         validators.validate(name, value)
@@ -110,7 +136,7 @@ def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
         assert (answer.status_int, answer.json) == (400, {"badRequest": {"code": 400, "message": message}})
 
 
-def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(api: Any) -> None:
+def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(api: Ask) -> None:
     assert api({"extra_specs": {"trait:CUSTOM_A": "preferred"}}, "2.85").status_int == 200
     refused = api({"extra_specs": {"trait:CUSTOM_A": "preferred"}}, "2.86")
     assert refused.json["badRequest"]["message"].endswith("'preferred' is not one of: required, forbidden.")
@@ -137,33 +163,56 @@ def test_newest_nova_refuses_only_what_it_also_reads() -> None:
     assert {(name, value) for name, values in found.items() for value in values} == _REFUSED_BY_NOVA
 
 
-def test_validators_include_the_values_of_the_operators_config_templates(tmp_path: Path) -> None:
+def test_validators_include_the_values_of_the_operators_config_templates(load: Load, tmp_path: Path) -> None:
     """nova-api reads its configuration before it loads the validators."""
     file = tmp_path / "templates.yaml"
     file.write_text("templates: [{config-type: raid, config-value: '10'}]", encoding="utf-8")
-    (tmp_path / "nova.conf").write_text(f"[prefilter]\nconfig_templates = {file}\n", encoding="utf-8")
-    CONF([], project="nova", default_config_files=[str(tmp_path / "nova.conf")])
-    try:
-        found = {each.name: each.value["enum"] for each in nova_api.register()}
-    finally:
-        CONF.reset()
-    assert {name: values for name, values in found.items() if not name.startswith("trait:")} == {
-        _NAME: ["enabled", "disabled"],
-        "deploy-config:raid": ["10"],
-    }
+    found = load("enabled_filters = deploy_config", f"config_templates = {file}")
+    assert found[_NAME].value["enum"] == ["enabled", "disabled"]
+    assert found["deploy-config:raid"].value["enum"] == ["10"]
 
 
-def test_trait_of_a_switched_device_is_refused_in_a_flavor_with_what_to_set(api: Any, tmp_path: Path) -> None:
-    """Unless a driver of one's own builds the guests. A group may be of another provider: the scheduler decides."""
-    for row in ROWS:
-        if row.device:
-            refused = api({"extra_specs": {f"trait:{row.device}": "required"}})
-            assert refused.status_int == 400
-            assert f"Set {row.image_property}=true" in refused.json["badRequest"]["message"]
-            assert api({"extra_specs": {f"trait:{row.device}": "forbidden"}}).status_int == 200
-    assert api({"extra_specs": {"trait1:CUSTOM_COMPUTE_TIME_HPET": "required"}}).status_int == 200
-    wrong = api({"extra_specs": {"trait:CUSTOM_COMPUTE_TIME_HPET": "yes"}}).json["badRequest"]["message"]
-    assert wrong == "Validation failed; 'yes' is not one of: required, forbidden."
-    (tmp_path / "nova.conf").write_text("[prefilter]\nnova_builds_guests = false\n", encoding="utf-8")
-    CONF([], project="nova", default_config_files=[str(tmp_path / "nova.conf")])
-    assert not [each.name for each in nova_api.register() if each.name.startswith("trait:")]
+@pytest.mark.parametrize("lines", [(), ("enabled_filters = hpet, image_metadata",)], ids=["none", "others"])
+def test_installed_package_refuses_nothing_of_a_filter_that_is_not_enabled(load: Load, lines: tuple[str, ...]) -> None:
+    """Nova's validators alone are loaded: an installed package changes nothing."""
+    points = entry_points(group="nova.api.extra_spec_validators")
+    of_nova = {each.name for point in points if point.value != nova_api.__name__ for each in point.load().register()}
+    assert load(*lines).keys() == of_nova
+    validators.validate("deploy-config:turbo", "on")
+
+
+_DEVICES = [row for row in ROWS if row.device]
+_ALONE = [pytest.param({f"trait:{row.device}": "required"}, id=row.name) for row in _DEVICES]
+_BESIDE = [
+    pytest.param({f"trait:{row.device}": "required", row.extra_spec: "true"}, id=f"{row.name} beside its property")
+    for row in _DEVICES
+    if row.extra_spec
+]
+
+
+@pytest.mark.parametrize("extra_specs", [*_ALONE, *_BESIDE])
+def test_trait_of_a_switched_device_is_accepted_in_a_flavor(api: Ask, extra_specs: dict[str, str]) -> None:
+    """Its property may be in the same flavor or in the image, which no validator sees; the scheduler sees both."""
+    assert api({"extra_specs": extra_specs}).status_int == 200
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("trait_scope = rooot", "trait_scope"),
+        ("config_templates = /none/such.yaml", "/none/such.yaml"),
+        ("facts_interval = soon", "facts_interval"),
+        ("reported_traits = NO_SUCH", "NO_SUCH"),
+        ("owner_trait = $none", "$$"),
+    ],
+)
+def test_wrong_value_is_logged_and_nova_api_starts_without_our_validators(
+    load: Load, caplog: pytest.LogCaptureFixture, line: str, told: str
+) -> None:
+    """The schedulers do not start with it; a public API must not go down with them."""
+    found = load("enabled_filters = deploy_config", line)
+    assert _NAME not in found
+    assert "hw:cpu_policy" in found
+    (record,) = [each for each in caplog.records if each.name == nova_api.__name__]
+    assert record.levelname == "ERROR"
+    assert told in record.getMessage()

@@ -98,20 +98,22 @@ def test_request_spec_is_unchanged_without_enabled_filters(start: Start) -> None
     assert spec.obj_to_primitive() == before
 
 
+_PACKED = "COMPUTE_NET_VIRTIO_PACKED"
+_ENCRYPTED = "COMPUTE_EPHEMERAL_ENCRYPTION"
 _DEVICES = (
-    ("CUSTOM_COMPUTE_TIME_HPET", "hw_time_hpet=true"),
-    ("COMPUTE_NET_VIRTIO_PACKED", "hw_virtio_packed_ring=true or hw:virtio_packed_ring=true"),
-    ("COMPUTE_SECURITY_STATELESS_FIRMWARE", "hw_firmware_stateless=true"),
-    ("COMPUTE_EPHEMERAL_ENCRYPTION", "hw_ephemeral_encryption=true or hw:ephemeral_encryption=true"),
+    ("hpet", "CUSTOM_COMPUTE_TIME_HPET", "hw_time_hpet=true"),
+    ("packed_virtqueue", _PACKED, "hw_virtio_packed_ring=true or hw:virtio_packed_ring=true"),
+    ("image_metadata", "COMPUTE_SECURITY_STATELESS_FIRMWARE", "hw_firmware_stateless=true"),
+    ("ephemeral_encryption", _ENCRYPTED, "hw_ephemeral_encryption=true or hw:ephemeral_encryption=true"),
 )
 
 
-@pytest.mark.parametrize(("trait", "instead"), _DEVICES)
+@pytest.mark.parametrize(("enabled", "trait", "instead"), _DEVICES)
 def test_device_by_its_trait_alone_is_rejected_in_the_words_of_its_author(
-    start: Start, trait: str, instead: str
+    start: Start, enabled: str, trait: str, instead: str
 ) -> None:
-    """Nova would start the guest without it. Not where the server runs already, nor without any of our filters."""
-    start("image_metadata")
+    """Nova would start the guest without it. Not where the server runs already, nor without the device's filter."""
+    start(enabled)
     sources = {
         f"flavor extra spec trait:{trait}=required": nova_spec({}, {f"trait:{trait}": "required"}),
         f"image property trait:{trait}=required": nova_spec({f"trait:{trait}": "required"}),
@@ -132,8 +134,19 @@ def test_device_by_its_trait_alone_is_rejected_in_the_words_of_its_author(
         our_entry()(user_context(), nova_spec({}, other))
     exists = objects.Destination(cell=objects.CellMapping(uuid="11111111-1111-4111-8111-111111111111"))
     our_entry()(user_context(), nova_spec({}, {f"trait:{trait}": "required"}, requested_destination=exists))
-    start("")
-    our_entry()(user_context(), nova_spec({}, {f"trait:{trait}": "required"}))
+
+
+@pytest.mark.parametrize(("own", "trait"), [each[:2] for each in _DEVICES], ids=[each[0] for each in _DEVICES])
+def test_device_by_its_trait_alone_passes_where_only_other_filters_are_enabled(
+    start: Start, own: str, trait: str
+) -> None:
+    """An operator who does not enable the filter of a device leaves requests for it as they are; a note remains."""
+    filters = ("hpet", "packed_virtqueue", "image_metadata", "ephemeral_encryption", "compute_status")
+    start(",".join(name for name in filters if name != own))
+    spec = nova_spec({}, {f"trait:{trait}": "required"})
+    (note,) = our_entry().service.decide(spec).remarks
+    assert str(note).startswith(f"flavor extra spec trait:{trait}=required: Nova only chooses a host by it")
+    our_entry()(user_context(), spec)
 
 
 def test_pair_with_which_no_guest_of_nova_starts_is_rejected_unless_a_third_value_helps(start: Start) -> None:

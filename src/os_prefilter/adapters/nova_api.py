@@ -10,44 +10,37 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Validators for nova-api, so that it refuses at once a wrong value, and a trait that gives no guest its device.
+"""Validators of bare-metal configurations for nova-api, which then refuses a wrong value in a flavor at once.
 
-It loads this module by the entry point group ``nova.api.extra_spec_validators``.
+It loads this module by the entry point group ``nova.api.extra_spec_validators`` wherever the package is installed, and
+reads ``[prefilter]`` in its own configuration. A validator gets one extra spec, without the others and without the
+image. So the trait of a device passes here: only the scheduler sees whether its property is there as well.
 """
 
 import nova.conf
-from nova import exception
 from nova.api.validation.extra_specs import base
 
-from os_prefilter.common.errors import NamedDevice
-from os_prefilter.request.remarks import instead_of_trait
-from os_prefilter.service.conf import options_from
+from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.logs import get_logger
+from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.vocabulary.model import Row
+
+LOG = get_logger(__name__)
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the validators of the extra specs that Nova does not know itself.
+    """Return the validators of the extra specs that enabled filters know and Nova does not.
 
-    :raises ConfigurationError: if ``[prefilter] config_templates`` in nova-api's configuration cannot be served.
+    A configuration that cannot be served is logged as an error, and nothing is refused: raised here, it would keep
+    nova-api from starting.
     """
-    options = options_from(nova.conf.CONF, in_nova=True)
-    devices = [row for row in options.rows if row.device] if options.nova_builds_guests else []
-    return [*(_validator(row) for row in options.rows if row.namespace), *map(_DeviceByTrait, devices)]
-
-
-class _DeviceByTrait(base.ExtraSpecValidator):  # type: ignore[misc]
-    """The trait of a switched device on the host, which a flavor may forbid; by it Nova gives no guest the device."""
-
-    def __init__(self, row: Row) -> None:
-        meaning = f"Forbid hosts that can give a guest the device {row.name}."
-        value = {"type": str, "description": meaning, "enum": ["required", "forbidden"]}
-        super().__init__(name=f"trait:{row.device}", description=meaning, value=value)
-        self._refusal = NamedDevice(f"flavor extra spec {self.name}=required", instead_of_trait((row,)))
-
-    def validate(self, name: str, value: str) -> None:
-        super().validate(name, value)
-        if value == "required":
-            raise exception.ValidationError(str(self._refusal))
+    try:
+        rows = options_from(nova.conf.CONF, in_nova=True).rows
+    except ConfigurationError as error:
+        LOG.error("nova-api does not check extra specs of os-prefilter: %s", error)  # noqa: TRY400 - the message says it all
+        return []
+    enabled = set(nova.conf.CONF[GROUP].enabled_filters)
+    return [_validator(row) for row in rows if row.namespace and enabled.intersection(row.required_by)]
 
 
 def _validator(row: Row) -> base.ExtraSpecValidator:

@@ -12,7 +12,7 @@
 
 """The pipeline: run the filters in order, and apply one decision to the request spec, completely or not at all."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +26,8 @@ from os_prefilter.request.requirements import NOTHING, Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
-Remark = Callable[[Request, Options], Iterable[Note]]
+Remark = Callable[[Request, Options, Collection[str]], Iterable[Note]]
+"""``(request, options, names of the enabled filters) -> notes``."""
 
 
 class Pipeline:
@@ -53,6 +54,7 @@ class Pipeline:
         self._calls = [(each, bind(each, self.options, facts)) for each in self.filters]
         self._adjust = tuple(adjust)
         self._remark = remark
+        self._names = frozenset(each.name for each in self.filters)
         self.reads = reads_of(self.filters)
 
     def __repr__(self) -> str:
@@ -79,7 +81,9 @@ class Pipeline:
             for each, call in self._calls:
                 self._run(each, call, progress)
             # Without a filter the library changes nothing, and says nothing.
-            remarks = tuple(self._remark(progress.request, self.options)) if self._remark and self._calls else ()
+            remarks: tuple[Note, ...] = ()
+            if self._remark and self._calls:
+                remarks = tuple(self._remark(progress.request, self.options, self._names))
             return progress.decision(remarks)
         except PrefilterError as error:
             error.runs = tuple(progress.runs)

@@ -12,7 +12,7 @@
 
 """Notes on what a request writes to no effect: traits that only choose a host, and unknown names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
@@ -52,12 +52,14 @@ def known_properties() -> frozenset[str]:
     return KEPT_BY_NOVA | LISTS | LEGACY_NAMES.keys() | {"vmware_adaptertype", *rows}
 
 
-def remarks_in_nova(request: Request, options: Options) -> Iterator[Note]:
+def remarks_in_nova(request: Request, options: Options, enabled: Collection[str] = ()) -> Iterator[Note]:
     """Yield a note on each part of a request that has no effect on a guest of Nova.
 
+    :param enabled: the names of the request filters that run
     :raises NamedDevice: for a switched device of a new server that a trait alone asks for, if Nova builds the guests
+        and a filter of the device is enabled
     """
-    yield from _notes_on_named_traits(request, options)
+    yield from _notes_on_named_traits(request, options, enabled)
     if not (_ignored_names().isdisjoint(request.image_properties) and _ignored_names().isdisjoint(request.extra_specs)):
         yield from _notes_on_ignored_values(request)
 
@@ -104,14 +106,15 @@ def _is_ignored(request: Request, row: Row) -> bool:
     return False
 
 
-def _notes_on_named_traits(request: Request, options: Options) -> Iterator[Note]:
+def _notes_on_named_traits(request: Request, options: Options, enabled: Collection[str]) -> Iterator[Note]:
     """Yield a note for each trait that a request names without the property by which Nova gives the guest the device.
 
     Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it. A
     server that exists moves on as it is.
     """
     for each, rows in _without_property(request):
-        instead = instead_of_trait(rows)
+        # A filter that is not enabled must not reject.
+        instead = _instead_of_trait(row for row in rows if not _filters_of(row).isdisjoint(enabled))
         if instead and options.nova_builds_guests and not request.server_exists:
             raise NamedDevice(str(each.source), instead)
         names = " or ".join(name for row in rows for name in (row.image_property, row.extra_spec) if name)
@@ -119,10 +122,15 @@ def _notes_on_named_traits(request: Request, options: Options) -> Iterator[Note]
         yield Note(str(each.source), reason, warn=True)
 
 
-def instead_of_trait(rows: Iterable[Row]) -> str:
+def _instead_of_trait(rows: Iterable[Row]) -> str:
     """Return the properties that switch the devices of rows on, each with its value; empty if none is a switch."""
     names = [name for row in rows if row.device for name in (row.image_property, row.extra_spec) if name]
     return " or ".join(f"{name}=true" for name in names)
+
+
+def _filters_of(row: Row) -> set[str]:
+    # Nova's query has no option; the filter of the other devices of an image stands for it.
+    return {"image_metadata" if name == "query" else name for name in row.required_by}
 
 
 def _without_property(request: Request) -> Iterator[tuple[NamedTrait, tuple[Row, ...]]]:

@@ -114,7 +114,8 @@ Values: names of architectures as Nova spells them, separated by commas, such as
         help="""
 A file of configuration templates: the traits that a bare-metal node must have for ``deploy-config:TYPE=VALUE``, and how
 Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others. nova-scheduler,
-nova-api and Ironic's conductors must have the same.
+nova-api and Ironic's conductors must have the same; nova-api reads it if ``enabled_filters`` in its own configuration
+names ``deploy_config``.
 
 Values: the path of a YAML file.
 """,
@@ -147,9 +148,9 @@ and for Placement, all together.
         default=True,
         help="""
 Nova's own drivers build the guests: they read properties and extra specs alone. nova-scheduler then rejects a request
-that names a device by its trait without the property (``trait:CUSTOM_COMPUTE_TIME_HPET``), and one with two values with
-which no guest of Nova starts, and says what to set; nova-api refuses the first in a flavor. With false, for a driver
-that takes ``guest_settings``, the first is a warning, and the second is left to the driver.
+that names the device of an enabled filter by its trait without the property (``trait:CUSTOM_COMPUTE_TIME_HPET``), and
+one with two values with which no guest of Nova starts, and says what to set. With false, for a driver that takes
+``guest_settings``, the first is a warning, and the second is left to the driver.
 """,
     ),
     cfg.BoolOpt(

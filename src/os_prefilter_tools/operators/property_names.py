@@ -13,7 +13,7 @@
 """Names of image properties and extra specs: those without a row, each with the reason, and notes on unknown ones."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -75,9 +75,9 @@ def reason_without_row(name: str) -> str:
     return next((each.reason for each in found), "")
 
 
-def remarks_of_commands(request: Request, options: Options) -> Iterator[Note]:
-    """Yield what commands say of a request beside the notes of its filters."""
-    return chain(notes_on_names(request), notes_on_implied_devices(request), remarks_in_nova(request, options))
+def remarks_of_commands(request: Request, options: Options, enabled: Collection[str]) -> Iterator[Note]:
+    """Yield what commands say of a request beside the notes of its filters; as :func:`remarks_in_nova`."""
+    return chain(notes_on_names(request), notes_on_implied_devices(request), remarks_in_nova(request, options, enabled))
 
 
 def notes_on_implied_devices(request: Request) -> Iterator[Note]:

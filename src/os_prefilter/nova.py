@@ -139,7 +139,7 @@ def activate() -> list[type]:
     entries = [
         each.args[0] if isinstance(each, _Replaced) else each
         for each in request_filter.ALL_REQUEST_FILTERS
-        if not isinstance(each, RequestFilters)
+        if not isinstance(each, RequestFilters | _LastFilter)
     ]
     skipped = [*replaced.values(), isolate]
     watch = SchedulingWatch(service, _ADAPTER) if service.filters and nova.conf.CONF[GROUP].count_hosts else None
@@ -239,7 +239,28 @@ class RequestFilters:
             _run_with_all_traits(self._isolate, context, request_spec)
         if self._watch:
             self._watch.begin(request_spec, context, _http_session())
+            _expect_query_after(self, self._watch)
         return True
+
+
+class _LastFilter:
+    """The end of Nova's list of request filters, where filters of others follow ours: they may ask Placement too."""
+
+    def __init__(self, watch: SchedulingWatch) -> None:
+        self._watch = watch
+
+    def __call__(self, _context: Any, _request_spec: Any) -> bool:
+        _expect_query_after(self, self._watch)
+        return False
+
+
+def _expect_query_after(entry: object, watch: SchedulingWatch) -> None:
+    last = next(reversed(request_filter.ALL_REQUEST_FILTERS), entry)
+    if last is entry:
+        watch.expect_query()
+    elif not isinstance(last, _LastFilter):
+        # Nova's loop over the list comes to it for this request already.
+        request_filter.ALL_REQUEST_FILTERS.append(_LastFilter(watch))
 
 
 def _run_with_all_traits(function: _NovaFilter, context: Any, request_spec: Any) -> None:

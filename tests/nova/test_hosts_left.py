@@ -24,7 +24,7 @@ from uuid import uuid4
 import pytest
 from nova import exception, objects
 from nova.conf import CONF
-from nova.scheduler import filters
+from nova.scheduler import filters, request_filter
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter.adapters import nova_hosts_left
@@ -33,8 +33,9 @@ from os_prefilter.service.hosts_left import SUBJECTS, RoomCheck, left_by_filters
 from os_prefilter_tools.adapters.cloud import nova_filters
 from tests.conftest import spec_of, times
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start
+from tests.support.nova_start import Start, user_context
 
+_ENABLED = "[prefilter]\nenabled_filters = hpet"
 _SERVER = "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11"
 
 
@@ -57,6 +58,25 @@ class SealedFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
     def __init_subclass__(cls) -> None:
         raise TypeError("sealed")
+
+
+CALLED: list[str] = []
+
+
+def of_operator() -> list[type]:
+    """Register a request filter, as packages do, and return classes of host filters."""
+    CALLED.append("of_operator")
+    request_filter.ALL_REQUEST_FILTERS.append(of_operators_request)
+    return [OddFilter, SealedFilter]
+
+
+def of_operators_request(_context: Any, _spec: Any) -> bool:
+    return True
+
+
+def another() -> list[type]:
+    """Return a host filter of Nova's name."""
+    return [type("ComputeFilter", (OddFilter,), {"__doc__": "Of the operator."})]
 
 
 def _manager(start: Start, *names: str, lines: tuple[str, ...] = ()) -> Any:
@@ -246,6 +266,10 @@ def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
     assert str(left_by_filters(steps, counts=False)) == f"{told}."
 
 
+def _novas_query(resource: str) -> str:
+    return f"limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2C{resource}%3A1"
+
+
 @pytest.mark.parametrize("fallback", [True, False])
 def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     fallback: bool, start: Start, monkeypatch: pytest.MonkeyPatch
@@ -255,20 +279,22 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     told: list[Any] = []
     watch = nova_hosts_left.SchedulingWatch(service, None)  # type: ignore[arg-type]
     monkeypatch.setattr(watch._room, "look", lambda query: NoHostLeft(f"{query} is short", "room", ("PCPU",)))
-    spec = nova_spec(instance_uuid=_SERVER)
-    session = SimpleNamespace(hooks={"response": []})
-    watch.begin(spec, None, session)
+    spec = nova_spec({}, {"hw:cpu_policy": "dedicated"}, instance_uuid=_SERVER)
+    session, context = SimpleNamespace(hooks={"response": []}), user_context()
+    watch.begin(spec, context, session)
+    watch.expect_query()
     assert session.hooks["response"] == [watch.see]
 
     def see(resource: str) -> str:
-        url = f"http://placement/allocation_candidates?resources={resource}%3A2"
+        url = f"http://placement/allocation_candidates?{_novas_query(resource)}"
+        request = SimpleNamespace(headers={"X-OpenStack-Request-ID": context.global_id})
         try:
-            watch.see(SimpleNamespace(url=url, status_code=200, content=b"{}"))
+            watch.see(SimpleNamespace(url=url, status_code=200, content=b"{}", request=request))
         except exception.NoValidHost as error:
             return str(error)
         return ""
 
-    short = "No valid host was found. resources=PCPU%3A2 is short."
+    short = f"No valid host was found. {_novas_query('PCPU')} is short."
     assert [see("PCPU"), see("VCPU"), see("VCPU")] == (["", short, ""] if fallback else [short, "", ""])
     assert len(told) == 1
     # One that hangs leaves one thread, not one for each request.
@@ -276,10 +302,44 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     monkeypatch.setattr(nova_hosts_left, "PATIENCE", 0.1)
     monkeypatch.setattr(watch._room, "look", lambda _query: [next(calls), hangs.wait()])
     for _ in range(3):
-        watch.begin(spec, None, session)
-        assert see("DISK_GB") == ""
+        watch.begin(spec, context, session)
+        watch.expect_query()
+        assert [see("PCPU"), see("VCPU")] == ["", ""]
     hangs.set()
     assert next(calls) == 1
+
+
+@pytest.mark.parametrize("line", ["", "available_filters = nova.scheduler.filters.all_filters"], ids=["alone", "novas"])
+def test_function_in_available_filters_is_called_once_and_its_classes_count(start: Start, line: str) -> None:
+    CALLED.clear()
+    lines = ["[filter_scheduler]", "enabled_filters = OddFilter", line, f"available_filters = {__name__}.of_operator"]
+    manager = start(
+        "hpet", conf="\n".join((*lines, f"available_filters = {nova_hosts_left.OURS}", _ENABLED))
+    ).host_manager
+    assert CALLED == ["of_operator"]
+    assert request_filter.ALL_REQUEST_FILTERS.count(of_operators_request) == 1
+    (filter_,) = manager.enabled_filters
+    assert isinstance(filter_, nova_hosts_left._Counting)
+    assert isinstance(filter_, OddFilter)
+    # Also where the scheduler has begun before, in this process.
+    manager = start(
+        "hpet", conf="\n".join((*lines, f"available_filters = {nova_hosts_left.OURS}", _ENABLED))
+    ).host_manager
+    assert isinstance(manager.enabled_filters[0], nova_hosts_left._Counting)
+
+
+def test_class_of_an_operators_function_stays_in_the_place_of_novas(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it is not known which class of a name Nova takes, none is replaced."""
+    lines = ["[filter_scheduler]", "enabled_filters = ComputeFilter,OddFilter"]
+    lines += [f"available_filters = {each}" for each in ("nova.scheduler.filters.all_filters", f"{__name__}.another")]
+    lines += [f"available_filters = {__name__}.OddFilter", f"available_filters = {nova_hosts_left.OURS}"]
+    first, second = start("hpet", conf="\n".join((*lines, _ENABLED))).host_manager.enabled_filters
+    assert type(first).__doc__ == "Of the operator."
+    assert not isinstance(first, nova_hosts_left._Counting)
+    assert isinstance(second, nova_hosts_left._Counting)
+    assert "Hosts are not counted at the host filter ComputeFilter: there are 2 of that name." in caplog.text
 
 
 class _Nova:

@@ -14,7 +14,8 @@
 
 Nova's map of host filters takes the later of two classes of one name: :func:`counting` returns a subclass of each
 enabled one that counts. Where Placement has no candidate, Nova gives no reason and calls nothing more; what sees the
-response is an event hook of requests, on the HTTP session of Nova's client.
+response is an event hook of requests, on the HTTP session of Nova's client. Other packages use that session as well:
+only a response to the query that Nova makes of the request spec, after all request filters, counts.
 """
 
 import time
@@ -23,18 +24,22 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import partial
 from http import HTTPStatus
+from inspect import isclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
-from urllib.parse import unquote
+from urllib.parse import parse_qsl
 from weakref import ref
 
 import nova.conf
 from nova import exception
-from nova.scheduler import filters
+from nova.scheduler import filters, utils
+from oslo_utils import importutils
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
+from os_prefilter.request.view import clone_of
 from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
 from os_prefilter.service.hosts_left import RoomCheck, left_by_filters
 from os_prefilter.service.observed import Observed
@@ -45,6 +50,8 @@ LOG = get_logger(__name__)
 OURS = "os_prefilter.nova.activate"
 # A response without candidates has 55 bytes; one with a candidate has its resources, mappings and a provider.
 _LONGEST_EMPTY = 100
+# Nova sends the ID of a request with its query.
+_REQUEST_ID = "X-OpenStack-Request-ID"
 
 
 class _Scheduling:
@@ -53,9 +60,12 @@ class _Scheduling:
     def __init__(self, spec: Any, context: Any = None) -> None:
         self.of = ref(spec)
         self.context = context
+        self.is_filtered = False
+        """True once all request filters have run."""
         self.query = ""
-        """The first query for candidates, urlencoded, that Placement answered with none."""
-        self.has_candidates = False
+        """The first query of Nova's for candidates, urlencoded, that Placement answered with none."""
+        self.found: list[str] = []
+        """Queries for candidates, Nova's or not, that Placement answered with some."""
         self.index = 0
         self.runs: Counter[tuple[int, str]] = Counter()
         self.steps: list[HostsAt] = []
@@ -102,22 +112,20 @@ class SchedulingWatch:
             others = [each for each in hooks if not isinstance(getattr(each, "__self__", None), SchedulingWatch)]
             session.hooks["response"] = [*others, self.see]
 
+    def expect_query(self) -> None:
+        """Nova asks Placement next: all request filters have run."""
+        now = _SCHEDULING.get()
+        if now:
+            now.is_filtered = True
+
     def see(self, response: Any, *_args: Any, **_options: Any) -> None:
         """Look at a response of Placement; a hook of requests.
 
         :raises nova.exception.NoValidHost: in place of Nova's own, which has no reason
         """
         now = _SCHEDULING.get()
-        _, _, query = response.url.partition("/allocation_candidates?")
         spec = now.of() if now else None
-        if now is None or spec is None or now.has_candidates or not query or response.status_code != HTTPStatus.OK:
-            return
-        if len(response.content) > _LONGEST_EMPTY:
-            now.has_candidates = True
-            return
-        now.query = now.query or query
-        if "PCPU:" in unquote(query) and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query:
-            # Nova asks again, with VCPU in place of it.
+        if now is None or spec is None or not now.is_filtered or not _leaves_no_candidate(response, now, spec):
             return
         _SCHEDULING.set(None)
         if self._late and not self._late.done():
@@ -167,6 +175,63 @@ class SchedulingWatch:
         self.service.tell(Observed(spec, now.context, None, False, error))
 
 
+def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
+    """Return whether Nova has no candidate after this response of Placement, to a query of its own or not."""
+    _, _, query = response.url.partition("/allocation_candidates?")
+    if not query or response.status_code != HTTPStatus.OK:
+        return False
+    # The state may be that of an earlier request.
+    if response.request.headers.get(_REQUEST_ID) != now.context.global_id:
+        return False
+    if len(response.content) > _LONGEST_EMPTY:
+        now.found.append(query)
+        return False
+    novas = _novas_queries(spec, now.context, query)
+    if _parts(query) not in novas or any(_parts(each) in novas for each in now.found):
+        return False
+    now.query = now.query or query
+    # Before the last one, Nova asks again, with VCPU in place of PCPU.
+    return _parts(query) == novas[-1]
+
+
+class _NodesOf:
+    """In place of Nova's host manager: the compute nodes of a host that a request names, by the query for them."""
+
+    def __init__(self, query: str) -> None:
+        self._tree = dict(parse_qsl(query)).get("in_tree")
+
+    def get_compute_nodes_by_host_or_node(self, *_host: Any, **_cell: Any) -> list[Any]:
+        # With more nodes than one, Nova asks for no tree.
+        trees = [self._tree] if self._tree else [None, None]
+        return [SimpleNamespace(uuid=tree, host=None, hypervisor_hostname=None) for tree in trees]
+
+
+def _novas_queries(spec: Any, context: Any, query: str) -> list[list[tuple[str, str]]]:
+    """Return Nova's queries for candidates, in their order, as it makes them of a request spec after its filters.
+
+    :param query: that was seen, which names the tree of a host where the request names the host
+    """
+
+    def query_of(*, pins: bool) -> Any:
+        # A copy: Nova writes the node into the request spec.
+        return utils.resources_from_request_spec(
+            context, clone_of(spec), _NodesOf(query), enable_pinning_translate=pins
+        )
+
+    try:
+        asked = [query_of(pins=True)]
+        if asked[0].cpu_pinning_requested and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query:
+            asked.append(query_of(pins=False))
+        return [_parts(each.to_querystring()) for each in asked]
+    except Exception as error:  # noqa: BLE001 - the request matters, its reason does not
+        LOG.warning("Nova's query for server %s is not known: %s", spec.instance_uuid, describe_error(error))
+        return []
+
+
+def _parts(query: str) -> list[tuple[str, str]]:
+    return sorted(parse_qsl(query))
+
+
 class _Counting:
     """Before a class of host filters: counts what it leaves, and changes nothing else."""
 
@@ -190,7 +255,8 @@ class _Counting:
 def counting(watch: SchedulingWatch, ours: type) -> list[type]:
     """Return a class in place of each enabled host filter, also for that of this library.
 
-    A line of ``available_filters`` that names a function is called once more, as Nova calls it.
+    No function in ``available_filters`` is called: Nova has called those before ours, and one may do more than return
+    classes.
     """
     options = nova.conf.CONF.filter_scheduler
     lines = [each.strip() for each in options.available_filters]
@@ -199,16 +265,53 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
         LOG.warning("[filter_scheduler] available_filters does not name %s: hosts are not counted.", OURS)
         return []
     place = len(lines) - lines[::-1].index(OURS)
-    before = [each for each in lines[:place] if each != OURS]
-    found = {each.__name__: each for each in filters.HostFilterHandler().get_matching_classes(before)}
     if lines[place:]:
         LOG.warning(
             "[filter_scheduler] available_filters: hosts are not counted at filters of the lines after %s: make it the "
             "last one.",
             OURS,
         )
+    found = _classes_of([each for each in lines[:place] if each != OURS], options.enabled_filters)
     found[ours.__name__] = ours
     return [_counting(found[name], watch) for name in dict.fromkeys(options.enabled_filters) if name in found]
+
+
+def _classes_of(lines: Iterable[str], names: Iterable[str]) -> dict[str, type]:
+    """Return the classes that these lines of ``available_filters`` offer for names, as far as that is certain."""
+    handler = filters.HostFilterHandler()
+    found: dict[str, type] = {}
+    is_whole = True
+    for line in lines:
+        offered = importutils.import_class(line)
+        if offered is filters.all_filters:
+            found.update((each.__name__, each) for each in handler.get_all_classes())
+        elif isclass(offered):
+            found[offered.__name__] = offered
+        else:
+            is_whole = False
+    if is_whole:
+        return found
+    # What a function has returned is among all classes; of several of one name, it is not known which.
+    by_name: dict[str, list[type]] = {name: [] for name in names}
+    for each in _classes_below(object):
+        if each.__name__ in by_name and hasattr(each, "filter_all") and not issubclass(each, _Counting):
+            by_name[each.__name__].append(each)
+    for name, classes in by_name.items():
+        if len(classes) > 1:
+            LOG.warning("Hosts are not counted at the host filter %s: there are %d of that name.", name, len(classes))
+    return {name: classes[0] for name, classes in by_name.items() if len(classes) == 1}
+
+
+def _classes_below(of: type) -> set[type]:
+    found: set[type] = set()
+    new: set[type] = {of}
+    while new:
+        found |= new
+        below: set[type] = set()
+        for each in new:
+            below.update(type.__subclasses__(each))
+        new = below - found
+    return found
 
 
 def _counting(of: type, watch: SchedulingWatch) -> type:

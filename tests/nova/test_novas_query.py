@@ -1,0 +1,202 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Nova's own query for candidates, told from the questions of others in its thread: real scheduler, real Placement."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import oslo_messaging as messaging
+import pytest
+from keystoneauth1.adapter import Adapter
+from nova import objects
+from nova.scheduler import request_filter, utils
+from nova.scheduler.client import report
+
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, user_context
+from tests.support.placements import provider
+
+_SERVER = "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11"
+_ROOM = "VCPU MEMORY_MB DISK_GB"
+_GPU = provider("gpu-1_gpu", "VGPU", "CUSTOM_FAST")
+_SHORT = "No available host has room for this flavor's memory."
+
+Boot = Callable[..., Callable[..., str]]
+"""``(*lines of nova.conf)``, and then ``(memory, extra_specs, **fields)`` of a request -> what the user reads."""
+
+
+@pytest.fixture
+def boot(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
+    """Return what starts the scheduler and returns what schedules a server; each host has 16 of each resource."""
+    hosts = (provider("kvm-1", _ROOM, "COMPUTE_NODE"), provider("gpu-1", _ROOM, "COMPUTE_NODE", (_GPU,)))
+    client: Any = report.report_client_singleton
+    # Nova's filter of owners looks up the oldest service there.
+    monkeypatch.setattr("nova.context.scatter_gather_all_cells", lambda *_given, **_named: {})
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
+        session = placement.client._adapter.session
+
+        def begin(*lines: str) -> Callable[..., str]:
+            client.return_value = report.SchedulerReportClient(
+                adapter=Adapter(session, service_type="placement", raise_exc=False)
+            )
+            scheduler = start("hpet", *lines)
+            # Behind Placement's response; hosts come from a database.
+            monkeypatch.setattr(type(scheduler), "_select_destinations", lambda *_given: [])
+            return lambda **fields: _select(scheduler, **fields)
+
+        yield begin
+
+
+def _select(scheduler: Any, memory: int = 4, extra_specs: dict[str, str] | None = None, **fields: Any) -> str:
+    given: dict[str, Any] = {
+        "instance_uuid": _SERVER,
+        "project_id": "project",
+        "availability_zone": None,
+        "is_bfv": False,
+        "num_instances": 1,
+        "pci_requests": None,
+        "requested_destination": None,
+        "requested_networks": objects.NetworkRequestList(objects=[]),
+        "requested_resources": [],
+        "scheduler_hints": {},
+    }
+    spec = nova_spec({}, extra_specs, **{**given, **fields})
+    spec.flavor.memory_mb = memory
+    try:
+        scheduler.select_destinations(user_context(), spec_obj=spec, instance_uuids=[_SERVER], return_objects=True)
+    except messaging.ExpectedException as error:
+        return str(error.exc_info[1]).removeprefix("No valid host was found. ")
+    return "scheduled"
+
+
+def _asking(resources: str) -> Any:
+    """Return a request filter of an operator that asks Placement for candidates of its own, and finds none."""
+
+    def ask(_context: Any, _spec: Any) -> bool:
+        client = report.report_client_singleton()
+        response = client.get(f"/allocation_candidates?limit=1&resources={resources}", version="1.36")
+        assert response.json()["allocation_requests"] == []
+        return True
+
+    return ask
+
+
+def _asking_as_nova(amount: int) -> Any:
+    """Return a request filter that tries Nova's own query with more memory, and then takes what Nova would."""
+
+    def ask(context: Any, spec: Any) -> bool:
+        before, spec.flavor.memory_mb = spec.flavor.memory_mb, amount
+        resources = utils.resources_from_request_spec(context, spec, None)
+        found, _, _ = report.report_client_singleton().get_allocation_candidates(context, resources)
+        assert found == []
+        spec.flavor.memory_mb = before
+        return True
+
+    return ask
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("ask", [_asking("MEMORY_MB:1000"), _asking_as_nova(1000)], ids=["own", "as-nova"])
+def test_question_of_another_request_filter_ends_no_boot(boot: Boot, place: str, ask: Any) -> None:
+    """Of an operator's filter before ours or after it, also one that asks what Nova would ask at that time."""
+    schedule = boot()
+    filters = request_filter.ALL_REQUEST_FILTERS
+    filters.insert(0 if place == "before" else len(filters), ask)
+    assert [schedule() for _ in range(4)] == ["scheduled"] * 4
+    # The first request has told which resource is short; the others' questions have not made that forgotten.
+    assert schedule(memory=99) == _SHORT
+
+
+def test_state_of_an_earlier_request_in_the_thread_ends_no_boot(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its query had no response, and a filter before ours asks the same for the next request."""
+    schedule = boot()
+    kept: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(report.SchedulerReportClient, "get_allocation_candidates", lambda *given: kept.append(given))
+        ask: Any = lambda _context, spec: kept.append(spec)  # noqa: E731
+        request_filter.ALL_REQUEST_FILTERS.insert(0, ask)
+        assert schedule(memory=99) == ""
+        request_filter.ALL_REQUEST_FILTERS.remove(ask)
+    _, _, resources = kept[-1]
+
+    def ask_again(context: Any, _spec: Any) -> None:
+        assert not report.report_client_singleton().get_allocation_candidates(context, resources)[0]
+
+    request_filter.ALL_REQUEST_FILTERS.insert(0, ask_again)
+    assert schedule() == "scheduled"
+
+
+def test_reason_is_told_where_filters_of_others_follow_ours(boot: Boot) -> None:
+    schedule = boot()
+    ran: list[str] = []
+    request_filter.ALL_REQUEST_FILTERS.append(lambda _context, spec: ran.append(spec.instance_uuid))
+    assert [schedule(memory=99), schedule(memory=99)] == [_SHORT] * 2
+    assert ran == [_SERVER] * 2
+
+
+def test_question_between_the_request_filters_and_novas_query_ends_no_boot(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For another amount, and in another place."""
+    schedule = boot()
+    real = utils.resources_from_request_spec
+    ours: list[bool] = []
+
+    def patched(context: Any, spec: Any, *given: Any, **named: Any) -> Any:
+        if not ours:
+            ours.append(True)
+            for query in ("resources=MEMORY_MB:1000", "resources=DISK_GB:1,MEMORY_MB:4,VCPU:1&member_of=" + _SERVER):
+                report.report_client_singleton().get(
+                    f"/allocation_candidates?{query}", version="1.36", global_request_id=context.global_id
+                )
+            ours.clear()
+        return real(context, spec, *given, **named)
+
+    monkeypatch.setattr(utils, "resources_from_request_spec", patched)
+    assert schedule() == "scheduled"
+    assert schedule(memory=99) == _SHORT
+
+
+def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(boot: Boot) -> None:
+    """Nova asks for them once, and for those of a CPU policy again with VCPU."""
+    schedule = boot()
+    short = "No available host has room for this flavor's dedicated CPUs."
+    assert schedule(extra_specs={"resources:PCPU": "2", "resources:VCPU": "0"}) == short
+    assert schedule(extra_specs={"hw:cpu_policy": "dedicated"}) == "scheduled"
+    assert schedule(memory=99, extra_specs={"hw:cpu_policy": "dedicated"}) == (
+        "No available host has room for this flavor's memory and dedicated CPUs."
+    )
+
+
+@pytest.mark.parametrize("hints", [{}, {"group": ["g"]}], ids=["limited", "all"])
+def test_query_without_a_limit_is_novas_as_well(boot: Boot, hints: dict[str, Any]) -> None:
+    """Nova asks for all candidates where hints compare hosts."""
+    assert boot()(memory=99, scheduler_hints=hints) == _SHORT
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_query_for_a_host_that_is_named_is_novas_as_well(
+    boot: Boot, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nova looks up its node in its database, and asks for that tree, or for all of them if there are several nodes."""
+    nodes = [
+        objects.ComputeNode(uuid=_SERVER[:-1] + str(each), host="h", hypervisor_hostname="n") for each in range(number)
+    ]
+    monkeypatch.setattr(
+        "nova.scheduler.host_manager.HostManager.get_compute_nodes_by_host_or_node", lambda *_given, **_named: nodes
+    )
+    destination = objects.Destination(host="h")
+    read = boot()(memory=99, requested_destination=destination)
+    assert read == (_SHORT if number > 1 else "")

@@ -22,9 +22,17 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.view import Request
 from os_prefilter.rules import checks
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, RuleCondition
+from os_prefilter.rules.conditions import (
+    EXTRA_SPEC,
+    HINT,
+    IMAGE_PROPERTY,
+    RuleCondition,
+    RuleSubject,
+    describe_clauses,
+)
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.service import Service
@@ -190,3 +198,95 @@ def test_rule_may_forbid_the_traits_of_the_values_that_it_excepts() -> None:
         "when: {image_property: hw_vif_model, present: true}, unless: {image_property: hw_vif_model, is: e1000e}"
     )
     assert _checked(f"name: r, {conditions}, forbid: [COMPUTE_NET_VIF_MODEL_E1000E]") == []
+
+
+_IN_LISTS = [
+    pytest.param("{extra_spec: x, contains: a}", "{extra_spec: x, is: a}", {"x": "b, a"}, {}, id="exact exception"),
+    pytest.param("{hint: x, contains: a}", "{hint: x, is: a}", {}, {"x": ["b,a"]}, id="exact exception of a hint"),
+    pytest.param(
+        "[{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]",
+        "{extra_spec: x, in: ['a,b', 'b,a']}",
+        {"x": "a,b,c"},
+        {},
+        id="two items",
+    ),
+    pytest.param(
+        "[{extra_spec: x, contains: a}, {extra_spec: x, contains: true}]",
+        "{extra_spec: x, contains: 'true'}",
+        {"x": "a,yes"},
+        {},
+        id="boolean in another spelling",
+    ),
+    pytest.param(
+        "[{hint: x, is: true}, {hint: x, contains: a}]",
+        "{hint: x, is: a}",
+        {},
+        {"x": ["yes", "b,a"]},
+        id="boolean hint",
+    ),
+]
+
+
+@pytest.mark.parametrize(("when", "unless", "extra_specs", "hints"), _IN_LISTS)
+def test_rule_about_items_of_a_list_may_except_the_list_of_them_alone(
+    when: str, unless: str, extra_specs: dict[str, str], hints: dict[str, list[str]]
+) -> None:
+    """A longer list meets the rule, and is not excepted."""
+    text = f"name: r, when: {when}, unless: {unless}, require: [CUSTOM_A]"
+    assert _checked(text) == []
+    rules, _ = rules_in(rules_text(text).encode(), "FILE")
+    request = Request(spec_of(extra_specs=extra_specs, scheduler_hints=hints))
+    assert [match.rule.name for match in RuleSet(rules).match(request)] == ["r"]
+
+
+def test_contradiction_about_items_names_the_items_of_a_list_that_meets_both() -> None:
+    one = "name: one, when: {extra_spec: x, contains: a}, unless: {extra_spec: x, is: a}, require: [CUSTOM_A]"
+    other = "name: other, when: {extra_spec: x, contains: a}, forbid: [CUSTOM_A]"
+    (text,) = _checked(one, other)
+    assert "forbids for flavor extra spec x with a unless flavor extra spec x=a. Change one" in text
+
+
+def test_rule_about_a_boolean_property_does_not_apply_if_both_values_are_excepted() -> None:
+    """Nova keeps True or False of it, and no other text."""
+    text = "name: r, when: {image_property: hw_pmu, present: true}, unless: {image_property: hw_pmu, in: [true, false]}"
+    (problem,) = _checked(f"{text}, require: [CUSTOM_A]")
+    assert problem.startswith("the rule r does not apply to requests with image property hw_pmu is present, because")
+
+
+_PLACES = st.sampled_from([(EXTRA_SPEC, "p"), (HINT, "p"), (IMAGE_PROPERTY, "os_distro")])
+_LISTED = st.frozensets(st.sampled_from(["a", "b", True]), min_size=1, max_size=2)
+_WHOLE = st.frozensets(st.sampled_from(["a", "b", "a,b", "b, a", "true", True]), max_size=2)
+
+
+@st.composite
+def _excepting(draw: st.DrawFn) -> Rule:
+    place, name = draw(_PLACES)
+    in_list = st.builds(RuleCondition, st.just(place), st.just(name), _LISTED, st.just(value=True))
+    whole = st.builds(RuleCondition, st.just(place), st.just(name), _WHOLE)
+    clauses = st.lists(in_list | whole, min_size=1, max_size=2, unique=True).map(tuple)
+    when = tuple(draw(st.lists(clauses, min_size=1, max_size=2)))
+    unless = tuple(draw(st.lists(clauses, min_size=1, max_size=2)))
+    return Rule("r", when, (Trait("CUSTOM_A"),), file="f", line=1, unless=unless)
+
+
+_PARTS = ("a", "b", "z", "true", "yes")
+_TEXTS = [",".join(items) for size in (1, 2, 3) for items in permutations(_PARTS, size)] + ["b, a"]
+
+
+@settings(deadline=None)
+@given(_excepting())
+def test_rule_is_said_not_to_apply_only_if_no_list_meets_it(rule: Rule) -> None:
+    """Tried with each list of up to three items, and as a hint with each two of short ones."""
+    told = [each.text for each in check_rules([rule]) if "because of its 'unless'" in each.text]
+    place, name = rule.when[0][0].key
+    for clause in rule.when:
+        if not any(f" with {describe_clauses([clause])}, because" in text for text in told):
+            continue
+        values: list[Any] = [*_TEXTS, *product(_TEXTS[:25], repeat=2)] if place == HINT else list(_TEXTS)
+        for value in values:
+            said: dict[str, Any] = dict.fromkeys([name], list(value) if isinstance(value, tuple) else value)
+            properties = said if place == IMAGE_PROPERTY else {}
+            extra_specs = said if place == EXTRA_SPEC else {}
+            hints = {key: [each] if isinstance(each, str) else each for key, each in said.items() if place == HINT}
+            subject = RuleSubject(Request(spec_of(properties, extra_specs, scheduler_hints=hints)))
+            assert not subject.meets(clause) or any(map(subject.meets, rule.unless)), value

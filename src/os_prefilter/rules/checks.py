@@ -220,11 +220,9 @@ def _example(ours: Clause, theirs: Clause, unless: Sequence[Clause]) -> Clause |
         excepting = [each for clause in unless for each in clause if each.key == key]
         # Values that the others cannot tell apart are one case.
         cases: dict[frozenset[RuleCondition], Clause] = {}
-        for values in islice(chain.from_iterable(map(_values, sides)), _MOST_CASES):
-            value = values if len(values) > 1 else values[0]
+        for value, said in islice(chain.from_iterable(map(_values, sides)), _MOST_CASES):
             if all(each.holds(value) for each in chain(*sides)):
                 met = frozenset(each for each in excepting if each.holds(value))
-                said = tuple(RuleCondition(*key, frozenset((each,) if each != _UNNAMED else ())) for each in values)
                 cases.setdefault(met, said)
         choices.append(cases.items())
     for chosen in islice(product(*choices), _MOST_CASES):
@@ -234,9 +232,35 @@ def _example(ours: Clause, theirs: Clause, unless: Sequence[Clause]) -> Clause |
     return None
 
 
-def _values(conditions: Sequence[RuleCondition]) -> Iterator[tuple[Value, ...]]:
-    """Yield values that may meet conditions about one thing: one value of each, or all of these together."""
+def _values(conditions: Sequence[RuleCondition]) -> Iterator[tuple[object, Clause]]:
+    """Yield values that may meet conditions about one thing, each with the conditions that describe it.
+
+    One value of each condition; all of these together, where the thing has several values; and all of these in a list
+    with another item, which an exception for the whole list does not name.
+    """
+    if not conditions:
+        return
+    first = conditions[0]
+    if first.place == IMAGE_PROPERTY and first.name in BOOLEANS:
+        # Nova's image has nothing else there.
+        for boolean in (True, False):
+            yield boolean, (replace(first, values=frozenset[Value]((boolean,)), in_list=False),)
+        return
     for chosen in product(*(sorted(each.values, key=format_value) or [_UNNAMED] for each in conditions)):
-        yield from ((each,) for each in chosen)
-        if len(chosen) > 1:
-            yield chosen if conditions[0].place in SEVERAL_VALUES else (",".join(map(format_value, chosen)),)
+        named = [replace(first, values=frozenset({value} - {_UNNAMED}), in_list=False) for value in chosen]
+        for value, condition in zip(chosen, named, strict=True):
+            yield value, (condition,)
+        texts = [_spell(value) for value in chosen]
+        if len(chosen) > 1 and first.place in SEVERAL_VALUES:
+            yield tuple(texts), tuple(named)
+        lists = [f"{text},{_UNNAMED}" if each.in_list else text for each, text in zip(conditions, texts, strict=True)]
+        if lists != texts:
+            items = tuple(replace(each, in_list=True) for each in named if each.values)
+            yield tuple(lists) if first.place in SEVERAL_VALUES else ",".join(lists), items
+
+
+def _spell(value: Value) -> str:
+    # As no file spells it: a text that is named beside a boolean does not match.
+    if isinstance(value, str):
+        return value
+    return "tRuE" if value else "fAlSe"

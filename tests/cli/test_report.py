@@ -18,18 +18,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.commands import Capture, json_of, placed
-from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
+from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
 from tests.support.reporting_fleets import wanted_by
@@ -69,6 +72,33 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     aware.sent.clear()
     assert json_of(capsys, *report) == []
     assert not [each for each in aware.sent if not each.startswith("GET ")]
+
+
+@pytest.mark.parametrize("owner", ["", "OWNER_CYBORG"])
+def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
+    owner: str, aware: Served, conf: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no second round, in which the agent sees whether another service has come with its trait."""
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        put_traits(aware.placement, lambda traits: traits.update(owner.split()), "gpu")
+
+    monkeypatch.setattr("os_prefilter_tools.cli.capabilities.time", SimpleNamespace(sleep=pause))
+    request, url = aware.placement.client.request, f"/resource_providers/{provider_uuid('gpu')}"
+    request("POST", "/resource_providers", {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": UUID})
+    inventories = {"VGPU": {"total": 4}}
+    request("PUT", f"{url}/inventories", {"resource_provider_generation": 0, "inventories": inventories})
+    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    assert {"Provider": "gpu", "Trait": "OWNER_NOVA", "Change": "add"} in json_of(capsys, *report, "--dry-run")
+    assert pauses == []
+    json_of(capsys, *report)
+    assert pauses == [SECOND_LOOK]
+    assert traits_of(aware.placement, "gpu") == {owner or "OWNER_NOVA"}
+    assert "OWNER_NOVA" in traits_of(aware.placement)
+    assert json_of(capsys, *report) == []
+    assert pauses == [SECOND_LOOK]
 
 
 def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
@@ -162,6 +192,8 @@ SERVICE = """
 import sys
 from os_prefilter.adapters.libvirt import host
 from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.fleet.model import provider_uuid
+from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter_tools.cli.agent import LOG, Watch
 from tests.cli.test_report import Libvirt

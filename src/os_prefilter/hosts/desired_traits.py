@@ -20,6 +20,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
+from uuid import NAMESPACE_DNS, uuid3
+
+import os_traits
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
@@ -166,14 +169,28 @@ def _is_custom(trait: str) -> bool:
     return trait.startswith(CUSTOM_PREFIX)
 
 
-def is_foreign(traits: Iterable[str], owner: Options) -> bool:
-    """Return whether the traits of a provider say that it belongs to another service than the owner."""
+def is_foreign(traits: Iterable[str], owner: Options, *, uuid: str = "", name: str = "") -> bool:
+    """Return whether a provider belongs to another service than the owner.
+
+    :param uuid: its UUID, if it is known: with the name it shows which providers are Cyborg's, of which many have no
+        owner trait, and the others get it after their inventory
+    """
+    if owner.owner_trait != os_traits.OWNER_CYBORG and uuid == _uuid_by_cyborg(name):
+        return True
     return any(
         trait in owner.foreign_owner_traits
         or trait.startswith(_NEUTRON_PREFIX)
         or (trait.startswith(_OWNER_PREFIX) and trait != owner.owner_trait)
         for trait in traits
     )
+
+
+def _uuid_by_cyborg(name: str) -> str:
+    """Return the UUID that Cyborg gives to its provider of that name.
+
+    Source: ``_get_sub_provider`` in cyborg/conductor/manager.py, the same in 10.1.0, 12.0.0, 14.1.0 and 17.0.0.
+    """
+    return str(uuid3(NAMESPACE_DNS, name))
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:

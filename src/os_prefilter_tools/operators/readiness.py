@@ -107,14 +107,21 @@ def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
 
     Each compute node has the owner's trait then, and so has each provider below it that the owner creates, as
     ``os-prefilter capabilities report`` recognizes them; of a fleet without inventories, each that is not another's.
+    What belongs to another owner below a root does not have it.
     """
 
     def own(provider: Provider, *, is_root: bool = False) -> Provider:
+        if is_foreign(provider.traits, options, uuid=provider.uuid, name=provider.name):
+            return provider if is_root else disown(provider)
         recognized = is_root or not fleet.has_inventories or is_recognized(provider.resources, options)
-        if is_foreign(provider.traits, options) or not (recognized or options.owner_trait in provider.traits):
+        if not recognized and options.owner_trait not in provider.traits:
             return provider
         below = tuple(map(own, provider.providers))
         return replace(provider, traits=provider.traits | {options.owner_trait}, providers=below)
+
+    def disown(provider: Provider) -> Provider:
+        below = tuple(map(disown, provider.providers))
+        return replace(provider, traits=provider.traits - {options.owner_trait}, providers=below)
 
     compute = os_traits.COMPUTE_NODE
     hosts = (own(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)

@@ -15,6 +15,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from random import seed
 
 import pytest
@@ -43,11 +44,13 @@ HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
 _TRAITS = {HPET: True, XEN: False}
 _PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
-GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), Options())
+_OWNER = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_SHINY"))
+GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), _OWNER)
 (MARKER,), (OLD,) = (names_with(REPORTED, keys) for keys in (_PARTS, [key_of((XEN,))]))
 OURS = {HPET, MARKER, "OWNER_NOVA"}
 ADDED = [TraitChange("kvm-1", trait, "add") for trait in sorted(OURS)]
 CHANGES = [*ADDED, *(TraitChange("kvm-1", trait, "remove") for trait in (OLD, XEN))]
+BELOW_HOST, GPU = {"parent_provider_uuid": UUID}, {"VGPU": {"total": 4}}
 TREE = f"GET /resource_providers?in_tree={UUID}"
 TRAITS = f"/resource_providers/{UUID}/traits"
 CUSTOM = "GET /traits?name=startswith:CUSTOM_"
@@ -56,6 +59,14 @@ CUSTOM = "GET /traits?name=startswith:CUSTOM_"
 @pytest.fixture
 def placement() -> Iterator[EmbeddedPlacement]:
     with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN} {OLD}")) as embedded:
+        yield embedded
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedPlacement]:
+    """Return a Placement with traits for owners of which nothing is known."""
+    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE OWNER_NOVA {HPET} {MARKER}")) as embedded:
+        embedded.know(["CUSTOM_OWNER_SHINY"])
         yield embedded
 
 
@@ -68,6 +79,11 @@ def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
 
 def host(seen: Observed, name: str = UUID) -> ProviderTraits:
     return ProviderTraits(seen.client, name, sleep=lambda _seconds: None)
+
+
+def synced_twice(keeper: ProviderTraits) -> list[TraitChange]:
+    """Return the changes of two rounds: providers below the root get the owner trait in the second one."""
+    return keeper.sync(GOAL) + keeper.sync(GOAL)
 
 
 def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer | None]:
@@ -135,7 +151,7 @@ class TestReports:
 
 class TestOwnership:
     def test_owner_trait_is_set_on_every_nova_provider_and_on_no_other(self) -> None:
-        """Nova's GPU, PCI and SEV providers do; Cyborg's, Neutron's, unknown ones, and all below those do not."""
+        """Nova's GPU, PCI and SEV providers have it; Cyborg's, Neutron's, unknown ones, and all below those do not."""
         vf = provider("pci_vf", "CUSTOM_PCI_8086_1572")
         nova = (
             provider("pci", "CUSTOM_PCI_10DE_1EB8", "COMPUTE_MANAGED_PCI_DEVICE", (vf,)),
@@ -157,11 +173,14 @@ class TestOwnership:
         )
         with EmbeddedPlacement(fleet) as placement:
             before = {each.name: traits_of(placement, each.name) for each in fleet.walk()}
-            changes = host(Observed(placement)).sync(GOAL)
+            changes = synced_twice(host(Observed(placement)))
             owned = {HOST, "pci", "pci_vf", "gpu", "sev"}
-            assert {change.provider for change in changes if change.trait == "OWNER_NOVA"} == owned
+            changed = {(each.provider, each.change) for each in changes if each.trait == "OWNER_NOVA"}
+            assert changed == {("both", "remove"), *((name, "add") for name in owned)}
             for each in fleet.walk():
                 expected = before[each.name] | ({"OWNER_NOVA"} if each.name in owned else set())
+                if each.name == "both":
+                    expected -= {"OWNER_NOVA"}
                 assert traits_of(placement, each.name) - {HPET, MARKER} == expected
             assert HPET in traits_of(placement)
             assert not any(HPET in traits_of(placement, each.name) for each in fleet.walk() if each.name != HOST)
@@ -175,7 +194,8 @@ class TestOwnership:
             assert traits_of(placement) == {"OWNER_CYBORG", HPET, MARKER}
             assert traits_of(placement, "gpu") == set()
 
-    def test_new_nested_provider_gets_the_owner_trait_on_the_next_sync(self, placement: EmbeddedPlacement) -> None:
+    def test_new_nested_provider_gets_the_owner_trait_in_the_second_round(self, placement: EmbeddedPlacement) -> None:
+        """Of those that see its inventory."""
         keeper = host(Observed(placement))
         keeper.sync(GOAL)
         body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": UUID}
@@ -183,7 +203,76 @@ class TestOwnership:
         assert keeper.sync(GOAL) == []
         inventory = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
         placement.client.request("PUT", f"/resource_providers/{provider_uuid('gpu')}/inventories", inventory)
+        assert keeper.sync(GOAL) == []
         assert keeper.sync(GOAL) == [TraitChange("gpu", "OWNER_NOVA", "add")]
+
+    def test_root_gets_the_owner_trait_after_all_that_is_below_it(self) -> None:
+        """By the root's, schedulers see that all have it. A dry run shows what two rounds would change."""
+        gpu = provider("gpu", "VGPU")
+        with EmbeddedPlacement(Fleet((provider(HOST, children=(gpu,)),))) as placement:
+            keeper = host(Observed(placement))
+            added = [TraitChange("gpu", "OWNER_NOVA", "add"), TraitChange(HOST, "OWNER_NOVA", "add")]
+            assert set(added) <= set(host(Observed(placement)).sync(GOAL, dry_run=True))
+            keeper.sync(GOAL)
+            assert "OWNER_NOVA" not in traits_of(placement)
+            assert HPET in traits_of(placement)
+            assert keeper.has_new_providers
+            assert keeper.sync(GOAL) == added
+            assert not keeper.has_new_providers
+
+    def test_new_provider_below_a_root_with_the_owner_trait_changes_nothing_there(self) -> None:
+        root = provider(HOST, traits="OWNER_NOVA", children=(provider("gpu", "VGPU"),))
+        with EmbeddedPlacement(Fleet((root,))) as placement:
+            host(Observed(placement)).sync(GOAL)
+            assert "OWNER_NOVA" in traits_of(placement)
+
+    def test_owner_trait_is_taken_back_beside_a_foreign_one_and_below_that_provider(self) -> None:
+        below = provider("below", "VGPU", "OWNER_NOVA CUSTOM_X")
+        gpu = provider("gpu", "VGPU", "OWNER_NOVA", (below,))
+        with EmbeddedPlacement(Fleet((provider(HOST, traits="OWNER_NOVA", children=(gpu,)),))) as placement:
+            seen = Observed(placement)
+            keeper = host(seen)
+            keeper.sync(GOAL)
+            put_traits(placement, lambda traits: traits.add("OWNER_CYBORG"), "gpu")
+            taken_back = [TraitChange(name, "OWNER_NOVA", "remove") for name in ("below", "gpu")]
+            assert keeper.sync(GOAL) == taken_back
+            seen.sent.clear()
+            assert keeper.sync(GOAL) == []
+            assert seen.sent == [TREE]
+            # Given to Nova.
+            put_traits(placement, lambda traits: traits.remove("OWNER_CYBORG"), "gpu")
+            assert keeper.sync(GOAL) == []
+            assert keeper.sync(GOAL) == [TraitChange(name, "OWNER_NOVA", "add") for name in ("below", "gpu")]
+
+    @pytest.mark.parametrize("gaps", list(product(("", "round", "restart, round"), repeat=4)), ids=", ".join)
+    def test_rounds_between_the_writes_of_another_service_leave_no_trait_behind(
+        self, gaps: tuple[str, ...], shared: EmbeddedPlacement
+    ) -> None:
+        """A service of which nothing is known but its owner trait, which it writes last, and keeps what it finds."""
+        url, request = f"/resource_providers/{provider_uuid('gpu')}", shared.client.request
+        writes: list[Callable[[], object]] = [
+            lambda: request("POST", "/resource_providers", {"uuid": provider_uuid("gpu"), "name": "gpu"} | BELOW_HOST),
+            lambda: request("PUT", f"{url}/inventories", {"resource_provider_generation": 0, "inventories": GPU}),
+            lambda: put_traits(shared, lambda traits: traits.add("HW_GPU_API_VULKAN"), "gpu"),
+            lambda: put_traits(shared, lambda traits: traits.add("CUSTOM_OWNER_SHINY"), "gpu"),
+        ]
+        keeper, rounds_with_inventory = host(Observed(shared)), 0
+        for number, (write, gap) in enumerate(zip(writes, gaps, strict=True)):
+            write()
+            if "restart" in gap:
+                keeper, rounds_with_inventory = host(Observed(shared)), 0
+            if "round" not in gap:
+                continue
+            keeper.sync(GOAL)
+            rounds_with_inventory += number >= 1
+            has_it = "OWNER_NOVA" in traits_of(shared, "gpu")
+            if number == 3 or rounds_with_inventory < 2:
+                assert not has_it or (number < 3 and "restart" in gap)
+            else:
+                assert has_it
+        keeper.sync(GOAL)
+        assert traits_of(shared, "gpu") == {"HW_GPU_API_VULKAN", "CUSTOM_OWNER_SHINY"}
+        request("DELETE", url)
 
 
 class TestRequestCount:
@@ -199,7 +288,7 @@ class TestRequestCount:
         assert seen.sent == [*lookup, TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
         seen.sent.clear()
         for _ in range(3):
-            assert keeper.sync(replace(GOAL, owner=Options())) == []
+            assert keeper.sync(replace(GOAL, owner=replace(_OWNER))) == []
         assert seen.sent == [TREE] * 3
         seen.sent.clear()
         assert (host(seen).sync(GOAL), seen.sent) == ([], [TREE, f"GET {TRAITS}"])
@@ -211,7 +300,7 @@ class TestRequestCount:
         with EmbeddedPlacement(Fleet((provider(HOST, children=(*children, *others)),))) as placement:
             seen = Observed(placement)
             keeper = host(seen)
-            keeper.sync(GOAL)
+            synced_twice(keeper)
             gpu = provider_uuid("gpu-1")
             consumer = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
             body = {"allocations": {gpu: {"resources": {"VGPU": 1}}}, **consumer}
@@ -274,7 +363,7 @@ class TestConcurrentWriters:
         children = (provider("gpu-1", "VGPU"), provider("gpu-2", "VGPU"))
         with EmbeddedPlacement(Fleet((provider(HOST, children=children),))) as placement:
             hook = once(f"GET {gone}/{at}", lambda: placement.client.request("DELETE", gone))
-            host(Observed(placement, hook)).sync(GOAL)
+            synced_twice(host(Observed(placement, hook)))
             assert {HPET, "OWNER_NOVA"} <= traits_of(placement)
             assert traits_of(placement, "gpu-2") == {"OWNER_NOVA"}
 
@@ -293,7 +382,11 @@ class TestConcurrentWriters:
                     placement.client.request("PUT", f"{url}/inventories", body)
 
             matches = f"GET {url}/inventories" if at == "GET" else f"PUT {url}/traits"
-            host(Observed(placement, once(matches, turn))).sync(GOAL)
+            seen = Observed(placement)
+            keeper = host(seen)
+            keeper.sync(GOAL)
+            seen.hook = once(matches, turn)
+            keeper.sync(GOAL)
             assert "OWNER_NOVA" not in traits_of(placement, "gpu")
 
     def test_trait_deleted_before_the_write_is_created_again_unless_it_is_deleted_each_time(

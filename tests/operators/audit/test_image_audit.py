@@ -157,7 +157,7 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
 def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(has_inventories: bool) -> None:
     hosts = (
         provider("nova", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("nova-gpu", "VGPU"),)),
-        provider("cyborg", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("its-gpu", "VGPU", "OWNER_CYBORG"),)),
+        provider("cyborg", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("its-gpu", "VGPU", "OWNER_CYBORG OWNER_NOVA"),)),
         provider("ready", "VCPU MEMORY_MB", "COMPUTE_NODE OWNER_NOVA"),
     )
     fleet = Fleet(hosts, has_inventories=has_inventories)

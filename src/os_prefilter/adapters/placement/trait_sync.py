@@ -18,6 +18,7 @@ killed, or overtaken by another, leaves the old set or the new one.
 
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum
 from math import inf
 from random import uniform
 from typing import NamedTuple
@@ -30,11 +31,15 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import desired_traits
 from os_prefilter.hosts.reports import REPORTED, keys_in
+from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""
+
+SECOND_LOOK = 10.0
+"""Seconds between the two rounds of a report that is made once, where the first has seen a new provider."""
 
 RECHECK_INTERVAL = 3600.0
 """Seconds after which all traits are read again although no generation has changed.
@@ -51,13 +56,26 @@ _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
 
 
+class _Ownership(Enum):
+    """Whose a provider is, as far as its owner trait is concerned."""
+
+    OWNED = "owned"
+    NEW = "new"
+    """The owner's as far as this round sees. It gets the trait if the next round sees the same: other services, too,
+    write the inventory first and their owner trait later."""
+    FOREIGN = "foreign"
+    NOT_RECOGNIZED = "not recognized"
+
+
 class _Verdict(NamedTuple):
     """The traits that a provider has and should have for a goal, and for what was wanted before."""
 
     provider: ResourceProvider
     """With the generation at which it has the traits ``present``."""
     goal: desired_traits.Goal
-    owned: bool
+    below_foreign: bool
+    """Whether a provider above it belongs to another owner."""
+    ownership: _Ownership
     present: frozenset[str]
     wanted: frozenset[str]
 
@@ -94,6 +112,9 @@ class ProviderTraits:
         self._left = frozenset[str](), frozenset[str]()
         # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
+        # UUIDs of the providers below the root that looked like the owner's in this round, and in the one before.
+        self._looked_owned: set[str] = set()
+        self._looked_owned_before: set[str] = set()
         # The CUSTOM_ traits that Placement has.
         self._known: frozenset[str] = frozenset()
 
@@ -107,6 +128,7 @@ class ProviderTraits:
         :raises PlacementError: Placement does not answer, or refuses
         """
         desired_traits.check_traits(goal.traits)
+        self._looked_owned_before, self._looked_owned = self._looked_owned, set()
         now = self._clock()
         ends = now + UNWANTED_AFTER
         self._wanted_until = {key: min(until, ends) for key, until in self._wanted_until.items()}
@@ -136,6 +158,11 @@ class ProviderTraits:
         if isinstance(outdated, errors.GenerationConflict):
             raise errors.GenerationConflict(self._name, ATTEMPTS) from outdated
         raise outdated
+
+    @property
+    def has_new_providers(self) -> bool:
+        """True if the last round saw providers that get the owner trait in the next one, if they look the same."""
+        return not self._looked_owned <= self._looked_owned_before
 
     def recently_wanted(self) -> frozenset[str]:
         """Return the keys that are wanted, or were within :data:`UNWANTED_AFTER`, as far as this agent has seen."""
@@ -180,7 +207,7 @@ class ProviderTraits:
         *,
         dry_run: bool,
     ) -> None:
-        writes = self._writes(tree, goal)
+        writes = self._writes(tree, goal, dry_run=dry_run)
         added = frozenset(trait for write in writes for trait in write.wanted - write.present)
         needed = {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
         if not needed <= self._known:
@@ -199,46 +226,64 @@ class ProviderTraits:
                 self._remember(write._replace(provider=written, present=write.wanted))
             changes += desired_traits.changes_between(provider.name, write.present, write.wanted)
 
-    def _writes(self, tree: Sequence[ResourceProvider], goal: desired_traits.Goal) -> list[_Verdict]:
+    def _writes(self, tree: Sequence[ResourceProvider], goal: desired_traits.Goal, *, dry_run: bool) -> list[_Verdict]:
         """Return the verdicts of the providers whose traits are not what they should be."""
         uuids = {provider.uuid for provider in tree}
         self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in uuids}
-        owned = set[str]()
-        writes = []
+        found: dict[str, _Verdict] = {}
         for provider in tree:
-            if provider.parent and provider.parent not in owned:
+            above = found.get(provider.parent)
+            if provider.parent and (above is None or above.ownership is _Ownership.NOT_RECOGNIZED):
                 continue
+            below_foreign = above is not None and above.ownership is _Ownership.FOREIGN
             verdict = self._verdicts.get(provider.uuid)
-            if verdict is None or (verdict.provider, verdict.goal) != (provider, goal):
-                verdict = self._judge(provider, goal)
-                if verdict.wanted != verdict.present:
-                    writes.append(verdict)
-                else:
-                    self._remember(verdict)
-            if verdict.owned:
-                owned.add(provider.uuid)
+            if verdict is None or verdict[:3] != (provider, goal, below_foreign):
+                verdict = self._judge(provider, goal, below_foreign=below_foreign)
+            found[provider.uuid] = verdict
+        if not dry_run and any(verdict.ownership is _Ownership.NEW for verdict in found.values()):
+            found = {uuid: _postponed(verdict) for uuid, verdict in found.items()}
+        writes = []
+        for verdict in found.values():
+            if verdict.wanted != verdict.present:
+                writes.append(verdict)
+            else:
+                self._remember(verdict)
         return writes
 
     def _remember(self, verdict: _Verdict) -> None:
         """Keep the verdict on a provider whose traits are as they should be."""
-        provider, goal, _, present, _ = verdict
-        self._verdicts[provider.uuid] = verdict
+        provider, present = verdict.provider, verdict.present
+        if verdict.ownership is not _Ownership.NEW:
+            self._verdicts[provider.uuid] = verdict
         if not provider.parent:
             markers = {trait for trait in present if trait.startswith(REPORTED)}
-            covered = markers.union(*(goal.parts.get(key, ()) for key in keys_in(REPORTED, markers)))
+            covered = markers.union(*(verdict.goal.parts.get(key, ()) for key in keys_in(REPORTED, markers)))
             self._left = frozenset(covered), present & covered
 
-    def _judge(self, provider: ResourceProvider, goal: desired_traits.Goal) -> _Verdict:
+    def _judge(self, provider: ResourceProvider, goal: desired_traits.Goal, *, below_foreign: bool) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
         wanted = present if provider.parent else self._with_report(present, goal)
-        owner = goal.owner
-        is_owned = owner is not None and not desired_traits.is_foreign(present, owner)
-        if owner and is_owned and provider.parent and owner.owner_trait not in present:
-            # Read after the traits: if it changes in between, the write is refused.
-            is_owned = desired_traits.is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
-        if owner and is_owned:
-            wanted |= {owner.owner_trait}
-        return _Verdict(provider._replace(generation=generation), goal, is_owned, present, wanted)
+        ownership = _Ownership.NOT_RECOGNIZED
+        if goal.owner:
+            ownership = _Ownership.FOREIGN if below_foreign else self._ownership(provider, present, goal.owner)
+            if ownership in (_Ownership.OWNED, _Ownership.NEW):
+                wanted |= {goal.owner.owner_trait}
+            elif ownership is _Ownership.FOREIGN:
+                wanted -= {goal.owner.owner_trait}
+        provider = provider._replace(generation=generation)
+        return _Verdict(provider, goal, below_foreign, ownership, present, wanted)
+
+    def _ownership(self, provider: ResourceProvider, present: frozenset[str], owner: Options) -> _Ownership:
+        if desired_traits.is_foreign(present, owner, uuid=provider.uuid, name=provider.name):
+            # A foreign root is left alone, with all below it.
+            return _Ownership.FOREIGN if provider.parent else _Ownership.NOT_RECOGNIZED
+        if not provider.parent or owner.owner_trait in present:
+            return _Ownership.OWNED
+        # Read after the traits: if it changes in between, the write is refused.
+        if not desired_traits.is_recognized(self._client.provider_resource_classes(provider.uuid), owner):
+            return _Ownership.NOT_RECOGNIZED
+        self._looked_owned.add(provider.uuid)
+        return _Ownership.OWNED if provider.uuid in self._looked_owned_before else _Ownership.NEW
 
     def _with_report(self, present: frozenset[str], goal: desired_traits.Goal) -> frozenset[str]:
         """Return the traits of the root provider after the change."""
@@ -253,3 +298,14 @@ class ProviderTraits:
         for key in keys_in(REPORTED, present):
             self._wanted_until.setdefault(key, self._clock() + UNWANTED_AFTER)
         return desired_traits.with_traits(present, goal, self.recently_wanted())
+
+
+def _postponed(verdict: _Verdict) -> _Verdict:
+    """Return the verdict of a round that has seen new providers, which get the owner trait in the next one.
+
+    So does a root without it: schedulers take the trait on the root for a sign that all below it have it.
+    """
+    owner, is_root = verdict.goal.owner, not verdict.provider.parent
+    if owner is None or owner.owner_trait in verdict.present or not (is_root or verdict.ownership is _Ownership.NEW):
+        return verdict
+    return verdict._replace(wanted=verdict.wanted - {owner.owner_trait}, ownership=_Ownership.NEW)

@@ -55,7 +55,7 @@ enabled_hardware_types = fake-hardware,prefilter-redfish,redfish
 enabled_bios_interfaces = {bios},{configuring},prefilter-redfish,redfish,fake,no-bios
 enabled_boot_interfaces = fake,redfish-virtual-media
 enabled_console_interfaces = no-console
-enabled_deploy_interfaces = fake,direct
+enabled_deploy_interfaces = fake,direct,custom-agent
 enabled_firmware_interfaces = no-firmware
 enabled_inspect_interfaces = no-inspect
 enabled_management_interfaces = fake,redfish
@@ -65,6 +65,9 @@ enabled_raid_interfaces = no-raid
 enabled_rescue_interfaces = no-rescue
 enabled_storage_interfaces = noop
 enabled_vendor_interfaces = no-vendor
+[agent]
+# The ramdisks of the tests.
+require_tls = false
 [api]
 host_ip = 127.0.0.1
 port = {port}
@@ -78,10 +81,18 @@ node_locked_retry_interval = 0
 connection = sqlite:///{folder}/ironic.sqlite
 [deploy]
 default_boot_mode = uefi
+# What a machine boots from is for the machine to fetch.
+ramdisk_image_download_source = http
 [dhcp]
 dhcp_provider = none
+[redfish]
+# Seconds after which it looks again whether a machine has taken its settings.
+firmware_update_status_interval = 1
 [oslo_concurrency]
 lock_path = {folder}/locks
+[service_catalog]
+# For the ramdisk.
+endpoint_override = http://127.0.0.1:{port}
 """
 
 _DIST_INFO = "os_prefilter_tests-0.dist-info"

@@ -28,6 +28,7 @@ from typing import Any
 from ironic import objects
 from ironic.common import exception, keystone
 from ironic.conf import CONF
+from ironic.conf import redfish as redfish_options
 from ironic.drivers import base, redfish
 from ironic.drivers.modules.redfish import bios as redfish_bios
 from keystoneauth1 import exceptions as auth_exceptions
@@ -44,6 +45,7 @@ from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
 
 _NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
 _SETTING = ("name", "value", "allowable_values", "read_only")
+_HARDWARE_TYPE = "prefilter-redfish"
 _SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
 
 
@@ -116,10 +118,27 @@ class RedfishBIOS(ConfiguresOnDeploy, redfish_bios.RedfishBIOS):  # type: ignore
 class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
     """``driver=prefilter-redfish``: Ironic takes a BIOS interface only if the hardware type names it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        register_options(_HARDWARE_TYPE)
+
     @property
     def supported_bios_interfaces(self) -> list[type]:
         """Ours, and those of Ironic's own hardware type."""
         return [RedfishBIOS, *super().supported_bios_interfaces]
+
+
+def register_options(hardware_type: str) -> None:
+    """Register the options of Ironic's ``[redfish]`` for a hardware type; the values there are its defaults.
+
+    Ironic looks for an option in the group that is named like the hardware type of a node, and without that group no
+    node passes validation. All options are registered: another release may look for another one.
+
+    Source: Ironic 39 (``get_verify_ca`` in ``ironic/drivers/utils.py``).
+    """
+    for option in redfish_options.opts:
+        CONF.register_opt(option, group=hardware_type)
+        CONF.set_default(option.dest, CONF.redfish[option.dest], group=hardware_type)
 
 
 def _request(extra_specs: Mapping[str, str]) -> RequestSpec:

@@ -19,6 +19,7 @@ from random import Random
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import pytest
@@ -178,57 +179,121 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
     }
 
 
-def _room(has: dict[str, int], hosts: int, query: str) -> tuple[str, bool] | None:
-    def candidates(asks: str) -> int:
-        assert "resources2" not in asks
-        assert ("&required=C&root_required=A%2C%21B&member_of=x&limit=1&" in f"{asks}&") == ("member_of" in query)
-        return next((number for name, number in has.items() if f"resources={name}%3A" in asks), 0)
-
-    asked = "member_of=x&required=COMPUTE_NODE%2CC%2CA%2C%21B"
-    hosts_of = lambda asks: hosts if asks == asked or "=A" not in query else -1  # noqa: E731
-    error = RoomCheck(candidates, hosts_of, records=False, counts=False).look(query)
-    assert not error or (error.stage, error.hosts) == ("room", ())
-    return (str(error), bool(error.by)) if error else None
-
-
-_ELSE = "Hosts have room for each resource of the flavor; a device or another part of the request has none."
 _QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&required=C&root_required=A%2C%21B&member_of=x&limit=1000"
+_DEVICE = f"{_QUERY}&resources2=PCI%3A1&required2=D"
+_ENABLED_ALONE = _QUERY.replace("%21B", "%21COMPUTE_STATUS_DISABLED")
+_SHORT, _UNKNOWN = (
+    "No available host has room for this flavor's {}.",
+    "Hosts have room for the resources of the flavor; ",
+)
+_REST = f"{_UNKNOWN}the rest of the request is met by none of them."
+
+
+class _Placement:
+    """What it answers on a host with the traits A and C, in the aggregate x.
+
+    :param has: how many hosts have room for memory, CPUs and disk, and for all of it together
+    :param hosts: with the traits; and with the services that are disabled
+    """
+
+    def __init__(self, has: tuple[int, ...], hosts: tuple[int, int] = (2, 2), more: tuple[str, ...] = ()) -> None:
+        self._has = dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=False))
+        self._together = has[-1]
+        self._hosts = hosts
+        self._in_use = frozenset(("A", "C", "D", *more))
+        self.asked: list[dict[str, str]] = []
+
+    def candidates(self, query: str) -> int:
+        asked = dict(parse_qsl(query))
+        self.asked.append(asked)
+        first, *others = (each.partition(":")[0] for each in asked["resources"].split(","))
+        return self._together if others else self._has.get(first, 0)
+
+    def providers(self, query: str) -> int:
+        traits = dict(parse_qsl(query))["required"]
+        if "!COMPUTE_NODE" in traits:
+            return int("of devices" in self._in_use)
+        return self._hosts["DISABLED" not in traits]
+
+    def check(self, *, records: bool = False, counts: bool = False) -> RoomCheck:
+        return RoomCheck(self.candidates, self.providers, lambda _query: self._in_use, records=records, counts=counts)
+
+
+_REASONS: list[tuple[str, _Placement, str, str, bool]] = [
+    ("memory", _Placement((0, 1, 1, 0)), _QUERY, _SHORT.format("memory"), True),
+    ("two", _Placement((0, 0, 1, 0)), _QUERY, _SHORT.format("memory and CPUs"), True),
+    ("all", _Placement((0, 0, 0, 0)), _QUERY, _SHORT.format("memory, CPUs and disk"), True),
+    ("together", _Placement((1, 1, 1, 0)), _QUERY, _SHORT.format("memory, CPUs and disk together"), True),
+    ("own-class", _Placement((1, 1, 1, 1)), "resources=VGPU%3A1", _SHORT.format("VGPU"), True),
+    ("rest", _Placement((1, 1, 1, 1)), _QUERY, _REST, False),
+    ("device", _Placement((1, 1, 1, 1)), _DEVICE, _REST, False),
+    ("short-with-device", _Placement((1, 0, 1, 0)), _DEVICE, _SHORT.format("CPUs"), True),
+    ("no-host", _Placement((0, 0, 0, 0), (0, 0)), _QUERY, "No host has the traits where the request wants it.", False),
+    (
+        "disabled",
+        _Placement((0, 0, 0, 0), (0, 1)),
+        _ENABLED_ALONE,
+        "The compute service of each host that this request allows is disabled.",
+        True,
+    ),
+    ("trait", _Placement((1, 1, 1, 1)), f"{_QUERY}&required2=E%2C%21D", "No host has the trait E.", True),
+    ("any-trait", _Placement((1, 1, 1, 1)), f"{_QUERY}&required2=in%3AE%2CF", _REST, False),
+    (
+        "groups-alone",
+        _Placement((1, 1, 1, 1)),
+        "resources2=PCI%3A1",
+        "No host has what the request asks for beside the resources of its flavor.",
+        False,
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("has", "hosts", "query", "found"),
-    [
-        ((0, 1, 1), 2, _QUERY, ("memory", True)),
-        ((0, 0, 1), 2, _QUERY, ("memory and CPUs", True)),
-        ((0, 0, 0), 2, _QUERY, ("memory, CPUs and disk", True)),
-        ((0, 0, 0), 0, _QUERY, None),
-        ((1, 1, 1), 2, _QUERY, ("memory, CPUs and disk together", True)),
-        ((1, 1, 1), 2, f"{_QUERY}&resources2=PCI%3A1", ("", False)),
-        ((1, 1, 1), 2, "resources2=PCI%3A1", None),
-        ((1, 1, 1), 2, "resources=VGPU%3A1", ("VGPU", True)),
-    ],
+    ("placement", "query", "text", "is_certain"), [each[1:] for each in _REASONS], ids=[each[0] for each in _REASONS]
 )
-def test_what_is_short_is_told_where_it_is_certain(has: tuple[int, ...], hosts: int, query: str, found: Any) -> None:
-    room = _room(dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=True)), hosts, query)
-    text = "No available host has room for this flavor's {}." if found and found[1] else _ELSE
-    assert room == (found and (text.format(found[0]), found[1]))
+def test_reason_is_told_where_it_is_certain(placement: _Placement, query: str, text: str, is_certain: bool) -> None:
+    """And recorded where it is not; also where numbers are recorded."""
+    for records in (False, True):
+        reason = placement.check(records=records).look(query)
+        assert str(reason) == text
+        assert reason.is_certain is is_certain
+        assert reason.stage == ("traits" if "trait E" in text or "disabled" in text else "room")
+        assert bool(reason.by) == (is_certain and "trait E" not in text)
+
+
+@pytest.mark.parametrize(
+    ("more", "host"),
+    [
+        ((), {"root_required": "COMPUTE_NODE,A,!B,C", "member_of": "x"}),
+        (("of devices",), {"root_required": "COMPUTE_NODE,A,!B", "member_of": "x"}),
+        (("MISC_SHARES_VIA_AGGREGATE",), {"root_required": "COMPUTE_NODE,A,!B,C"}),
+    ],
+    ids=["of-hosts", "trait-of-devices", "shared"],
+)
+def test_of_the_rest_of_a_query_only_what_each_host_must_meet_is_asked(
+    more: tuple[str, ...], host: dict[str, str]
+) -> None:
+    placement = _Placement((1, 1, 1, 0), more=more)
+    placement.check().look(_QUERY)
+    assert [{**each, "resources": "", "limit": ""} for each in placement.asked] == [
+        {**host, "resources": "", "limit": ""}
+    ] * 4
 
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(counts: bool) -> None:
-    def candidates(asks: str) -> int:
-        assert "&limit=1000" in asks
-        return 2 * ("VCPU" in asks)
-
-    error = RoomCheck(candidates, lambda _: 3, records=True, counts=counts).look(_QUERY)
-    assert error
+    error = _Placement((0, 2, 0, 0), (3, 3)).check(records=True, counts=counts).look(_QUERY)
     assert error.hosts == (HostsAt("MEMORY_MB", 3, 0), HostsAt("VCPU", 3, 2), HostsAt("DISK_GB", 3, 0))
     assert ("(memory: 0 of 3 hosts, CPUs: 2 of 3 hosts, disk: 0 of 3 hosts)" in str(error)) is counts
-    other = RoomCheck(lambda _: 2, lambda _: 3, records=True, counts=counts).look(
-        "resources=VCPU%3A1&resources2=PCI%3A1"
-    )
-    assert other
-    assert (other.stage, other.by, other.hosts) == ("room", (), (HostsAt("VCPU", 3, 2),))
+    other = _Placement((2, 2, 2, 2), (3, 3)).check(records=True, counts=counts).look(_DEVICE)
+    assert {(each.before, each.after) for each in other.hosts} == {(3, 2)}
+
+
+@pytest.mark.parametrize("more", ["of devices", "MISC_SHARES_VIA_AGGREGATE"])
+def test_numbers_are_left_out_where_a_host_may_take_from_elsewhere(more: str) -> None:
+    error = _Placement((0, 2, 0, 0), more=(more,)).check(records=True, counts=True).look(_QUERY)
+    assert str(error) == _SHORT.format("memory and disk")
+    assert error.hosts == ()
 
 
 def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +306,7 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(monkeyp
         return 0
 
     monkeypatch.setattr("os_prefilter.service.hosts_left.time.monotonic", lambda: now)
-    room = RoomCheck(ask, ask, records=False, counts=False)
+    room = RoomCheck(ask, ask, lambda _query: frozenset(), records=False, counts=False)
     for now in (0.5, 42.4, 42.5):  # noqa: B007 - the clock
         room._ask(ask, [("a", "b")])
     assert asked == [(2.5, "a=b"), (44.5, "a=b")]

@@ -25,8 +25,8 @@ from nova.scheduler.client import report
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, user_context
-from tests.support.placements import provider
+from tests.support.nova_start import Start, our_entry, user_context
+from tests.support.placements import provider, put_traits
 
 _SERVER = "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11"
 _ROOM = "VCPU MEMORY_MB DISK_GB"
@@ -38,28 +38,39 @@ Boot = Callable[..., Callable[..., str]]
 
 
 @pytest.fixture
-def boot(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Boot]:
-    """Return what starts the scheduler and returns what schedules a server; each host has 16 of each resource."""
+def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a Placement with two hosts, each with 16 of each resource."""
     hosts = (provider("kvm-1", _ROOM, "COMPUTE_NODE"), provider("gpu-1", _ROOM, "COMPUTE_NODE", (_GPU,)))
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
+        yield placement
+
+
+@pytest.fixture
+def boot(start: Start, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch) -> Boot:
+    """Return what starts the scheduler, and returns what schedules a server."""
     client: Any = report.report_client_singleton
     # Nova's filter of owners looks up the oldest service there.
     monkeypatch.setattr("nova.context.scatter_gather_all_cells", lambda *_given, **_named: {})
-    with EmbeddedPlacement(Fleet(hosts)) as placement:
+
+    def begin(*lines: str) -> Callable[..., str]:
         session = placement.client._adapter.session
+        adapter = Adapter(session, service_type="placement", raise_exc=False)
+        client.return_value = report.SchedulerReportClient(adapter=adapter)
+        scheduler = start("hpet", *lines)
+        # Behind Placement's response; hosts come from a database.
+        monkeypatch.setattr(type(scheduler), "_select_destinations", lambda *_given: [])
+        return lambda **fields: _select(scheduler, **fields)
 
-        def begin(*lines: str) -> Callable[..., str]:
-            client.return_value = report.SchedulerReportClient(
-                adapter=Adapter(session, service_type="placement", raise_exc=False)
-            )
-            scheduler = start("hpet", *lines)
-            # Behind Placement's response; hosts come from a database.
-            monkeypatch.setattr(type(scheduler), "_select_destinations", lambda *_given: [])
-            return lambda **fields: _select(scheduler, **fields)
-
-        yield begin
+    return begin
 
 
-def _select(scheduler: Any, memory: int = 4, extra_specs: dict[str, str] | None = None, **fields: Any) -> str:
+def _select(
+    scheduler: Any,
+    memory: int = 4,
+    extra_specs: dict[str, str] | None = None,
+    properties: dict[str, Any] | None = None,
+    **fields: Any,
+) -> str:
     given: dict[str, Any] = {
         "instance_uuid": _SERVER,
         "project_id": "project",
@@ -72,7 +83,7 @@ def _select(scheduler: Any, memory: int = 4, extra_specs: dict[str, str] | None 
         "requested_resources": [],
         "scheduler_hints": {},
     }
-    spec = nova_spec({}, extra_specs, **{**given, **fields})
+    spec = nova_spec(properties, extra_specs, **{**given, **fields})
     spec.flavor.memory_mb = memory
     try:
         scheduler.select_destinations(user_context(), spec_obj=spec, instance_uuids=[_SERVER], return_objects=True)
@@ -178,6 +189,47 @@ def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(b
     assert schedule(memory=99, extra_specs={"hw:cpu_policy": "dedicated"}) == (
         "No available host has room for this flavor's memory and dedicated CPUs."
     )
+
+
+_DISABLED = "The compute service of each host that this request allows is disabled."
+_NO_HPET = "Scheduling failed: No host offers hw_time_hpet=true."
+# What is asked -> what the user reads, the stage, and what is recorded.
+_ENDS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
+    ("scheduled", {}, "scheduled", ()),
+    ("room", {"memory": 99}, _SHORT, ("room",)),
+    (
+        "trait-of-no-host",
+        {"extra_specs": {"trait:HW_GPU_API_VULKAN": "required"}},
+        "No host has the trait HW_GPU_API_VULKAN.",
+        ("traits",),
+    ),
+    ("trait-of-a-device", {"extra_specs": {"trait:CUSTOM_FAST": "required"}}, "", ("room",)),
+    ("unknown-trait", {"extra_specs": {"trait:CUSTOM_UNKNOWN": "required"}}, "", ("room",)),
+    ("aggregate", {"requested_destination": objects.Destination(aggregates=[_SERVER])}, "", ("room",)),
+    ("device", {"extra_specs": {"resources_gpu:VGPU": "99"}}, "", ("room",)),
+    ("property-of-no-host", {"properties": {"hw_time_hpet": True}}, _NO_HPET, ("traits",)),
+]
+
+
+@pytest.mark.parametrize("history", [True, False], ids=["history", "no-history"])
+@pytest.mark.parametrize(("asked", "read", "stages"), [each[1:] for each in _ENDS], ids=[each[0] for each in _ENDS])
+def test_each_end_without_a_host_is_counted_once_and_told_the_same_with_a_history(
+    boot: Boot, asked: dict[str, Any], read: str, stages: tuple[str, ...], history: bool
+) -> None:
+    """Also one whose reason is not certain, which the user does not read."""
+    schedule = boot(f"decision_history = {history}", "no_host_reason = properties")
+    ends: list[Any] = []
+    our_entry().service.observe = (lambda observed: ends.append(observed.error),)
+    assert schedule(**asked) == read
+    assert tuple(getattr(each, "stage", "traits") for each in ends if each) == stages
+
+
+def test_hosts_that_are_all_disabled_are_the_reason(boot: Boot, placement: EmbeddedPlacement) -> None:
+    schedule = boot()
+    for name in ("kvm-1", "gpu-1"):
+        put_traits(placement, lambda traits: traits.add("COMPUTE_STATUS_DISABLED"), name)
+    assert schedule() == _DISABLED
+    assert schedule(memory=99) == _DISABLED
 
 
 @pytest.mark.parametrize("hints", [{}, {"group": ["g"]}], ids=["limited", "all"])

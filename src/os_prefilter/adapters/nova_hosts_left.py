@@ -41,7 +41,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.request.view import clone_of
 from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
-from os_prefilter.service.hosts_left import RoomCheck, left_by_filters
+from os_prefilter.service.hosts_left import HOST_FILTERS, RoomCheck, left_by_filters, not_known
 from os_prefilter.service.observed import Observed
 from os_prefilter.service.service import Service
 
@@ -50,6 +50,8 @@ LOG = get_logger(__name__)
 OURS = "os_prefilter.nova.activate"
 # A response without candidates has 55 bytes; one with a candidate has its resources, mappings and a provider.
 _LONGEST_EMPTY = 100
+# Others, as that a token has expired, may be followed by the same query.
+_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_URI_TOO_LONG)
 # Nova sends the ID of a request with its query.
 _REQUEST_ID = "X-OpenStack-Request-ID"
 
@@ -63,7 +65,7 @@ class _Scheduling:
         self.is_filtered = False
         """True once all request filters have run."""
         self.query = ""
-        """The first query of Nova's for candidates, urlencoded, that Placement answered with none."""
+        """The first query of Nova's for candidates, urlencoded, that Placement answered with none; not one refused."""
         self.found: list[str] = []
         """Queries for candidates, Nova's or not, that Placement answered with some."""
         self.index = 0
@@ -95,7 +97,8 @@ class SchedulingWatch:
         client = PlacementClient(adapter, microversion="1.36")
         self._room = RoomCheck(
             lambda query: len(client.candidates(query).by_host),
-            lambda query: sum(1 for each in client.each_provider(query) if not each.parent),
+            lambda query: sum(1 for _ in client.each_provider(query)),
+            lambda _query: client.traits_in_use(),
             records=bool(group.decision_history),
             counts=self._counts,
         )
@@ -128,20 +131,27 @@ class SchedulingWatch:
         if now is None or spec is None or not now.is_filtered or not _leaves_no_candidate(response, now, spec):
             return
         _SCHEDULING.set(None)
+        error = self._reason(now.query)
+        self._tell(now, spec, error)
+        if self._is_told and error.is_certain:
+            raise exception.NoValidHost(reason=str(error))
+
+    def _reason(self, query: str) -> NoHostLeft:
+        """Return why Placement has no candidate.
+
+        :param query: empty if Placement refused it
+        """
+        if not query:
+            return not_known("Placement refused the query for candidates")
         if self._late and not self._late.done():
             # Or each request would leave a thread behind.
-            return
+            return not_known("What is short is not known: Placement has not responded to an earlier question")
         # In a thread, whose own query is not looked at.
-        asked, problem = ask_in_time(partial(self._room.look, now.query), "room", time.monotonic() + PATIENCE)
+        asked, problem = ask_in_time(partial(self._room.look, query), "room", time.monotonic() + PATIENCE)
         if problem:
             self._late = asked
-            LOG.warning("What is short for server %s is not known: %s", spec.instance_uuid, problem)
-            return
-        error = asked.result()
-        if error:
-            self._tell(now, spec, error)
-            if self._is_told and error.by:
-                raise exception.NoValidHost(reason=str(error))
+            return not_known(f"What is short is not known: {problem}")
+        return asked.result()
 
     def count(self, name: str, before: int, after: int, spec: Any) -> None:
         """Count the hosts before and after a host filter.
@@ -163,7 +173,9 @@ class SchedulingWatch:
         now.steps.append(HostsAt(name, before, after))
         if self.service.count_hosts:
             self.service.count_hosts(name, before, after)
-        if not after and before:
+        if not after and len(now.steps) == 1 and not before:
+            self._tell(now, spec, NoHostLeft("No candidate is a host that the request names", HOST_FILTERS, ()))
+        elif not after and before:
             error = left_by_filters(now.steps, counts=self._counts)
             self._tell(now, spec, error)
             # The second of several servers: Nova releases what it has claimed for the first one only if it gets a list.
@@ -178,18 +190,22 @@ class SchedulingWatch:
 def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
     """Return whether Nova has no candidate after this response of Placement, to a query of its own or not."""
     _, _, query = response.url.partition("/allocation_candidates?")
-    if not query or response.status_code != HTTPStatus.OK:
+    if not query:
         return False
     # The state may be that of an earlier request.
     if response.request.headers.get(_REQUEST_ID) != now.context.global_id:
         return False
-    if len(response.content) > _LONGEST_EMPTY:
+    is_refused = response.status_code in _REFUSALS
+    if response.status_code != HTTPStatus.OK and not is_refused:
+        return False
+    if len(response.content) > _LONGEST_EMPTY and not is_refused:
         now.found.append(query)
         return False
     novas = _novas_queries(spec, now.context, query)
     if _parts(query) not in novas or any(_parts(each) in novas for each in now.found):
         return False
-    now.query = now.query or query
+    if not is_refused:
+        now.query = now.query or query
     # Before the last one, Nova asks again, with VCPU in place of PCPU.
     return _parts(query) == novas[-1]
 

@@ -218,15 +218,24 @@ class NoHostLeft(RequestRejected):
     """No host was left for a request that passed all request filters.
 
     :param numbers: told behind the reason, as many of the last ones as fit: a number is never cut
-    :param stage: where: ``host filters``, or ``room`` where Placement had no candidate
+    :param stage: where: ``host filters``; where Placement had no candidate, ``traits`` or ``room``
     :param by: the host filter that left none, or the resource classes that are short
     :param hosts: the numbers of hosts, as far as they are known
+    :param is_certain: False if the reason is for the operator alone
     """
 
-    def __init__(
-        self, reason: str, stage: str, by: Iterable[str], hosts: Iterable[HostsAt] = (), numbers: Iterable[str] = ()
+    def __init__(  # noqa: PLR0913 - all but three have defaults
+        self,
+        reason: str,
+        stage: str,
+        by: Iterable[str],
+        hosts: Iterable[HostsAt] = (),
+        numbers: Iterable[str] = (),
+        *,
+        is_certain: bool = True,
     ) -> None:
         self.stage = stage
+        self.is_certain = is_certain
         self.by = tuple(by)
         self.hosts = tuple(hosts)
         told = list(numbers)

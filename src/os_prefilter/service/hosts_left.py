@@ -16,12 +16,12 @@ The words for a server's owner name no host, no project and no server; numbers a
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from os_traits import COMPUTE_NODE
+import os_traits
 
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 
@@ -52,14 +52,15 @@ SUBJECTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Name of a host filter of Nova -> what its user reads if it left no host."""
 
-HOST_FILTERS, ROOM = "host filters", "room"
+HOST_FILTERS, ROOM, TRAITS = "host filters", "room", "traits"
 
 # Each host once, for numbers.
 _MOST_HOSTS = 1_000
 _WORDS = MappingProxyType({"MEMORY_MB": "memory", "VCPU": "CPUs", "PCPU": "dedicated CPUs", "DISK_GB": "disk"})
-# Of Nova's query: where a host may be, and what its root must have.
-_OF_HOST = frozenset(("required", "member_of", "in_tree", "root_required"))
+_ENABLED = f"!{os_traits.COMPUTE_STATUS_DISABLED}"
 _MOST_CLASSES = 6
+# Of the unsuffixed group: each takes a request; the others are left out.
+_MOST_TRAITS = 10
 _MOST_REMEMBERED = 1_000
 # A worker asks Placement at most a twentieth of its time.
 _PAUSE = 20
@@ -76,74 +77,132 @@ def left_by_filters(steps: Sequence[HostsAt], *, counts: bool) -> NoHostLeft:
     return NoHostLeft(subject, HOST_FILTERS, (name,), steps, numbers if counts else ())
 
 
-class RoomCheck:
-    """Finds which resource is short where Placement has no candidate.
+def not_known(reason: str, hosts: Sequence[HostsAt] = ()) -> NoHostLeft:
+    """Return that Placement has no candidate, and it is not certain why: that is recorded, and no user reads it."""
+    return NoHostLeft(reason, ROOM, (), hosts, is_certain=False)
 
-    Each resource class of the request is asked for alone, with all else that the query says of the host: Placement
-    knows ``max_unit``, shared storage and reserved amounts, which no summary of providers shows.
+
+class RoomCheck:
+    """Finds why Placement has no candidate, as far as its responses can be read in one way only.
+
+    Each resource class of the request is asked for alone, and then all together: Placement knows ``max_unit``, shared
+    storage and reserved amounts, which no summary of providers shows. Of the rest of the query, only what the host
+    itself must meet is kept. A trait of the unsuffixed group may be one of a device or a storage. Where resources are
+    shared, a host in the zone may get them from a provider that is not.
 
     :param candidate_hosts: returns how many hosts are among the allocation candidates of a query
-    :param hosts: returns how many root providers a query of ``GET /resource_providers`` finds
+    :param providers: returns how many providers a query of ``GET /resource_providers`` finds
+    :param traits_in_use: returns the traits that any provider has
     :param records: whether numbers of hosts are recorded, beside what is told
     :param counts: whether numbers are told (``no_host_reason = counts``)
     """
 
     def __init__(
-        self, candidate_hosts: Callable[[str], int], hosts: Callable[[str], int], *, records: bool, counts: bool
+        self,
+        candidate_hosts: Callable[[str], int],
+        providers: Callable[[str], int],
+        traits_in_use: Callable[[str], frozenset[str]],
+        *,
+        records: bool,
+        counts: bool,
     ) -> None:
         self._candidate_hosts = candidate_hosts
-        self._hosts = hosts
+        self._providers = providers
+        self._traits_in_use = traits_in_use
         self._numbered = records or counts
         self._counts = counts
-        self._known: dict[tuple[Callable[[str], int], str], tuple[int, float]] = {}
+        self._known: dict[tuple[object, str], tuple[Any, float]] = {}
 
-    def look(self, query: str) -> NoHostLeft | None:
-        """Return what is short for a query that had no candidate; ``by`` is empty if that is not known for certain.
-
-        None if no resource is to blame: without a request for any, or if no host is where the query wants it.
+    def look(self, query: str) -> NoHostLeft:
+        """Return why a query had no candidate, or that this is not known.
 
         :param query: as it was sent to Placement, urlencoded
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
         """
         parts = parse_qsl(query)
-        kept = [part for part in parts if part[0] in _OF_HOST]
-        amounts = [amount for key, value in parts if key == "resources" for amount in value.split(",")]
-        amounts.sort(key=lambda each: [*_WORDS, each.partition(":")[0]].index(each.partition(":")[0]))
+        in_use = self._ask(self._traits_in_use, [])
+        for trait in _required_in(parts, {key for key, _ in parts if key.startswith(("required", "root_required"))}):
+            if trait not in in_use:
+                return NoHostLeft(f"No host has the trait {trait}", TRAITS, ())
+        shares = os_traits.MISC_SHARES_VIA_AGGREGATE in in_use
+        above = [trait for key, value in parts if key == "root_required" for trait in value.split(",")]
+        named = [trait for trait in _required_in(parts, ("required",)) if trait not in above]
+        of_hosts = [trait for trait in named[:_MOST_TRAITS] if self._is_of_hosts(trait)]
+        traits = [os_traits.COMPUTE_NODE, *above, *of_hosts]
+        places = [part for part in parts if part[0] in ("member_of", "in_tree")]
+        kept = [("root_required", ",".join(traits)), *([] if shares else places)]
+        # What a host shares is no host's number.
+        numbered = self._numbered and not shares and named == of_hosts
+        amounts = _amounts_in(parts)
         limit = ("limit", str(_MOST_HOSTS if self._numbered else 1))
         room = {
             amount.partition(":")[0]: self._ask(self._candidate_hosts, [("resources", amount), *kept, limit])
             for amount in amounts[:_MOST_CLASSES]
         }
-        if not room:
-            return None
         short = [name for name, number in room.items() if not number]
         hosts = 0
-        if self._numbered or len(short) == len(room):
-            # A provider that shares its disk is no host.
-            traits = [COMPUTE_NODE, *(value for key, value in kept if key in ("required", "root_required"))]
-            others = [part for part in kept if part[0] not in ("required", "root_required")]
-            hosts = self._ask(self._hosts, [*others, ("required", ",".join(traits))])
+        if numbered or len(short) == len(room):
+            hosts = self._hosts(traits, places)
             if not hosts:
-                # No host is in the zone, for instance, or none has the traits: room is not to blame.
-                return None
-        steps = [HostsAt(name, hosts, number) for name, number in room.items()] if self._numbered else []
-        if not short and any(key.startswith("resources") and key != "resources" for key, _ in parts):
-            reason = "Hosts have room for each resource of the flavor; a device or another part of the request has none"
-            return NoHostLeft(reason, ROOM, (), steps)
-        words = [_WORDS.get(name, name) for name in short or room]
-        text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) + (" together" * (not short))
+                return self._no_host(traits, places, is_whole=named == of_hosts)
+        if not room:
+            return not_known("No host has what the request asks for beside the resources of its flavor")
+        steps = [HostsAt(name, hosts, number) for name, number in room.items()] if numbered else []
+        if not short and self._ask(self._candidate_hosts, [("resources", ",".join(amounts)), *kept, ("limit", "1")]):
+            reason = "Hosts have room for the resources of the flavor; the rest of the request is met by none of them"
+            return not_known(reason, steps)
+        words = [_WORDS.get(name, name) for name in short or [each.partition(":")[0] for each in amounts]]
+        text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+        if len(words) > 1 and not short:
+            text += " together"
         numbers = (f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before} hosts" for each in steps)
         reason = f"No available host has room for this flavor's {text}"
         return NoHostLeft(reason, ROOM, short or room, steps, numbers if self._counts else ())
 
-    def _ask(self, ask: Callable[[str], int], query: Iterable[tuple[str, str]]) -> int:
+    def _is_of_hosts(self, trait: str) -> bool:
+        """Return whether no provider but the root providers of hosts has a trait."""
+        query = [("required", f"{trait},!{os_traits.COMPUTE_NODE}")]
+        return not self._ask(self._providers, query)
+
+    def _hosts(self, traits: Iterable[str], places: Iterable[tuple[str, str]]) -> int:
+        number: int = self._ask(self._providers, [*places, ("required", ",".join(traits))])
+        return number
+
+    def _no_host(self, traits: Sequence[str], places: Sequence[tuple[str, str]], *, is_whole: bool) -> NoHostLeft:
+        """Return why no host has these traits in these places.
+
+        :param is_whole: whether these are all traits that are required
+        """
+        anyway = [trait for trait in traits if trait != _ENABLED]
+        if is_whole and _ENABLED in traits and self._hosts(anyway, places):
+            reason = "The compute service of each host that this request allows is disabled"
+            return NoHostLeft(reason, TRAITS, (_ENABLED[1:],))
+        return not_known("No host has the traits where the request wants it")
+
+    def _ask(self, ask: Callable[[str], Any], query: Iterable[tuple[str, str]]) -> Any:
         key = (ask, urlencode(list(query)))
-        number, due = self._known.get(key, (0, 0.0))
+        found, due = self._known.get(key, (None, 0.0))
         begun = time.monotonic()
         if begun >= due:
-            number = ask(key[1])
+            found = ask(key[1])
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known = {}
             now = time.monotonic()
-            self._known[key] = number, now + _PAUSE * (now - begun)
-        return number
+            self._known[key] = found, now + _PAUSE * (now - begun)
+        return found
+
+
+def _required_in(parts: Iterable[tuple[str, str]], keys: Container[str]) -> list[str]:
+    """Return the traits that these parts of a query require; of ``in:A,B`` none, as one of them is enough."""
+    found: dict[str, None] = {}
+    for key, value in parts:
+        if key in keys and not value.startswith("in:"):
+            found.update((trait, None) for trait in value.split(",") if not trait.startswith("!"))
+    return list(found)
+
+
+def _amounts_in(parts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the amounts of the unsuffixed group, such as ``VCPU:2``, in the order in which users read them."""
+    amounts = [amount for key, value in parts if key == "resources" for amount in value.split(",")]
+    order = [*_WORDS, *(amount.partition(":")[0] for amount in amounts)]
+    return sorted(amounts, key=lambda each: order.index(each.partition(":")[0]))

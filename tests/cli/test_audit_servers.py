@@ -49,7 +49,7 @@ hosts:
 def server(name: str, node: str | None, memory_mb: int = 512, **properties: str) -> dict[str, Any]:
     flavor = {"name": "m1", "vcpus": 1, "memory_mb": memory_mb, "root_gb": 0}
     spec = {"flavor": flavor, "image": {"disk_format": "qcow2", "properties": properties}}
-    return {"uuid": f"id-{name}", "name": name, "project": "shop", "node": node, "spec": spec}
+    return {"uuid": f"id-{name}", "name": name, "project": "shop", "node": node, "ports": [], "spec": spec}
 
 
 @pytest.fixture
@@ -71,6 +71,208 @@ def audited(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
     assert main(["audit", "--servers", *argv, "-f", "json"]) == code
     out, err = capsys.readouterr()
     return json.loads(out), err
+
+
+ANTI_AFFINITY: dict[str, object] = {"uuid": "g-1", "policy": "anti-affinity", "rules": {}}
+
+
+@pytest.mark.parametrize("rules", [{}, None, {"max_server_per_host": 1}, '{"max_server_per_host": "1"}'], ids=str)
+def test_drain_that_an_anti_affinity_group_refuses_is_no_all_clear(
+    rules: object, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """Nova has "No valid host" for it: each other host has a member."""
+    group = {**ANTI_AFFINITY, "rules": rules}
+    entries = [{**server(f"member-{host}", host), "group": group} for host in "abc"]
+    ((_, _, row), err) = rows(capsys, written(tmp_path, *entries), *hosts, "--without", "a", code=2)
+    assert row["Now"] == 0
+    assert row["Verdict"] == "no destination"
+    assert row["Why"]["text"] == "its server group (anti-affinity) has a member on each other host that could take it"
+    assert "Verdicts: no destination: 3." in err
+    assert "Drained: a: 0 of 1 server find a place at the same time." in err
+
+
+def test_members_that_a_group_allows_on_one_host_have_places(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    group = {**ANTI_AFFINITY, "rules": {"max_server_per_host": 2}}
+    entries = [{**server(f"member-{host}", host), "group": group} for host in "abc"]
+    found, _ = rows(capsys, written(tmp_path, *entries), *hosts, "--without", "a")
+    assert [row["Now"] for row in found] == [2, 2, 2]
+
+
+def test_affinity_group_on_one_host_has_no_destination(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    """Nova counts the server's own host as the group's, and moves no member to another."""
+    group: dict[str, object] = {"uuid": "g-1", "policy": "affinity", "rules": {}}
+    together = [{**server(f"member-{number}", "a"), "group": group} for number in range(2)]
+    ((row,), _) = rows(capsys, written(tmp_path, *together), *hosts, code=2)
+    assert row["Verdict"] == "no destination"
+    assert row["Why"]["text"] == "its server group (affinity) has no member on another host that could take it"
+    apart = {**server("member-c", "c"), "group": group}
+    found, _ = rows(capsys, written(tmp_path, *together, apart), *hosts)
+    assert {row["Host"]: row["Destinations"] for row in found} == {"a": ["c"], "c": ["a"]}
+
+
+@pytest.mark.parametrize("policy", ["soft-affinity", "soft-anti-affinity", None])
+def test_group_that_only_prefers_hosts_excludes_none(
+    policy: str | None, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    group: dict[str, object] = {"uuid": None if policy is None else "g-1", "policy": policy, "rules": {}}
+    entries = [{**server(f"member-{number}", "a"), "group": group} for number in range(2)]
+    ((row,), _) = rows(capsys, written(tmp_path, *entries[:1]), *hosts)
+    assert (row["Now"], row["Verdict"]) == (2, "ok")
+
+
+def _asking(extra_specs: dict[str, str] | None = None, **parts: object) -> dict[str, Any]:
+    entry = {**server("s", "c"), **parts}
+    entry["spec"]["flavor"]["extra_specs"] = extra_specs or {}
+    return entry
+
+
+def _with_spec(**fields: object) -> dict[str, Any]:
+    entry = server("s", "c")
+    return {**entry, "spec": {**entry["spec"], **fields}}
+
+
+_PORT = {"request_id": "5f6f4a0e-0000-4000-8000-000000000001", "spec": []}
+_NOT_JUDGED = [
+    (_asking({"hw:numa_nodes": "2"}), "a NUMA topology"),
+    (_asking({"hw:mem_page_size": "large"}), "a NUMA topology"),
+    (_with_spec(numa_topology={"cells": []}), "a NUMA topology"),
+    (_asking({"accel:device_profile": "fpga"}), "a device profile"),
+    (_asking({"pci_passthrough:alias": "a100:1"}), "PCI devices"),
+    (_with_spec(pci_requests={"requests": [_PORT]}), "PCI devices of ports"),
+    (_asking(ports=["normal", "direct"]), "PCI devices of ports"),
+    (_asking(ports='["normal", {"5f6f4a0e": "1"}]'), "a guaranteed bandwidth of ports"),
+    (_asking({"gpu": "true"}), "extra specs that Nova compares with capabilities of hosts"),
+    (_asking({"capabilities:cpu_info:arch": "x"}), "extra specs that Nova compares with capabilities of hosts"),
+    (
+        _asking({"aggregate_instance_extra_specs:ssd": "1"}),
+        "extra specs that Nova compares with metadata of aggregates",
+    ),
+    (server("s", "c", img_hv_type="kvm"), "image property img_hv_type, which no enabled filter requires"),
+    (_with_spec(scheduler_hints={"different_host": ["x"]}), "scheduler hints"),
+    (_with_spec(instance_group={"uuid": "g"}), "a server group, which is not in the entry"),
+    ({name: value for name, value in server("s", "c").items() if name != "ports"}, "ports, which are not in the entry"),
+]
+
+
+@pytest.mark.parametrize(("entry", "part"), _NOT_JUDGED, ids=str)
+def test_server_that_asks_what_no_api_shows_of_hosts_is_no_all_clear(
+    entry: dict[str, Any], part: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    document, err = audited(capsys, written(tmp_path, entry), *hosts, code=1)
+    (row,) = document["lines"]
+    assert row["Verdict"] == "not judged"
+    assert row["Why"]["text"] == part
+    assert document["summary"]["not_judged"] == {part: 1}
+    assert f"Not judged: 1: {part} (1 server)." in err
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        _asking({"hw:cpu_policy": "shared", "group_policy": "none", "quota:cpu_shares": "1"}),
+        _asking(ports=None),
+        _asking(ports=["normal", "virtio-forwarder"]),
+        _with_spec(scheduler_hints={"group": ["g-1"]}, numa_topology=None, instance_group=None),
+        _with_spec(pci_requests={"requests": []}),
+        server("s", "c", hw_architecture="x86_64"),
+        {**server("s", "c"), "group": None},
+    ],
+    ids=str,
+)
+def test_what_excludes_no_host_leaves_the_all_clear(
+    entry: dict[str, Any], capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    ((row,), _) = rows(capsys, written(tmp_path, entry), *hosts)
+    assert row["Verdict"] == "ok"
+
+
+def test_member_on_an_unknown_host_leaves_a_group_without_a_verdict(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    entries = [{**server(f"member-{host}", host), "group": ANTI_AFFINITY} for host in ("a", "elsewhere")]
+    found, _ = rows(capsys, written(tmp_path, *entries), *hosts, code=1)
+    why = {row["Host"]: row["Why"]["text"] for row in found}
+    assert why["a"] == "the hosts of 1 member of its server group are not known"
+
+
+def test_host_filters_of_the_configuration_that_cannot_be_judged_are_named(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    lines = ["[filter_scheduler]", "enabled_filters = ComputeFilter,NumInstancesFilter,MyFilter", "[prefilter]"]
+    config = placed(tmp_path / "nova.conf", "\n".join([*lines, "enabled_filters = image_type", ""]))
+    argv = [written(tmp_path, server("s", "c")), *hosts[:2], "--config-file", config]
+    document, err = audited(capsys, *argv, code=1)
+    assert document["lines"][0]["Verdict"] == "ok"
+    assert document["summary"]["host_filters_not_judged"] == ["NumInstancesFilter", "MyFilter"]
+    assert "Host filters that may exclude more hosts: 2: NumInstancesFilter; MyFilter." in err
+
+
+_RAN = "2026-01-01 00:00:00"
+_NO_PLACE = [
+    ({"vm_state": "error", "node": None}, "failed boots, without a host ever"),
+    ({"vm_state": "building", "node": None}, "being built"),
+    ({"vm_state": "soft-delete", "node": "a", "launched_at": _RAN}, "deleted"),
+    ({"vm_state": "deleted", "node": None}, "deleted"),
+]
+
+
+@pytest.mark.parametrize(("parts", "why"), _NO_PLACE, ids=str)
+def test_server_that_needs_no_place_is_counted_apart(
+    parts: dict[str, Any], why: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """Of a request that no host could meet."""
+    apart = {**server("apart", None, 999_999), **parts}
+    document, err = audited(capsys, written(tmp_path, server("s", "c"), apart), *hosts, "--without", "a")
+    assert document["summary"]["servers"] == 1
+    assert document["summary"]["need_no_place"] == {why: 1}
+    assert document["summary"]["drained"]["servers"] == 0
+    assert f"Need no place: 1: {why} (1 server)." in err
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"vm_state": "shelved_offloaded", "launched_at": _RAN},
+        {"vm_state": "error", "node": "a", "launched_at": _RAN},
+        {"vm_state": "error", "node": "a"},
+        {"vm_state": "error", "launched_at": _RAN},
+        {"vm_state": "building", "node": "a"},
+        {},
+    ],
+    ids=str,
+)
+def test_server_that_may_need_a_place_is_judged(
+    parts: dict[str, Any], capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """Without a host it was shelved, or reset to an error afterwards."""
+    entry = {**server("s", None, 999_999), **parts}
+    document, _ = audited(capsys, written(tmp_path, entry), *hosts, code=2)
+    assert document["summary"]["verdicts"]["no capable host"] == 1
+
+
+def test_only_servers_that_need_no_place_are_an_all_clear(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    document, _ = audited(capsys, written(tmp_path, {**server("s", None), "vm_state": "error"}), *hosts)
+    assert document["lines"] == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"group": []}, "group is empty; expected a server group"),
+        ({"group": {**ANTI_AFFINITY, "rules": {"max_server_per_host": "x"}}}, "group: the rules have no number"),
+        ({"group": {**ANTI_AFFINITY, "rules": "{"}}, "rules: not JSON"),
+        ({"ports": "{"}, "ports: not JSON"),
+        ({"ports": "{}"}, "ports: expected a list"),
+        ({"ports": 5}, "ports is 5; expected a list"),
+    ],
+    ids=str,
+)
+def test_wrong_parts_of_an_entry_are_named(
+    parts: dict[str, object], message: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    path = written(tmp_path, server("good", "c"), {**server("s", "a"), **parts})
+    _, err = audited(capsys, path, *hosts, code=1)
+    assert f"line 2: server 'id-s': {message}" in err
 
 
 def test_server_without_any_other_host_has_a_reason(capsys: Capture, tmp_path: Path) -> None:
@@ -302,7 +504,7 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
     count = 1
 
     def servers_from(*_arguments: object) -> Iterator[Server]:
-        yield from (server_from(server(f"x-{number}", "c")) for number in range(count))
+        yield from (server_from(server(f"x-{number}", "c"), {}) for number in range(count))
         _stop(reason)
 
     monkeypatch.setattr("os_prefilter_tools.cli.audit_arguments.read_servers", servers_from)
@@ -400,7 +602,9 @@ def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
     config.write_text("[prefilter]\nenabled_filters = compute_status, image_type\n")
     path = written(tmp_path, server("small", "a", hw_vif_model="igb", hw_architecture="x86_64"))
     argv = [path, *hosts[:2], "--config-file", str(config)]
-    document, err = audited(capsys, *argv)
+    # Nova compares the architecture with what hosts say, which neither filter requires.
+    document, err = audited(capsys, *argv, code=1)
+    assert document["lines"][0]["Why"]["text"] == "image property hw_architecture, which no enabled filter requires"
     assert (document["filters"], document["lines"][0]["Now"]) == (["compute_status", "image_type"], 2)
     assert err.splitlines()[0].startswith("Hosts: 4 (4 resource providers) of ")
     assert err.partition("\n")[2].startswith(f"Filters: compute_status, image_type ({config}).\n")

@@ -25,6 +25,7 @@ SERVICES = {
     "block_storage": "Cinder",
     "compute": "Nova",
     "image": "Glance",
+    "network": "Neutron",
     "placement": "Placement",
 }
 """Kind of a service -> its name."""

@@ -92,19 +92,21 @@ class AuditFilters(Listing):
             raise PrefilterError(
                 f"no server was read: {not_read.rstrip('.')}. Give it more time, or a file of servers."
             )
-        if not found.servers:
+        if not (found.servers or found.no_place):
             raise _nothing_to_audit("server", asked.servers, left_out, "a server that can be judged: %s")
+        host_filters = asked.host_filters_not_judged()
         # Only 0 is an all-clear.
-        is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
+        is_clear = not (not_read or left_out.count or host_filters or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
         self.about = {
             "filters": _names_of(change.after),
-            "summary": audit_rows.server_document(found, left_out, not_read),
+            "summary": audit_rows.server_document(found, left_out, not_read, host_filters),
         }
         lines: _Lines = [(_describe_filters(asked, change), False)]
         if not_read:
             lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
         lines += ((text, False) for text in audit_rows.server_summary(found))
+        lines += ((text, True) for text in first_of("Host filters that may exclude more hosts", host_filters))
         self._finish(asked, lines, left_out, partial(server_page, found))
         return audit_rows.server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
 

@@ -16,6 +16,8 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from oslo_config import cfg
+
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.spec import Flavor, Image
@@ -28,6 +30,7 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_name
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.host_filters import find_host_filters_not_judged
 from os_prefilter_tools.operators.audit.image_audit import FilterChange
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_list import read_servers
@@ -152,6 +155,18 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
                 raise DocumentError(path, "another --flavor has the same name. Give each a name of its own.")
             flavors.append(flavor)
         return flavors
+
+    def host_filters_not_judged(self) -> list[str]:
+        """Return the host filters that the configuration enables, and that an audit of servers cannot judge.
+
+        :raises PrefilterError: if the configuration is wrong
+        """
+
+        def register(conf: cfg.ConfigOpts) -> None:
+            conf.register_opt(cfg.ListOpt("enabled_filters", default=[]), "filter_scheduler")
+
+        conf = filters_and_hosts.read_configuration(self.config_file, register)
+        return find_host_filters_not_judged(map(escape_line, conf.filter_scheduler.enabled_filters))
 
     def read_servers(self, context: Context, broken: Broken) -> Iterable[Server]:
         """Return the servers of the file, or of the cloud.

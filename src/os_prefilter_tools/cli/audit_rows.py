@@ -164,10 +164,13 @@ def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
     return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
 
 
-def server_document(found: server_audit.ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:
+def server_document(
+    found: server_audit.ServerAudit, left_out: LeftOut, not_read: str, host_filters: Sequence[str]
+) -> dict[str, Any]:
     """Return the summary for JSON and YAML.
 
     :param not_read: why not all servers were read; empty if they were
+    :param host_filters: enabled host filters that are not judged for any server
     """
     return {
         "is_complete": not not_read,
@@ -183,6 +186,8 @@ def server_document(found: server_audit.ServerAudit, left_out: LeftOut, not_read
         ],
         "not_in_the_fleet": [{**each._asdict(), "servers": number} for each, number in found.unknown],
         "not_judged": dict(found.not_judged),
+        "host_filters_not_judged": list(host_filters),
+        "need_no_place": dict(found.no_place),
         "not_required": dict(found.notes),
         "left_out": left_out.as_document(),
     }
@@ -204,5 +209,6 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
     yield from first_of("Projects", projects[: sum(stranded > 0 for *_, stranded in found.of_projects)])
     yield from first_of("Not in the fleet", [f"{each.what} {each.name} ({number})" for each, number in found.unknown])
     yield from first_of("Not judged", [f"{text} ({pluralize(number, 'server')})" for text, number in found.not_judged])
+    yield from first_of("Need no place", [f"{text} ({pluralize(number, 'server')})" for text, number in found.no_place])
     notes = [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes]
     yield from first_of("Not required", notes)

@@ -29,7 +29,7 @@ from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import Destinations
-from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
+from os_prefilter_tools.operators.audit.joint_placement import JointPlacement, Moving
 from os_prefilter_tools.operators.audit.server_audit import ServerAudit, ServerVerdict, audit_servers
 from tests.conftest import pipeline_of, times
 from tests.operators.audit.test_agreement import FILTERS, FLAVORS, PROPERTIES, Asked, hosts
@@ -153,7 +153,7 @@ def test_servers_that_are_placed_together_fit_in_a_real_placement(seed: int) -> 
     servers = [*random_servers(random, fleet), *random_servers(random, fleet)]
     kinds = [destinations.judge(server).kind for server in servers]
     with EmbeddedPlacement(fleet) as placement:
-        placed = JointPlacement(destinations.index).place([(kind.demand, kind.hosts) for kind in kinds])
+        placed = JointPlacement(destinations.index).place([Moving(kind.demand, kind.hosts) for kind in kinds])
         for number, resources in enumerate(placed):
             body = {
                 "allocations": {uuid: {"resources": dict(of_one)} for uuid, of_one in resources.items()},
@@ -173,7 +173,7 @@ def test_servers_placed_together_are_as_many_in_each_order_and_all_where_that_is
     fleet, servers = _contested(random, random.randint(1, 5), random.randint(1, 7))
     destinations = Destinations(fleet, Service())
     judged = [destinations.judge(server).kind for server in servers]
-    found = JointPlacement(destinations.index).place([(kind.demand, kind.hosts) for kind in judged])
+    found = JointPlacement(destinations.index).place([Moving(kind.demand, kind.hosts) for kind in judged])
     flavors = [server.request.flavor for server in servers]
     sizes = [(each.vcpus, each.memory_mb) for each in flavors]
     choices = [[n for n in range(len(fleet.hosts)) if kind.hosts >> n & 1] for kind in judged]

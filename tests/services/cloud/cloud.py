@@ -169,6 +169,7 @@ def _register(cloud: Cloud, identity: Service) -> None:
         "image": (cloud.glance.url, cloud.glance.real),
         "compute": (f"{cloud.nova.url}/v2.1", f"{cloud.nova.real}/v2.1"),
         "block-storage": (f"{cloud.others.url}/v3",) * 2,
+        "network": (f"{cloud.others.url}/v2.0",) * 2,
     }
     api: Any = cloud.admin.identity
     api.create_region(id=EMPTY_REGION)

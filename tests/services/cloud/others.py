@@ -28,6 +28,7 @@ class Others:
     def __init__(self) -> None:
         self.url = ""
         self.volumes: dict[str, dict[str, Any]] = {}
+        self.ports: list[dict[str, Any]] = []
         self.sent: list[str] = []
         self.hook: Callable[[str], tuple[int, object] | None] = lambda _path: None
         """Answers a path, or returns None."""
@@ -47,7 +48,9 @@ class Others:
         if parts[-2:] == ["volumes", "detail"]:
             return 200, self._page(dict(parse_qsl(query)).get("marker", ""))
         if parts[0] == "v2.0":
-            return 200, {parts[-1].replace("-", "_"): []}
+            is_of_all = parts[-1] == "ports" and ("fields", "binding:vnic_type") in parse_qsl(query)
+            marker = dict(parse_qsl(query)).get("marker", "")
+            return 200, self._page_of_ports(marker) if is_of_all else {parts[-1].replace("-", "_"): []}
         if method == "POST" and parts[-1] == "attachments":
             return 202, {"attachment": {"id": str(uuid4()), "connection_info": {}}}
         if parts[-2:-1] == ["volumes"] and parts[-1] in self.volumes:
@@ -56,6 +59,14 @@ class Others:
             version = {"id": "v3.0", "status": "CURRENT", "version": "3.71", "min_version": "3.0"}
             return 200, {"versions": [{**version, "links": [{"rel": "self", "href": f"{self.url}/v3/"}]}]}
         return 404, {"itemNotFound": {"code": 404, "message": f"no {path}"}}
+
+    def _page_of_ports(self, marker: str) -> object:
+        after = [port for port in self.ports if port["id"] > marker]
+        page: dict[str, object] = {"ports": after[:_PAGE]}
+        if after[_PAGE:]:
+            href = f"http://elsewhere/v2.0/ports?limit={_PAGE}&marker={after[_PAGE - 1]['id']}"
+            page["ports_links"] = [{"rel": "next", "href": href}]
+        return page
 
     def _page(self, marker: str) -> object:
         names = sorted(self.volumes)

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from os_prefilter_tools.adapters.cloud.servers import servers
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.server import Server, ServerGroup
 from tests.services.cloud.cloud import Cloud
 
 Capture = pytest.CaptureFixture[str]
@@ -196,5 +197,132 @@ def test_servers_of_volumes_are_not_judged_where_cinder_hangs_or_refuses(
     for each in of_volumes:
         assert rows[each]["Verdict"] == "not judged"
         assert rows[each]["Why"]["text"].startswith("the image of its root volume is not known: Cinder")
-    assert document["summary"]["verdicts"]["not judged"] == len(of_volumes)
+    # And the one whose image is gone from Glance.
+    assert document["summary"]["verdicts"]["not judged"] == len(of_volumes) + 1
     assert rows.keys() - of_volumes.keys()
+
+
+def _in_groups(cloud: Cloud, groups: list[dict[str, Any]]) -> None:
+    """Answer with rows that Nova has made, and these of server groups: none of these servers is built."""
+    rows_before = cloud.nova.before
+
+    def answer(method: str, path: str) -> tuple[int, object] | None:
+        if path.startswith("/v2.1/os-server-groups"):
+            return 200, {"server_groups": [] if "offset=0" not in path else groups}
+        return rows_before(method, path)
+
+    cloud.nova.before = answer
+
+
+def test_servers_have_their_groups(cloud: Cloud, made: dict[str, str]) -> None:
+    """By a real Nova, which lists those of all projects with its newest microversion."""
+    body = {"server_group": {"name": "apart", "policy": "anti-affinity", "rules": {"max_server_per_host": 1}}}
+    group = cloud.send("POST", cloud.nova, "/v2.1/os-server-groups", body, **_MICROVERSION)["server_group"]["id"]
+    found, broken = _found(cloud)
+    assert broken == []
+    assert [each.group for each in found.values()] == [None] * len(found)
+    members = [made["a"], made["b"]]
+    shown = cloud.send("GET", cloud.nova, "/v2.1/os-server-groups?all_projects=true", **_MICROVERSION)["server_groups"]
+    _with_rows(cloud, lambda row: row.update({_HOST: "kvm-new-1"}))
+    _in_groups(cloud, [{**each, "members": members} for each in shown if each["id"] == group])
+    found, broken = _found(cloud)
+    assert broken == []
+    of_a = found[made["a"]].group
+    assert isinstance(of_a, ServerGroup)
+    assert of_a is found[made["b"]].group
+    assert (of_a.policy, of_a.most_on_host, set(of_a.members)) == ("anti-affinity", 1, set(members))
+    assert found[made["of a volume"]].group is None
+    cloud.send("DELETE", cloud.nova, f"/v2.1/os-server-groups/{group}", **_MICROVERSION)
+
+
+def test_drain_that_an_affinity_group_refuses_is_no_all_clear(
+    cloud: Cloud, made: dict[str, str], capsys: Capture
+) -> None:
+    _with_rows(cloud, lambda row: row.update({_HOST: "kvm-new-1"}))
+    group = {"id": "g", "policy": "affinity", "rules": {}, "project_id": "p", "members": [made["a"], made["b"]]}
+    _in_groups(cloud, [group])
+    assert main(["audit", "--servers", "--os-cloud", "admin", "--without", "kvm-new-1", "-f", "json"]) == 2
+    rows = {each["id"]: row for row in json.loads(capsys.readouterr().out)["lines"] for each in row["Servers"]}
+    assert rows[made["a"]]["Why"]["text"].startswith("its server group (affinity) has no member on another host")
+
+
+def test_groups_of_other_projects_are_not_known_to_a_user_who_is_no_administrator(
+    cloud: Cloud, made: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whom a policy lets list all servers: Nova leaves out the groups without a word."""
+
+    def of_another(row: dict[str, Any]) -> None:
+        row.update({_HOST: "kvm-new-1", "tenant_id": "another project"})
+        row.pop("scheduler_hints", None)
+
+    monkeypatch.setattr("os_prefilter_tools.adapters.cloud.servers._is_administrator", lambda _connection: False)
+    _with_rows(cloud, of_another)
+    _in_groups(cloud, [])
+    found, _ = _found(cloud)
+    assert "administrators alone" in found[made["a"]].unknown
+
+
+_PORTS = "/ports?fields=device_id&fields=binding:vnic_type"
+"""How ours begins; Nova asks for ports too."""
+
+
+@pytest.mark.parametrize("part", ["/os-server-groups", _PORTS])
+def test_servers_are_not_judged_where_groups_or_ports_are_refused(
+    part: str, cloud: Cloud, made: dict[str, str]
+) -> None:
+    def row_of_an_older_nova(row: dict[str, Any]) -> None:
+        row[_HOST] = "kvm-new-1"
+        row.pop("scheduler_hints", None)
+
+    _with_rows(cloud, row_of_an_older_nova)
+    rows_before = cloud.nova.before
+
+    def refuse(method: str, path: str) -> tuple[int, object] | None:
+        return (403, {"forbidden": {"code": 403, "message": "no"}}) if part in path else rows_before(method, path)
+
+    cloud.nova.before = refuse
+    cloud.others.hook = lambda path: (403, {"NeutronError": "no"}) if part in path else None
+    try:
+        found, _ = _found(cloud)
+    finally:
+        cloud.others.hook = lambda _path: None
+    what = "its ports are not known: Neutron" if part == _PORTS else "its server group is not known: Nova"
+    assert found[made["a"]].unknown.startswith(what)
+
+
+def test_ports_with_devices_or_bandwidth_are_not_judged(cloud: Cloud, made: dict[str, str]) -> None:
+    """Page by page, each with the fields that are read."""
+    ports: list[dict[str, Any]] = [
+        {"id": "1", "device_id": made["a"], "binding:vnic_type": "normal", "resource_request": None},
+        {"id": "2", "device_id": made["b"], "binding:vnic_type": "direct", "resource_request": None},
+        {"id": "3", "device_id": made["a"], "binding:vnic_type": "normal", "resource_request": {"request_groups": []}},
+        {"id": "4", "device_id": "", "binding:vnic_type": "direct"},
+    ]
+    _with_rows(cloud, lambda row: row.update({_HOST: "kvm-new-1"}))
+    cloud.others.ports, cloud.others.sent[:] = ports, []
+    try:
+        found, _ = _found(cloud)
+    finally:
+        cloud.others.ports = []
+    assert found[made["a"]].not_judged == ("a guaranteed bandwidth of ports",)
+    assert found[made["b"]].not_judged == ("PCI devices of ports",)
+    asked = [path for path in map(unquote, cloud.others.sent) if _PORTS in path]
+    assert len(asked) == 2
+    assert all("fields=resource_request" in path for path in asked)
+
+
+def test_failed_boot_is_shown_apart_and_leaves_the_all_clear(
+    cloud: Cloud, made: dict[str, str], capsys: Capture
+) -> None:
+    """As Nova shows one: ERROR, without a host, and never launched."""
+
+    def change(row: dict[str, Any]) -> None:
+        is_failed = row["id"] == made["b"]
+        row.update({_HOST: None, "status": "ERROR"} if is_failed else {_HOST: "kvm-new-1", "status": "ACTIVE"})
+        row["image"] = row["image"] or {"id": made["b"]}
+
+    _with_rows(cloud, change)
+    main(["audit", "--servers", "--os-cloud", "admin", "--enable", "compute_status", "-f", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["summary"]["need_no_place"] == {"failed boots, without a host ever": 1}
+    assert made["b"] not in [each["id"] for row in document["lines"] for each in row["Servers"]]

@@ -39,7 +39,7 @@ _OURS = "No valid host was found. Scheduling failed: No host offers "
 _BOTH = {"hw_vif_model": "e1000e", "hw_time_hpet": "true"}
 _LONG = "é" * 200
 _OPTIONS = """
-enabled_filters = ComputeFilter,RebuildFilter
+enabled_filters = ComputeFilter,RebuildFilter,ServerGroupAffinityFilter,ServerGroupAntiAffinityFilter
 [placement]
 endpoint_override = {placement}
 [prefilter]
@@ -140,10 +140,41 @@ def _select(cloud: Cloud) -> list[str]:
         found.append([str(row[0]) for row in cloud.databases.run(statement)])
     whole, of_cell, of_api = found
     # On two database servers: the same, in two parts.
-    specs = {row["uuid"]: row["spec"] for row in map(json.loads, of_api)}
-    joined = [{**row, "spec": specs[row["uuid"]]} for row in map(json.loads, of_cell)]
+    specs = {row["uuid"]: row for row in map(json.loads, of_api)}
+    joined = [{**row, **specs[row["uuid"]]} for row in map(json.loads, of_cell)]
     assert sorted(joined, key=str) == sorted(map(json.loads, whole), key=str)
     return whole
+
+
+def _arguments(cloud: Cloud, lines: list[str], folder: Path) -> list[str]:
+    """Return the arguments of an audit of selected servers on the hosts as they are now."""
+    (folder / "servers.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "fleet.json").write_text(snapshot(read_fleet(cloud.placement)), encoding="utf-8")
+    (folder / "prefilter.conf").write_text("[prefilter]\nenabled_filters = hpet,image_metadata\n", encoding="utf-8")
+    names = {"servers": "servers.jsonl", "hosts": "fleet.json", "config-file": "prefilter.conf"}
+    return [word for option, name in names.items() for word in (f"--{option}", str(folder / name))]
+
+
+@pytest.mark.parametrize("group", [("anti-affinity", 3), ("affinity", 2)], ids=str)
+def test_moves_that_a_server_group_excludes_are_no_destinations(
+    group: tuple[str, int], cloud: Cloud, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nova finds no host for the migration of a member either."""
+    policy, members = group
+    hints = {"group": api.group(policy)}
+    servers = [api.server(hints=hints) for _ in range(members)]
+    assert [each.status for each in servers] == ["ACTIVE"] * members
+    argv = _arguments(cloud, _select(cloud), tmp_path)
+    assert main(["audit", *argv, "--without", str(servers[0].host), "-f", "json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    rows = {each["id"]: row for row in document["lines"] for each in row["Servers"]}
+    for each in servers:
+        assert rows[each.uuid]["Now"] == 0
+        assert rows[each.uuid]["Why"]["text"].startswith(f"its server group ({policy})")
+    assert document["summary"]["left_out"]["count"] == 0
+    assert document["summary"]["not_judged"] == {}
+    _, details = api.move(servers[0], "migrate", None)
+    assert "No valid host" in details
 
 
 def test_selected_servers_have_their_hosts_and_destinations(
@@ -155,11 +186,7 @@ def test_selected_servers_have_their_hosts_and_destinations(
     assert (timer.status, timer.host, plain.status) == ("ACTIVE", "timer-host", "ACTIVE")
     lines = _select(cloud)
     assert {json.loads(line)["uuid"] for line in lines} == {timer.uuid, plain.uuid}
-    (tmp_path / "servers.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "fleet.json").write_text(snapshot(read_fleet(cloud.placement)), encoding="utf-8")
-    (tmp_path / "prefilter.conf").write_text("[prefilter]\nenabled_filters = hpet,image_metadata\n", encoding="utf-8")
-    names = {"servers": "servers.jsonl", "hosts": "fleet.json", "config-file": "prefilter.conf"}
-    argv = [word for option, name in names.items() for word in (f"--{option}", str(tmp_path / name))]
+    argv = _arguments(cloud, lines, tmp_path)
     drained = next(host for host in HOSTS if host not in (plain.host, "timer-host"))
     assert main(["audit", *argv, "--without", drained, "--enable", "hpet", "-f", "json"]) == 2
     out, err = capsys.readouterr()

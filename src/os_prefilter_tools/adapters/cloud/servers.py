@@ -26,7 +26,7 @@ from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.adapters.cloud.resources import flavor_of, image_of, images
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.server import Server, ServerGroup, find_why_no_place, needs_of_ports
 
 LOG = get_logger(__name__)
 
@@ -34,13 +34,17 @@ _T = TypeVar("_T")
 
 # The first that shows a server's flavor as it was, with its extra specs: Nova 16.0.0 (Pike).
 _FLAVOR = "2.47"
-# The first that shows scheduler hints: Nova 32.0.0 (2025.2). 2.98 shows the image properties that it was built with.
+# The first that shows scheduler hints: Nova 32.0.0 (2025.2). 2.98 shows the image properties that it was built with,
+# 2.64 the policy of a server group with its rules.
 _HINTS = "2.100"
 _LISTING = "/servers/detail?all_tenants=1&limit=1000"
 _HOST = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _ZONE = "pinned_availability_zone"
 _VOLUMES = "/volumes/detail?all_tenants=1&limit=1000"
 _VOLUME = ("attachments", "bootable", "volume_image_metadata")
+_GROUPS = "/os-server-groups?all_projects=true&limit=1000"
+# Without the other fields, a port takes a tenth of the room.
+_PORTS = "/ports?fields=device_id&fields=binding:vnic_type&fields=resource_request&fields=id&limit=1000"
 _NOT_FOUND = 404
 # Cinder keeps these fields of the image beside its properties.
 _VOLUME_FIELDS = frozenset(
@@ -100,10 +104,13 @@ def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
     """
     found_images = _images(connection, images(connection, lambda _problem: None))
     found_volumes = _volumes(connection, CloudService(connection, "block_storage").rows(_VOLUMES, "volumes"))
+    groups, ports = _Groups(connection), _Ports(connection)
     for row in CloudService(connection, "compute").rows(_LISTING, "servers", _microversion(connection)):
         try:
             server = _server(row)
             _add_place(server, row)
+            groups.add_to(server, row)
+            ports.add_to(server)
         except CloudError as error:
             broken(str(error))
             continue
@@ -113,6 +120,97 @@ def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
             what = "the image of its root volume" if server.request.is_bfv else "its image"
             server.unknown = f"{what} is not known: {error}"
         yield server
+
+
+class _Groups:
+    """The server groups of all projects, as far as Nova shows them."""
+
+    def __init__(self, connection: Any) -> None:
+        self._of: dict[str, ServerGroup | None] = {}
+        """UUID of a server -> its group; None for one that excludes no host."""
+        self._unknown = ""
+        projects = set()
+        try:
+            for row in _pages(CloudService(connection, "compute"), _microversion(connection)):
+                self._add(row)
+                projects.add(row.get("project_id"))
+        except CloudError as error:
+            self._unknown = f"its server group is not known: {error}"
+        self._own_project = getattr(connection, "current_project_id", None)
+        self._is_complete = bool(projects - {self._own_project}) or _is_administrator(connection)
+
+    def _add(self, row: Any) -> None:
+        try:
+            # Before microversion 2.64, there is a list of one policy, and no rules.
+            policy = row["policy"] if "policy" in row else next(iter(row["policies"]), None)
+            group = ServerGroup.of(str(row["id"]), policy, row.get("rules"), frozenset(row["members"]))
+            self._of.update(dict.fromkeys(row["members"], group))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise unexpected("Nova, a server group", row) from error
+
+    def add_to(self, server: Server, row: Mapping[str, Any]) -> None:
+        """Add its group to a server."""
+        if server.uuid in self._of:
+            server.group = self._of[server.uuid]
+            return
+        hints = row.get("scheduler_hints")
+        if isinstance(hints, dict) and not hints.get("group"):
+            return
+        if self._unknown:
+            server.unknown = self._unknown
+        elif not self._is_complete and server.project != self._own_project:
+            # Nova leaves out those of other projects, and does not say so.
+            server.unknown = "its server group is not known: Nova shows those of all projects to administrators alone"
+
+
+def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
+    """Yield the server groups; their listing has no links to its next page, and no marker."""
+    offset = 0
+    while True:
+        rows = compute.get(f"{_GROUPS}&offset={offset}", microversion).get("server_groups")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise unexpected("Nova, GET /os-server-groups", rows)
+        yield from rows
+        if not rows:
+            return
+        offset += len(rows)
+
+
+def _is_administrator(connection: Any) -> bool:
+    """Return whether Nova takes the user for an administrator, by its default policy."""
+    try:
+        session = connection.session
+        return "admin" in session.auth.get_access(session).role_names
+    except Exception:  # noqa: BLE001 - a plugin without a token of Keystone: it is not known
+        return False
+
+
+class _Ports:
+    """What the ports of servers ask of hosts, as Neutron shows them."""
+
+    def __init__(self, connection: Any) -> None:
+        self._needs: dict[str, list[str]] = {}
+        """UUID of a server -> what its ports ask, if it is more than a network."""
+        self._unknown = ""
+        try:
+            for row in CloudService(connection, "network").rows(_PORTS, "ports"):
+                self._add(row)
+        except CloudError as error:
+            self._unknown = f"its ports are not known: {error}"
+
+    def _add(self, row: Any) -> None:
+        try:
+            vnic_type, resources = row.get("binding:vnic_type") or "normal", row.get("resource_request")
+            needs = needs_of_ports([vnic_type], has_resources=bool(resources))
+            if needs:
+                self._needs.setdefault(row["device_id"], []).extend(needs)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise unexpected("Neutron, a port", row) from error
+
+    def add_to(self, server: Server) -> None:
+        """Add to a server what its ports ask of a host."""
+        server.not_judged = (*server.not_judged, *dict.fromkeys(self._needs.get(server.uuid, ())))
+        server.unknown = server.unknown or self._unknown
 
 
 class _Resources(Generic[_T]):
@@ -209,6 +307,12 @@ def _add_place(server: Server, row: Mapping[str, Any]) -> None:
             raise unexpected(f"Nova, {name} of the server {server.uuid}", value)
     server.host, server.name, server.project = (texts[name] or "" for name in (_HOST, "name", "tenant_id"))
     server.request.project_id, server.request.availability_zone = texts["tenant_id"], texts[_ZONE]
+    server.no_place = find_why_no_place(str(row.get("status")), server.host, row.get("OS-SRV-USG:launched_at"))
+    hints = row.get("scheduler_hints")
+    if isinstance(hints, dict):
+        server.request.scheduler_hints = {
+            name: [hint] if isinstance(hint, str) else hint for name, hint in hints.items() if hint
+        }
     if _ZONE not in row:
         # Nova before 29.0.0 (2024.1).
         server.not_judged = ("an availability zone, which Nova's API before microversion 2.96 hides",)

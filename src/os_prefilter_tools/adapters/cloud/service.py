@@ -40,7 +40,7 @@ class CloudService:
     """One service of a cloud.
 
     :param connection: an ``openstack.connection.Connection``
-    :param kind: ``image``, ``compute`` or ``block_storage``
+    :param kind: a key of ``SERVICES``
     """
 
     def __init__(self, connection: Any, kind: str) -> None:
@@ -121,7 +121,9 @@ class CloudService:
                 return
             # Only the marker: a front end may have another path than the service believes.
             marker = dict(parse_qsl(urlsplit(following).query)).get("marker", "")
-            query = urlencode({**dict(parse_qsl(query)), "marker": marker})
+            # A parameter may be there several times, as Neutron's fields.
+            others = [(name, value) for name, value in parse_qsl(query) if name != "marker"]
+            query = urlencode([*others, ("marker", marker)])
         advice = "Check the proxies between this machine and the service."
         raise CloudError(f"{self._name}, GET {base}", "the next page is one that was read already", advice)
 

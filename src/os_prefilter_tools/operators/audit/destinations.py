@@ -16,7 +16,7 @@ A destination is a host that Placement would return for the server's request wit
 host and disabled ones. The server's own allocation stays where it is, as it does while Nova moves a server.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -37,7 +37,7 @@ from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, 
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.server import ANTI_AFFINITY, Server, ServerGroup
 from os_prefilter_tools.operators.diagnose.findings import Sources
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
@@ -73,7 +73,10 @@ class JudgedServer(NamedTuple):
     kind: ServerKind
     others: int
     """All hosts of the fleet beside the server's own."""
+    capable: int
+    """The hosts among them that meet the demand."""
     now: int
+    """Those of them that the server's group allows."""
     if_died: int
     sources: Sources
     """Why this request makes the demand; an equal demand of another request may have another source."""
@@ -100,6 +103,7 @@ class Destinations:
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
         self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
+        self._members: dict[ServerGroup, Mapping[int, int]] = {}
         self._zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
             self._zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
@@ -147,13 +151,31 @@ class Destinations:
             self._demands[key] = ServerKind(demand, self.index.find_candidates(key))
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)
-        now = if_died = kind.hosts & others
+        capable = kind.hosts & others
+        now = if_died = capable & self._allowed_by(server.group)
         if own is not None:
             if_died = self.index.without_shared_of(own, now, kind.demand)
-        return JudgedServer(kind, others, now, if_died, sources)
+        return JudgedServer(kind, others, capable, now, if_died, sources)
+
+    def _allowed_by(self, group: ServerGroup | None) -> int:
+        """Return the hosts that Nova's filters for server groups leave to one more member of a group.
+
+        Its own host is among the group's, as in Nova: of an affinity group on one host, Nova moves no server.
+        """
+        if group is None:
+            return self.index.all
+        if group not in self._members:
+            self._members[group] = group.members_on(self.index.numbers)
+        members = self._members[group]
+        if group.policy == ANTI_AFFINITY:
+            return self.index.all & ~set_of(number for number, count in members.items() if count >= group.most_on_host)
+        # A member on a host that is not known may be on any.
+        if not members or group.count_lost(self.index.numbers):
+            return self.index.all
+        return set_of(members)
 
     def count_if_empty(self, judged: JudgedServer) -> int:
-        """Return how many other hosts could take a server if all were empty."""
+        """Return how many other hosts could take a server if all were empty, and its group allowed them."""
         return (self._if_empty.find_candidates(judged.kind.demand.conditions()) & judged.others).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:

@@ -13,7 +13,8 @@
 """Joint placement: how many servers find destinations at the same time, where each alone may fit but not all together.
 
 The servers are placed one after the other, each on the fullest host that has room beside those placed before, in
-several orders, of which the best counts. The order in which servers are given is ignored.
+several orders, of which the best counts. The order in which servers are given is ignored. Members of an anti-affinity
+group are not placed on one host, beyond the number that the group allows.
 """
 
 from collections import Counter
@@ -23,11 +24,12 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
-from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.host_sets import numbers_in, set_of
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
 from os_prefilter_tools.fleet.model import Provider
+from os_prefilter_tools.fleet.server import ANTI_AFFINITY, ServerGroup
 
 Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
@@ -40,19 +42,30 @@ _MOST_RETRIED = 5_000
 """The most servers in such further tries, of an audit."""
 
 
-class _Server(NamedTuple):
+class Moving(NamedTuple):
+    """A server that needs a place."""
+
     demand: Demand
     hosts: int
     """The set of its destinations."""
+    group: ServerGroup | None = None
+
+
+class _Server(NamedTuple):
+    demand: Demand
+    hosts: int
     size: float
     """The sum of its shares of what the largest host has of each resource class."""
     key: tuple[Condition, ...]
+    group: ServerGroup | None
+    """Its group, if members exclude each other from hosts."""
+    group_id: str
 
 
 _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
-    lambda each: (each.hosts.bit_count(), -each.size, each.key, each.hosts),
-    lambda each: (-each.size, each.hosts.bit_count(), each.key, each.hosts),
-    lambda each: (each.size, each.hosts.bit_count(), each.key, each.hosts),
+    lambda each: (each.hosts.bit_count(), -each.size, each.key, each.hosts, each.group_id),
+    lambda each: (-each.size, each.hosts.bit_count(), each.key, each.hosts, each.group_id),
+    lambda each: (each.size, each.hosts.bit_count(), each.key, each.hosts, each.group_id),
 )
 """In the first one, a server with at least as many destinations as there are servers before it always finds a host."""
 
@@ -64,18 +77,19 @@ class JointPlacement:
         self.index = index
         self._retried = 0
 
-    def place(self, servers: Iterable[tuple[Demand, int]], gone: int | None = None) -> Sequence[Allocation]:
+    def place(self, servers: Iterable[Moving], gone: int | None = None) -> Sequence[Allocation]:
         """Return the allocations of servers that find a destination at the same time; perhaps not of the most that do.
 
-        :param servers: the demand of each, and the set of its destinations
         :param gone: the number of a host whose shared providers are gone
         """
         possible = []
-        for demand, hosts in servers:
+        for demand, hosts, of_server in servers:
             if hosts:
                 key = demand.conditions()
                 size = sum(item.amount / self.largest.get(item.names[0], 1) for item in key if item.kind == RESOURCE)
-                possible.append(_Server(demand, hosts, size, key))
+                # The destinations of an affinity group are its hosts, in whatever order its members move.
+                group = of_server if of_server and of_server.policy == ANTI_AFFINITY else None
+                possible.append(_Server(demand, hosts, size, key, group, group.uuid if group else ""))
         best: Sequence[Allocation] = ()
         for order in _ORDERS:
             ordered = sorted(possible, key=order)
@@ -140,11 +154,13 @@ class _Filling:
         """The number of a host with servers -> its room."""
         self._full: dict[tuple[Condition, ...], int] = {}
         """The conditions of a demand -> the hosts that have no room left for it."""
+        self._members: dict[ServerGroup, Counter[int]] = {}
+        """A group -> how many of its members each host has, those placed here among them."""
 
     def put(self, server: _Server) -> bool:
         """Put a server on the fullest host that has room for it; return whether there is one."""
         index = self._together.index
-        hosts = server.hosts & ~self._full.get(server.key, 0)
+        hosts = server.hosts & ~self._full.get(server.key, 0) & ~self._closed_by(server.group)
         used = sorted(numbers_in(hosts & self._used), key=lambda each: (self._room[each], index.hosts[each].name))
         unused = self._together.fullest_first(hosts & ~self._used)
         for number in chain(used[:_MOST_TRIED], islice(unused, _MOST_TRIED)):
@@ -157,9 +173,19 @@ class _Filling:
                 self._taken.setdefault(uuid, Counter()).update(resources)
             self._used |= 1 << number
             self._room[number] = self._together.room_on(host, self._taken)
+            if server.group:
+                self._members[server.group][number] += 1
             self.allocations.append(found)
             return True
         return False
+
+    def _closed_by(self, group: ServerGroup | None) -> int:
+        """Return the hosts that have as many members of a group as it allows."""
+        if group is None:
+            return 0
+        if group not in self._members:
+            self._members[group] = group.members_on(self._together.index.numbers)
+        return set_of(number for number, count in self._members[group].items() if count >= group.most_on_host)
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
         """Return whether some provider has room for each resource: 25 times faster than the matcher if none has."""

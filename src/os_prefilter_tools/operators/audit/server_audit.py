@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.server import ANTI_AFFINITY, Server, ServerGroup
 from os_prefilter_tools.operators.audit.destinations import (
     Destinations,
     JudgedServer,
@@ -30,8 +30,9 @@ from os_prefilter_tools.operators.audit.destinations import (
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.host_filters import find_not_judged
 from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, short_line
-from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
+from os_prefilter_tools.operators.audit.joint_placement import JointPlacement, Moving
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
@@ -51,6 +52,7 @@ class ServerVerdict(str, Enum):
     NOT_ALL_WITHOUT = "not all if drained"
     NOT_ALL_IF_DIED = "not all if its host died"
     UNKNOWN = "not judged"
+    """It would be ``ok``, and something that its next host must have was not looked at."""
     OK = "ok"
 
 
@@ -129,6 +131,8 @@ class ServerAudit:
     """Unknown values and deferred requirements, and how many servers have them."""
     not_judged: tuple[tuple[str, int], ...]
     """Parts of requests that are not judged, and how many servers have them."""
+    no_place: tuple[tuple[str, int], ...]
+    """Why servers that are in no line need no place, and how many."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
 
@@ -137,9 +141,16 @@ class ServerAudit:
         return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
 
 
-_Leaving: TypeAlias = tuple[ServerKind | None, int, int]
-"""A server of a host: its kind, None if the filters reject its request; its destinations if the host died, and without
-the drained hosts."""
+class _Leaving(NamedTuple):
+    """A server of a host that moves."""
+
+    kind: ServerKind | None
+    """None if the filters reject its request."""
+    group: ServerGroup | None
+    if_died: int
+    """Its destinations if the host died."""
+    without: int
+    """Those without the drained hosts."""
 
 
 def audit_servers(
@@ -158,27 +169,23 @@ def audit_servers(
     """
     drained = destinations.hosts_named(without)
     lines: dict[tuple[object, ...], ServerLine] = {}
-    unknown, notes, not_judged = Counter[NotInFleet](), Counter[str](), Counter[str]()
+    unknown, notes = Counter[NotInFleet](), Counter[str]()
+    not_judged, no_place = Counter[str](), Counter[str]()
     by_host: dict[int, list[_Leaving]] = {}
     count = 0
-    for server in _each_once(servers, left_out):
+    for server in _members_last(_each_once(servers, left_out)):
+        if server.no_place:
+            no_place[server.no_place] += 1
+            continue
         count += 1
-        line = ServerLine(short_line(server.host), short_line(server.project))
-        leaving: _Leaving = (None, 0, 0)
-        try:
-            judged = destinations.judge(server)
-        except RequestRejected as error:
-            line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
-        else:
-            _judge_alone(line, judged, server, destinations, drained)
-            leaving = (judged.kind, line.if_died, line.without)
-            notes.update({str(note) for note in judged.sources.decision.notes if note.warn or note.waits})
+        line, leaving, remarks, parts = _judge(server, destinations, drained)
+        notes.update(remarks)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
-        not_judged.update(map(escape_line, server.not_judged))
+        not_judged.update(parts)
         unknown.update(NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server))
         progress("servers", count, None)
     names = destinations.index.names
@@ -186,12 +193,14 @@ def audit_servers(
     if_drained = None
     # In an order that is not that of the servers: the searches share their steps.
     if drained:
-        moving = [(kind, left) for own, some in by_host.items() if drained >> own & 1 for kind, _, left in some]
-        if_drained = _place(", ".join(without), moving, together)
+        moving = [each for own, some in by_host.items() if drained >> own & 1 for each in some]
+        places = [Moving(each.kind.demand, each.without, each.group) for each in moving if each.kind]
+        if_drained = _place(", ".join(without), places, len(moving), together)
     sums = {}
     for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
-        dying = [(kind, left) for kind, left, _ in by_host[own]]
-        of_host = _place(names[own], dying, together, own)
+        dying = by_host[own]
+        places = [Moving(each.kind.demand, each.if_died, each.group) for each in dying if each.kind]
+        of_host = _place(names[own], places, len(dying), together, own)
         sums[of_host.host] = of_host
         progress("hosts that die", number, len(by_host))
     drained_names = destinations.index.names_of(drained)
@@ -215,6 +224,7 @@ def audit_servers(
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
+        no_place=tuple(no_place.most_common()),
         names=names,
     )
 
@@ -235,6 +245,39 @@ def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
             )
 
 
+def _members_last(servers: Iterable[Server]) -> Iterator[Server]:
+    """Yield the members of server groups after all others: then the hosts of each group are known."""
+    members = []
+    for server in servers:
+        if server.group is None:
+            yield server
+        else:
+            server.group.hosts[server.uuid] = server.host
+            members.append(server)
+    yield from members
+
+
+def _judge(
+    server: Server, destinations: Destinations, drained: int
+) -> tuple[ServerLine, _Leaving, set[str], Sequence[str]]:
+    """Return the line of a server for itself, what it is to move, the notes on its request, and what is not judged."""
+    line = ServerLine(short_line(server.host), short_line(server.project))
+    parts = [escape_line(each) for each in server.not_judged]
+    try:
+        judged = destinations.judge(server)
+    except RequestRejected as error:
+        line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
+        return line, _Leaving(None, None, 0, 0), set(), parts
+    parts += (each for each in find_not_judged(server.request, judged.sources) if each not in parts)
+    _judge_alone(line, judged, server, destinations, drained)
+    if line.verdict == ServerVerdict.OK:
+        line.reason = _why_not_judged(server, destinations, parts)
+        line.verdict = ServerVerdict.UNKNOWN if line.reason else ServerVerdict.OK
+    leaving = _Leaving(judged.kind, server.group, line.if_died, line.without)
+    notes = {str(note) for note in judged.sources.decision.notes if note.warn or note.waits}
+    return line, leaving, notes, parts
+
+
 def _judge_alone(
     line: ServerLine, judged: JudgedServer, server: Server, destinations: Destinations, drained: int
 ) -> None:
@@ -243,21 +286,42 @@ def _judge_alone(
     if not line.now:
         line.if_empty = destinations.count_if_empty(judged)
         line.verdict = ServerVerdict.NONE if line.if_empty else ServerVerdict.NONE_IF_EMPTY
-        line.conflict = destinations.conflict(judged)
-        line.reason = "" if judged.others else "the fleet has no other host"
+        if server.group and judged.capable:
+            line.reason = _excluded_by(server.group)
+        else:
+            line.conflict = destinations.conflict(judged)
+            line.reason = "" if judged.others else "the fleet has no other host"
     elif not line.if_died:
         line.verdict = ServerVerdict.NONE_IF_DIED
         line.reason = "each other host would use what this one shares"
     elif not line.without:
         line.verdict = ServerVerdict.NONE_WITHOUT
-        line.conflict = destinations.conflict(judged, drained)
-        line.reason = "" if judged.others & ~drained else "every other host is drained"
-    elif server.unknown:
-        line.verdict, line.reason = ServerVerdict.UNKNOWN, escape_line(server.unknown)
-    elif server.host and destinations.number_of(server) is None:
+        if server.group and judged.capable & ~drained:
+            line.reason = _excluded_by(server.group)
+        else:
+            line.conflict = destinations.conflict(judged, drained)
+            line.reason = "" if judged.others & ~drained else "every other host is drained"
+
+
+def _excluded_by(group: ServerGroup) -> str:
+    """Return why no host that could take a server is one that its group allows."""
+    if group.policy == ANTI_AFFINITY:
+        has = "a member" if group.most_on_host == 1 else pluralize(group.most_on_host, "member")
+        return f"its server group (anti-affinity) has {has} on each other host that could take it"
+    return "its server group (affinity) has no member on another host that could take it"
+
+
+def _why_not_judged(server: Server, destinations: Destinations, parts: Sequence[str]) -> str:
+    """Return why the destinations of a server are no all-clear; empty if they are one."""
+    if server.unknown:
+        return escape_line(server.unknown)
+    if server.host and destinations.number_of(server) is None:
         # Which of the destinations is its own host is not known, nor whether it is drained.
-        host = quote(server.host[:LONGEST_NAME])
-        line.verdict, line.reason = ServerVerdict.UNKNOWN, f"the fleet has no host {host}, on which it is"
+        return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
+    lost = server.group.count_lost(destinations.index.numbers) if server.group else 0
+    if lost:
+        return f"the hosts of {pluralize(lost, 'member')} of its server group are not known"
+    return "; ".join(parts)
 
 
 def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None) -> None:
@@ -273,9 +337,12 @@ def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostS
 
 
 def _place(
-    host: str, servers: Sequence[tuple[ServerKind | None, int]], together: JointPlacement, gone: int | None = None
+    host: str, places: Iterable[Moving], servers: int, together: JointPlacement, gone: int | None = None
 ) -> HostSum:
-    """Place the servers of a host, each with the set of its destinations."""
-    movable = [(kind.demand, hosts) for kind, hosts in servers if kind and hosts]
+    """Place the servers of a host.
+
+    :param servers: how many it has, also those whose request is rejected
+    """
+    movable = [each for each in places if each.hosts]
     placed = len(together.place(movable, gone)) if len(movable) > 1 else len(movable)
-    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed)
+    return HostSum(escape_line(host), servers, servers - len(movable), placed)

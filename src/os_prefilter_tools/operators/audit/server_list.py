@@ -13,25 +13,39 @@
 """Reader of server lists: servers with their hosts and the request specs that Nova stores.
 
 ``docs/audit.rst`` has the statement that selects them. An entry has ``uuid``, ``name``, ``project``, ``node``
-or ``host``, ``machine_type``, and as ``spec`` the column of that name of Nova's table ``request_specs``.
+or ``host``, ``machine_type``, ``vm_state``, ``launched_at``, ``ports``, ``group``, and as ``spec`` the column of that
+name of Nova's table ``request_specs``.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from os_prefilter.adapters.from_json import request_spec_fields, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.schema import find_mistakes
+from os_prefilter.documents.strict_json import strict
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
-from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.fleet.server import Server, ServerGroup, find_why_no_place, needs_of_ports
 from os_prefilter_tools.operators.audit.entry_list import Broken, read_entries
 
 _TEXT = {"type": ["string", "null"], "expected": "text"}
 _SERVER = {
     "type": "object",
     "expected": "a server: an object with uuid, node, project and spec",
-    "properties": dict.fromkeys(("uuid", "name", "project", "node", "host", "machine_type"), _TEXT),
+    "properties": {
+        **dict.fromkeys(("uuid", "name", "project", "node", "host", "machine_type", "vm_state", "launched_at"), _TEXT),
+        "ports": {"type": ["array", "string", "null"], "expected": "a list"},
+        "group": {
+            "type": ["object", "null"],
+            "expected": "a server group: an object with uuid, policy and rules",
+            "properties": {
+                **dict.fromkeys(("uuid", "policy"), _TEXT),
+                "rules": {"type": ["object", "string", "null"], "expected": "an object"},
+            },
+        },
+    },
 }
 _ADVICE = "Select it with the statement in the documentation."
 
@@ -41,12 +55,13 @@ def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of servers.
     """
-    return read_entries(path, "server", server_from, broken)
+    return read_entries(path, "server", partial(server_from, groups={}), broken)
 
 
-def server_from(entry: object) -> Server:
+def server_from(entry: object, groups: dict[str, ServerGroup | None]) -> Server:
     """Return the server in an entry of a list.
 
+    :param groups: the server groups of other entries by UUID, and of this one afterwards
     :raises DocumentError: it is none, has no place for its host, or no request spec that can be read
     """
     mistakes = find_mistakes(_SERVER, entry, "it")
@@ -64,19 +79,70 @@ def server_from(entry: object) -> Server:
     if request.project_id is None:
         # The plain form may leave it out; filters and rules read it.
         request.project_id = data.get("project")
-    not_judged = {
-        # What nova-scheduler's own host filters judge.
-        "PCI devices": (fields.get("pci_requests") or {}).get("requests"),
-        "a NUMA topology": fields.get("numa_topology"),
-        "a server group": fields.get("instance_group"),
-        "a device profile": request.flavor.extra_specs.get("accel:device_profile"),
-    }
+    not_judged = _needs_of_ports(data)
+    # Of a flavor with an alias, the flavor says it as well.
+    pci_requests = (fields.get("pci_requests") or {}).get("requests") or ()
+    if any(not each.get("alias_name") for each in pci_requests):
+        not_judged.append("PCI devices of ports")
+    if fields.get("numa_topology"):
+        not_judged.append("a NUMA topology")
+    if "group" not in data and fields.get("instance_group"):
+        # The group may have been deleted since, and its rules are not stored here.
+        not_judged.append("a server group, which is not in the entry")
+    host = data.get("node") or data.get("host") or ""
     return Server(
         request=request,
-        host=data.get("node") or data.get("host") or "",
+        host=host,
         uuid=data.get("uuid") or "",
         name=data.get("name") or "",
         project=data.get("project") or "",
         machine_type=data.get("machine_type", UNKNOWN_MACHINE_TYPE),
-        not_judged=tuple(what for what, value in not_judged.items() if value),
+        not_judged=tuple(dict.fromkeys(not_judged)),
+        group=_group(data.get("group"), groups),
+        no_place=find_why_no_place(data.get("vm_state") or "", host, data.get("launched_at")),
     )
+
+
+def _needs_of_ports(data: Mapping[str, Any]) -> list[str]:
+    """Return what the ports of a server ask of its host.
+
+    :raises DocumentError: they are no list
+    """
+    if "ports" not in data:
+        return ["ports, which are not in the entry"]
+    ports = _parsed(data["ports"], "ports")
+    if ports is None:
+        return []
+    if not isinstance(ports, list):
+        raise DocumentError("", f"ports: expected a list. {_ADVICE}")
+    types = [each for each in ports if isinstance(each, str)]
+    # A port with a guaranteed bandwidth has the providers that give it.
+    return needs_of_ports(types, has_resources=any(each and not isinstance(each, str) for each in ports))
+
+
+def _group(data: Mapping[str, Any] | None, groups: dict[str, ServerGroup | None]) -> ServerGroup | None:
+    """Return the server group of an entry, which is the same for all its members.
+
+    :raises DocumentError: it has no UUID, or its rules are none
+    """
+    if data is None or data.get("uuid") is None:
+        # A join that finds no group leaves an object without values.
+        return None
+    uuid = data["uuid"]
+    if uuid not in groups:
+        try:
+            groups[uuid] = ServerGroup.of(uuid, data.get("policy"), _parsed(data.get("rules"), "rules"))
+        except ValueError as error:
+            raise DocumentError("", f"group: the rules have no number of servers on a host. {_ADVICE}") from error
+    return groups[uuid]
+
+
+def _parsed(value: object, name: str) -> object:
+    """Return a value that the database may give as its text.
+
+    :raises DocumentError: the text is no JSON
+    """
+    try:
+        return strict(value) if isinstance(value, str) and value else value or None
+    except (ValueError, RecursionError) as error:
+        raise DocumentError("", f"{name}: not JSON. {_ADVICE}") from error

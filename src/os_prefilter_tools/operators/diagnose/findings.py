@@ -50,9 +50,9 @@ class Sources:
 
         :raises RequestRejected: a filter, or Nova's own translation, rejects the request, or it cannot be a query
         """
-        self._request = Request(request_spec)
+        self.request = Request(request_spec)
         # Before the service adds to it.
-        from_request = requirements_without_filters(self._request)
+        from_request = requirements_without_filters(self.request)
         self.decision = decision = service.apply(request_spec)
         self.query = query_of(request_spec)
         self._excludes = {each.name: each.declaration.excludes for each in service.filters}
@@ -90,13 +90,13 @@ class Sources:
     def _field_of(self, condition: Condition) -> str:
         if condition.kind == POLICY:
             return "flavor extra spec group_policy=isolate"
-        if condition.scope in self._request.requested_groups:
+        if condition.scope in self.request.requested_groups:
             return f"request group {condition.scope}"
         if condition.kind == AGGREGATE:
             return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
         if condition.kind == TREE:
             return "same_subtree of the request" if condition.scope == ROOT else "the host that the request names"
-        name, groups = condition.names[0], self._request.flavor_groups
+        name, groups = condition.names[0], self.request.flavor_groups
         for suffix in (condition.suffix, ""):
             if suffix in groups and name in groups[suffix].resources:
                 return f"flavor extra spec {resource_key(name, suffix)}"

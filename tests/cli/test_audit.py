@@ -120,7 +120,7 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
     assert "Become unschedulable: 0. Lose hosts: 1. Were unschedulable before: 1.\n" in err
     assert "No host meets: 1: required CUSTOM_NOBODY (image property trait:CUSTOM_NOBODY=required; 1 image).\n" in err
     assert "Not required: 1: image property hw_vif_model: unknown value 'nosuch': not required (1 image).\n" in err
-    assert "Left out: 1: images[2]: found an object that is no image" in err
+    assert "Left out: 1: images[2]: this is a flavor, no image." in err
 
 
 def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) -> None:

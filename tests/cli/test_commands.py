@@ -231,7 +231,7 @@ _WRONG = [
     ("audit --images {tmp}/nothing", "nothing: the file is empty; expected JSON. Check the command"),
     ("demo --hosts {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
     ("demo --hosts {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
-    ("explain --image {tmp}/flavor", "flavor: this is no image"),
+    ("explain --image {tmp}/flavor", "flavor: this is a flavor, no image. Expected the output of 'openstack image"),
     ("explain --flavor {tmp}/empty", "empty: this is no flavor"),
     ("explain --request-spec {tmp}/evil", "is not free to use"),
     ("candidates --property os_secure_boot=requird", "unknown value 'requird'"),
@@ -251,6 +251,78 @@ _WRONG = [
     ("snapshot --hosts {tmp}/no-hosts", "at least one host"),
     ("snapshot --hosts {tmp}/unknown-key", "'x'"),
 ]
+
+
+_UUID = "11111111-2222-4333-8444-555555555556"
+_VOLUME = {
+    "id": _UUID,
+    "bootable": "true",
+    "size": 40,
+    "properties": {"owner": "me"},
+    "volume_image_metadata": {"hw_vif_model": "igb", "disk_format": "qcow2"},
+}
+_OTHERS = {
+    "a volume": _VOLUME,
+    "a server": {"id": _UUID, "status": "ACTIVE", "flavor": {"ram": 512}, "image": "", "properties": {}},
+    "a hypervisor": {"hypervisor_hostname": "a", "vcpus": 8, "memory_mb": 4096, "properties": {}},
+    "a quota": {"cores": 8, "ram": 4096, "properties": 128},
+    "metadata definitions": {"namespace": "OS::Compute::X", "properties": {"hw_vif_model": {"type": "string"}}},
+    "a file of hosts": {"hosts": {"a": {"resources": {"VCPU": 1}}}},
+    "a list of images": {"images": []},
+    "a list of flavors": {"flavors": []},
+    "a list of servers": {"servers": []},
+    "a list of volumes": {"volumes": []},
+}
+"""Documents that people have at hand, of which some have the fields of an image or a flavor."""
+
+
+@pytest.mark.parametrize("option", ["image", "flavor", "request-spec"])
+@pytest.mark.parametrize("kind", _OTHERS)
+def test_document_of_another_kind_is_named(option: str, kind: str, capsys: Capture, tmp_path: Path) -> None:
+    """Read as an image, a flavor or a request it would require nothing."""
+    path = placed(tmp_path / "document.json", json.dumps(_OTHERS[kind]))
+    assert main(["explain", f"--{option}", path]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}: this is {kind}, no {option.replace('-', ' ')}. Expected ")
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "message"),
+    [
+        ("volume", _VOLUME, "What its volume_image_metadata has are properties of an image"),
+        (
+            "api",
+            {"disk_format": "raw", "container_format": "bare", "hw_disk_bus": "ide"},
+            "image: 'hw_disk_bus' stands",
+        ),
+        ("api", {"disk_format": "qcow2", "status": "active", "acme_tag": "x"}, "image: 'acme_tag' stands beside"),
+        ("both", {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"}, "image: 'hw_disk_bus' stands beside"),
+        ("snapshot", {"properties": {}, "volume_id": _UUID, "name": "s"}, "this is no image. Expected the output of"),
+        ("list", [{"ID": _UUID, "Name": "a"}], "the document is a list; expected names with values: 'show' prints"),
+        ("none", [], "the document is empty; expected names with values"),
+        ("none", None, "the document is empty; expected names with values"),
+        ("none", {}, "this is no image. Expected the output of 'openstack image show -f json'."),
+    ],
+)
+def test_image_that_would_have_no_properties_is_refused(
+    name: str, document: object, message: str, capsys: Capture, tmp_path: Path
+) -> None:
+    path = placed(tmp_path / name, json.dumps(document))
+    assert main(["explain", "--image", path]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
+    path = placed(tmp_path / "image.yaml", "disk_format: qcow2\n")
+    assert main(["explain", "--image", path]) == 1
+    assert "YAML is not read here: print it with '-f json'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fields", [{}, {"status": "active", "min_ram": 0, "tags": []}])
+def test_image_without_properties_is_one(fields: dict[str, object], capsys: Capture, tmp_path: Path) -> None:
+    path = placed(tmp_path / "image.json", json.dumps({"disk_format": "qcow2", "name": "plain", **fields}))
+    assert main(["explain", "--image", path, "--filter", "image_type", "-f", "json"]) == 0
+    assert "COMPUTE_IMAGE_TYPE_QCOW2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("command", "message"), _WRONG)

@@ -115,6 +115,50 @@ os_hash_value os_hidden owner protected schema self size status stores tags upda
 """
 
 
+_KINDS = (
+    # Before all others: in Glance's API a property of any name stands beside these.
+    ("an image", ("disk_format", "container_format")),
+    ("a volume", ("bootable", "size")),
+    ("a server", ("flavor", "status")),
+    ("a hypervisor", ("hypervisor_hostname",)),
+    ("a quota", ("cores",)),
+    ("metadata definitions", ("namespace",)),
+    ("a file of hosts", ("hosts",)),
+    ("a request spec", (_NOVA_DATA,)),
+    ("a request spec", ("spec",)),
+    ("a request spec", ("flavor",)),
+    ("a list of images", ("images",)),
+    ("a list of flavors", ("flavors",)),
+    ("a list of servers", ("servers",)),
+    ("a list of volumes", ("volumes",)),
+    ("a flavor", ("ram",)),
+    ("a flavor", ("memory_mb",)),
+    ("a flavor", ("vcpus",)),
+    ("an image", ("disk_format",)),
+)
+"""What a document is -> the fields that it has, all of them; the first that fits counts."""
+_VOLUME_ADVICE = (
+    " What its volume_image_metadata has are properties of an image: write them under properties, and its disk_format "
+    "beside them."
+)
+
+
+def kind_of(document: Mapping[str, Any]) -> str:
+    """Return what a document is, by its fields; empty if that is not known."""
+    return next((kind for kind, fields in _KINDS if all(field in document for field in fields)), "")
+
+
+def not_of_kind(kind: str, document: Mapping[str, Any], path: str | Path) -> DocumentError:
+    """Return the error for a document that is no image or flavor; read as one, it would require nothing.
+
+    :param kind: ``image`` or ``flavor``
+    """
+    found = kind_of(document)
+    what = f"this is {found}, no {kind}" if found and found.split()[-1] != kind else f"this is no {kind}"
+    advice = _VOLUME_ADVICE if found == "a volume" and kind == "image" else ""
+    return DocumentError(path, f"{what}. Expected the output of 'openstack {kind} show -f json'.{advice}")
+
+
 def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties of an image in Glance's API, which has them beside its fields."""
     fields = _IMAGE_FIELDS.split()
@@ -126,7 +170,14 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
     :raises DocumentError: there is no such file, it cannot be read, or holds no JSON object
     """
-    document: Any = parse_json(read_bytes(path), path)
+    try:
+        document: Any = parse_json(read_bytes(path), path)
+    except DocumentError as error:
+        if Path(path).suffix in (".yaml", ".yml"):
+            raise DocumentError(path, f"{error.problem} YAML is not read here: print it with '-f json'.") from error
+        raise
+    if isinstance(document, list) and document:
+        raise DocumentError(path, "the document is a list; expected names with values: 'show' prints them, not 'list'.")
     _check(_mapping_of(), document, path, "")
     return dict(document)
 
@@ -137,7 +188,18 @@ def image_from(document: object, path: str | Path, where: str = "image") -> spec
     :raises DocumentError: it is not one; the message begins with ``where``
     """
     _check(_IMAGE, document, path, where)
-    return _image(document)
+    data: Any = document
+    others = [name for name in data if name not in (*_IMAGE_FIELDS.split(), "properties")]
+    if kind_of(data) not in ("", "an image") or (others and "disk_format" not in data):
+        raise not_of_kind("image", data, path)
+    loose = loose_properties(data) or (others[0] if others and "properties" not in data else "")
+    if loose:
+        raise DocumentError(
+            path,
+            f"{where}: {quote(loose)} stands beside its fields, as in Glance's API. Give the output of "
+            "'openstack image show -f json', or move it into properties.",
+        )
+    return _image(data)
 
 
 def flavor_from(document: object, path: str | Path) -> spec.Flavor:
@@ -160,6 +222,11 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
     :raises DocumentError: it is not one, or has no flavor
     """
     data = request_spec_fields(document, path)
+    kind = kind_of(data)
+    if kind not in ("", "a request spec"):
+        raise DocumentError(
+            path, f"this is {kind}, no request spec. Expected what Nova stores in its table request_specs."
+        )
     _check_spelling(SPEC_FIELDS, data, path, "")
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")

@@ -17,7 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.adapters.from_json import (
+    flavor_from,
+    image_from,
+    kind_of,
+    not_of_kind,
+    read_json,
+    request_spec_from,
+)
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import is_file
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -138,7 +145,7 @@ def image_named(name: str, context: Context) -> Image:
         from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
         return resources.image_named(context.connection, name)
-    return image_from(_of_kind(name, "image", {"disk_format", "properties"}, {"ram", "vcpus"}), name)
+    return image_from(_of_kind(name, "image", {"disk_format", "properties"}), name)
 
 
 def flavor_named(name: str, context: Context) -> Flavor:
@@ -147,12 +154,13 @@ def flavor_named(name: str, context: Context) -> Flavor:
         from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
         return resources.flavor_named(context.connection, name)
-    return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}, set()), name)
+    return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}), name)
 
 
-def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> dict[str, object]:
+def _of_kind(path: str, kind: str, expected: set[str]) -> dict[str, object]:
     """Return the document in a file; refuse any other kind of document, which would require nothing."""
     document = read_json(path)
-    if expected.isdisjoint(document) or not unexpected.isdisjoint(document):
-        raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")
+    found = kind_of(document)
+    if expected.isdisjoint(document) or (found and found.split()[-1] != kind):
+        raise not_of_kind(kind, document, path)
     return document

@@ -245,13 +245,27 @@ def owner_on_groups(answer: Answer, spec: Any, nova: Nova) -> Answer:
     return nova(clone)
 
 
+def trait_of_pci_devices(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    groups = spec.requested_resources if "requested_resources" in spec else []
+    requests = spec.pci_requests.requests if "pci_requests" in spec and spec.pci_requests else []
+    own = {each.request_id for each in requests if each.source != each.NEUTRON_PORT}
+    pci = [group.requester_id for group in groups if group.requester_id.rsplit("-", 1)[0] in own]
+    if not isinstance(answer, str):
+        answer -= {(suffix, "OWNER_NOVA", True) for suffix in pci}
+    return _also(answer, *((suffix, "COMPUTE_MANAGED_PCI_DEVICE", True) for suffix in pci))
+
+
+def _novas_trait(resource_class: str) -> str:
+    return "COMPUTE_MANAGED_PCI_DEVICE" if "PCI" in resource_class else "OWNER_NOVA"
+
+
 def owner_on_flavors_groups(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     specs = _extra_specs(spec)
     for suffix in ("1", "_gpu"):
-        owned = any(_amount(specs, suffix, each) for each in _NOVAS_CLASSES)
+        owned = [each for each in sorted(_NOVAS_CLASSES) if _amount(specs, suffix, each)]
         means_another = specs.get(f"trait{suffix}:OWNER_CYBORG") == "required"
         if owned and not means_another and specs.get(f"trait{suffix}:OWNER_NOVA") != "forbidden":
-            answer = _also(answer, (suffix, "OWNER_NOVA", True))
+            answer = _also(answer, (suffix, _novas_trait(owned[0]), True))
     return answer
 
 
@@ -266,13 +280,14 @@ def not_anothers(answer: Answer, spec: Any, _nova: Nova) -> Answer:
             suffix = f"_owned_{name}"
             unwanted = {(suffix, trait, False) for trait in _unsuffixed_traits(specs, "forbidden")}
             resource = (suffix, f"{name}:{_amount(specs, '', name)}", True)
-            answer = _also(answer, (suffix, "OWNER_NOVA", True), resource, *unwanted)
+            answer = _also(answer, (suffix, _novas_trait(name), True), resource, *unwanted)
         nested, owned = nested - owned, set()
     if nested and not means_another:
         if "OWNER_CYBORG" in (_image(spec, "traits_required") or ()):
             return REFUSED
         answer = _also(answer, ("unsuffixed", "OWNER_CYBORG", False))
-    return _also(answer, ("unsuffixed", "OWNER_NOVA", True)) if owned and not host else answer
+    in_place = set() if host else {("unsuffixed", _novas_trait(name), True) for name in owned}
+    return _also(answer, *in_place)
 
 
 def _asks_for(spec: Any, of_flavor: int, *names: str) -> bool:
@@ -312,14 +327,6 @@ def _amount(specs: Mapping[str, str], suffix: str, name: str) -> int:
 
 def _classes(specs: Mapping[str, str]) -> list[str]:
     return [key.removeprefix("resources:") for key in specs if key.startswith("resources:") and "NO_SUCH" not in key]
-
-
-def forbidden_on_pci(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    groups = spec.requested_resources if "requested_resources" in spec else []
-    requests = spec.pci_requests.requests if "pci_requests" in spec and spec.pci_requests else []
-    own = {each.request_id for each in requests if each.source != each.NEUTRON_PORT}
-    pci = [group for group in groups if group.requester_id.rsplit("-", 1)[0] in own]
-    return REFUSED if any("OWNER_NOVA" in group.forbidden_traits for group in pci) else answer
 
 
 # -- what becomes of Nova's query --------------------------------------------------------------------------------------

@@ -241,16 +241,27 @@ DIFFERENCES: tuple[Difference, ...] = (
         "A request that requires OWNER_NOVA already",
         of=("owner",),
         nova="leaves the groups of PCI devices without it",
-        ours="requires it there as well",
+        ours="requires there what it requires of other requests",
         reason="the groups need it as much as without",
         becomes=becomes.owner_on_groups,
         change=lambda spec: spec.root_required.add("OWNER_NOVA"),
     ),
     Difference(
+        "The groups of PCI devices",
+        of=("owner",),
+        nova="requires OWNER_NOVA",
+        ours="requires COMPUTE_MANAGED_PCI_DEVICE",
+        reason="Nova gives both to its PCI devices; before version 34, it removes OWNER_NOVA from them",
+        becomes=becomes.trait_of_pci_devices,
+    ),
+    Difference(
         "The flavor's own groups",
         of=("owner",),
         nova="leaves them alone: resources1:VGPU=1 may be given another service's GPU",
-        ours="requires OWNER_NOVA on each group that asks for a class whose providers Nova creates",
+        ours=(
+            "requires OWNER_NOVA on each group that asks for a class whose providers Nova creates, and "
+            "COMPUTE_MANAGED_PCI_DEVICE where that is CUSTOM_PCI_*"
+        ),
         reason="measured on a real Placement: the root's trait does not bind its children",
         becomes=becomes.owner_on_flavors_groups,
         extra_specs={"resources1:VGPU": "1"},
@@ -260,7 +271,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         of=("owner",),
         nova="leaves it alone: resources:VGPU=1 may be given another service's GPU",
         ours=(
-            "asks for a class whose providers Nova creates in a group of its own that requires OWNER_NOVA, unless that "
+            "asks for a class whose providers Nova creates in a group of its own, with the same trait, unless that "
             "could ask for something else (a required trait that the device may have, group_policy); then, and for "
             "other classes, it forbids the traits of other owners in the group without a suffix, and an image that "
             "requires one of them is refused"
@@ -278,15 +289,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         becomes=becomes.not_of_profiles,
         # A group of another origin becomes one of a profile.
         change=lambda spec: setattr(spec.requested_resources[0], "requester_id", "device_profile_0"),
-    ),
-    Difference(
-        "A group of PCI devices that forbids OWNER_NOVA",
-        of=("owner",),
-        nova="requires and forbids the trait, which Placement refuses",
-        ours="refuses the request with the two sources",
-        reason="the user gets a reason",
-        becomes=becomes.forbidden_on_pci,
-        change=lambda spec: spec.requested_resources[0].forbidden_traits.add("OWNER_NOVA"),
     ),
 )
 """In the order in which they are applied."""

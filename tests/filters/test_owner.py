@@ -38,7 +38,21 @@ _GROUPS: list[tuple[dict[str, str], list[object]]] = [
     ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, []),
     ({"resources1:FPGA": "1"}, []),
     ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [("OWNER_NOVA", True, "1")]),
+    ({"resources1:CUSTOM_PCI_X": "1"}, [("COMPUTE_MANAGED_PCI_DEVICE", True, "1")]),
+    ({"resources:CUSTOM_PCI_X": "1"}, [("COMPUTE_MANAGED_PCI_DEVICE", True, "_owned_CUSTOM_PCI_X")]),
+    (
+        {"resources:CUSTOM_PCI_X": "1", "resources:VCPU": "0", "resources:MEMORY_MB": "0"},
+        [("COMPUTE_MANAGED_PCI_DEVICE", True, "unsuffixed"), _KEPT_OUT],
+    ),
 ]
+
+
+@pytest.mark.parametrize("resource_class", ["CUSTOM_PCI_8086_1563", "CUSTOM_A100", "PGPU", "VGPU"])
+def test_group_of_a_pci_device_requires_the_trait_of_novas_pci_devices(resource_class: str) -> None:
+    """Whatever class ``[pci] device_spec`` gives it; Nova before 34 leaves no owner trait on them."""
+    group = RequestGroup("pci-0", {resource_class: 1})
+    spec = spec_of(requested_resources=[group], pci_request_ids=frozenset(("pci",)))
+    assert required_by("owner", spec) == [_ROOT, ("COMPUTE_MANAGED_PCI_DEVICE", True, "pci-0")]
 
 
 def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone() -> None:

@@ -189,7 +189,10 @@ def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: boo
     own = [kind for kind in kinds if kind != "root"]
     devices = [_device(f"{name}/{kind}", kind, "VGPU", f"{DEVICE_TRAIT} {UNWANTED * deep}") for kind in own]
     if owner == NOVA:
-        devices += [_device(f"{name}/pci-{kind}", kind, PCI) for kind in _KINDS]
+        devices += [_device(f"{name}/pci-{kind}", kind, PCI) for kind in _KINDS if kind != "novas"]
+        # Before version 34, Nova leaves no owner trait on them.
+        traits = "COMPUTE_MANAGED_PCI_DEVICE" if deep else "COMPUTE_MANAGED_PCI_DEVICE OWNER_NOVA"
+        devices.append(Device(_provider(f"{name}/pci-novas", PCI, traits), NOVA))
     below = tuple(device.provider for device in devices)
     if deep:
         below = (_provider(f"{name}/numa", "", trait, providers=below),)

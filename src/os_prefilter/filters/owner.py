@@ -16,15 +16,20 @@ Placement has one resource class for what two services hand out: Nova's VGPUs an
 provider says so with an owner trait. This filter keeps requests for the owner's resources on the owner's providers:
 
 - the owner trait on the root, as Nova's own filter does, if the owner creates the hosts;
-- on the groups of PCI devices, and on the flavor's groups for resource classes whose providers the owner creates;
+- on the flavor's groups for resource classes whose providers the owner creates;
 - for such a class in the unsuffixed group, in a group of its own. In the unsuffixed group a required trait may be met
   by any provider, the root above all, so it says nothing of the one that has the class. Where the class must stay in
   the unsuffixed group, the traits of other owners are forbidden there: that protects from owners that have one;
 - kept off the groups of device profiles, which are Cyborg's, whatever traits Cyborg's providers have.
 
+The groups of PCI devices require COMPUTE_MANAGED_PCI_DEVICE instead, which each Nova with PCI devices in Placement
+gives them, whatever their resource class. An owner trait does not stay there: before version 34, nova-compute replaces
+the traits of its PCI providers (``PciResourceProvider.update_provider_tree``, run in 33.0.2, read in 29.4.0, 31.3.1).
+
 Groups of ports belong to others; they are left alone.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -46,7 +51,8 @@ _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 _ADDED_BY_NOVA = ("MEM_ENCRYPTION_CONTEXT", "CUSTOM_PMEM_NAMESPACE_")
 # What says something of a compute node, never of a device below it; but for this one, which PCI devices have.
 _OF_HOSTS = ("COMPUTE_", "HW_CPU_", "HW_ARCH_")
-_OF_PCI_DEVICES = os_traits.COMPUTE_MANAGED_PCI_DEVICE
+_OF_PCI_DEVICES = trait_named(os_traits.COMPUTE_MANAGED_PCI_DEVICE)
+_PCI_CLASSES = "CUSTOM_PCI_"
 _OWN_SUFFIX = "_owned_"
 _LONGEST_SUFFIX = 64
 
@@ -55,7 +61,7 @@ _LONGEST_SUFFIX = 64
     gate="owner_is_reported",
     closed="not every compute node has {options.owner_trait} yet",
     traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),
-    other_traits=lambda options: (options.owner_trait, *options.foreign_owner_traits),
+    other_traits=lambda options: (options.owner_trait, *options.foreign_owner_traits, _OF_PCI_DEVICES),
     excludes="owner",
     only_new=True,
 )
@@ -67,7 +73,7 @@ def owner(request: Request, *, options: Options, required_before: tuple[Requirem
         return answer
     trait = trait_named(options.owner_trait)
     on_pci_groups = [
-        Requirement(trait, True, suffix, f"PCI request group {suffix}")
+        Requirement(_OF_PCI_DEVICES, True, suffix, f"PCI request group {suffix}")
         for suffix in request.requested_groups
         if options.owns_hosts and suffix and suffix.rsplit("-", 1)[0] in request.pci_request_ids
     ]
@@ -111,8 +117,13 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
         # A group that names an owner itself means it.
         if suffix and not _names_owner(group, options):
             owned = sorted(name for name in group.resource_classes if options.owns(name))
-            requirements += [_on_own_group(trait, suffix, name) for name in owned[:1]]
+            requirements += [_on_own_group(_trait_on(name, trait, options), suffix, name) for name in owned[:1]]
     return requirements
+
+
+def _trait_on(resource_class: str, trait: Trait, options: Options) -> Trait:
+    """Return the trait of the owner's providers of a resource class."""
+    return _OF_PCI_DEVICES if options.owns_hosts and resource_class.startswith(_PCI_CLASSES) else trait
 
 
 def _on_own_group(trait: Trait, suffix: str, name: str) -> Requirement:
@@ -135,7 +146,7 @@ def _on_unsuffixed(
         on_root = request.root_required | ({trait} if options.owns_hosts else set())
         obstacle = _obstacle(request, owned, required_before, on_root)
         if not obstacle:
-            answer = _in_own_groups(group, owned, trait, required_before)
+            answer = _in_own_groups(group, {name: _trait_on(name, trait, options) for name in owned}, required_before)
             nested, owned = [name for name in nested if name not in owned], []
     if not nested:
         return answer
@@ -146,15 +157,18 @@ def _on_unsuffixed(
 
 
 def _in_own_groups(
-    group: RequestGroup, owned: list[str], trait: Trait, required_before: tuple[Requirement, ...]
+    group: RequestGroup, owned: Mapping[str, Trait], required_before: tuple[Requirement, ...]
 ) -> Requirements:
-    """Request each class in a group of its own: the same but for the owner, because each had one provider before."""
+    """Request each class in a group of its own: the same but for the owner, because each had one provider before.
+
+    :param owned: resource class -> the trait of the owner's providers of it
+    """
     unwanted = {item.trait for item in required_before if _on_unsuffixed_group(item, required=False)}
     forbidden = frozenset(map(trait_named, group.forbidden_traits | unwanted))
     groups = tuple(
         RequestGroup(_OWN_SUFFIX + name, {name: group.resources[name]}, forbidden_traits=forbidden) for name in owned
     )
-    requirements = tuple(_on_own_group(trait, _OWN_SUFFIX + name, name) for name in owned)
+    requirements = tuple(_on_own_group(trait, _OWN_SUFFIX + name, name) for name, trait in owned.items())
     return Requirements(requirements, own_groups=groups)
 
 
@@ -192,7 +206,8 @@ def _in_place(request: Request, trait: Trait, options: Options, owned: list[str]
     requirements = tuple(Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign)
     if owned and not requires_host:
         # Often its only provider.
-        requirements = (Requirement(trait, True, UNSUFFIXED, source), *requirements)
+        in_place = sorted({_trait_on(name, trait, options) for name in owned})
+        requirements = (*(Requirement(each, True, UNSUFFIXED, source) for each in in_place), *requirements)
     return Requirements(requirements)
 
 

@@ -194,5 +194,8 @@ def _uuid_by_cyborg(name: str) -> str:
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
-    """Return whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
-    return set(map(owner.owns, resource_classes)) == {True}
+    """Return whether a provider below one of the owner's has an inventory of what the owner creates.
+
+    Beside others: those of a ``provider.yaml`` may come to Nova's. Another service's is foreign by other signs.
+    """
+    return any(map(owner.owns, resource_classes))

@@ -245,7 +245,8 @@ Values: names of traits, separated by commas.
         help="""
 Resource classes whose providers the owner creates: the filter ``owner`` requires its trait on each request group of a
 flavor that requests one of them, and on the root if VCPU, PCPU or MEMORY_MB are among them. A value replaces the
-default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
+default: repeat it, and add the classes of ``[mdev_*] mdev_class``. PCI devices that a flavor requests by alias need no
+entry.
 
 Values: names of resource classes or patterns with ``*``, separated by commas.
 """,

@@ -151,11 +151,14 @@ class TestReports:
 
 class TestOwnership:
     def test_owner_trait_is_set_on_every_nova_provider_and_on_no_other(self) -> None:
-        """Nova's GPU, PCI and SEV providers have it; Cyborg's, Neutron's, unknown ones, and all below those do not."""
-        vf = provider("pci_vf", "CUSTOM_PCI_8086_1572")
+        """Nova's GPU and SEV providers have it; Cyborg's, Neutron's, unknown ones, and all below those do not.
+
+        Nor do PCI devices that nova-compute manages: before version 34 it would remove the trait each time.
+        """
         nova = (
-            provider("pci", "CUSTOM_PCI_10DE_1EB8", "COMPUTE_MANAGED_PCI_DEVICE", (vf,)),
+            provider("pci", "CUSTOM_PCI_8086_1572"),
             provider("gpu", "VGPU"),
+            provider("licensed", "VGPU CUSTOM_LICENSE"),
             provider("sev", "MEM_ENCRYPTION_CONTEXT"),
             provider("marked", "FPGA", "OWNER_NOVA"),
         )
@@ -166,7 +169,8 @@ class TestOwnership:
             provider("packets", "NET_PACKET_RATE_KILOPACKET_PER_SEC"),
             provider("vnic", "VGPU", "CUSTOM_VNIC_TYPE_DIRECT"),
             provider("fpga", "FPGA"),
-            provider("mixed", "VGPU FPGA"),
+            provider("managed", "CUSTOM_PCI_10DE_1EB8", "COMPUTE_MANAGED_PCI_DEVICE"),
+            provider("managed-too", "PGPU", "COMPUTE_MANAGED_PCI_DEVICE"),
         )
         fleet = Fleet(
             (provider(HOST, children=(*others, *nova)), provider("kvm-2", "VCPU", "", (provider("x", "VGPU"),)))
@@ -174,7 +178,7 @@ class TestOwnership:
         with EmbeddedPlacement(fleet) as placement:
             before = {each.name: traits_of(placement, each.name) for each in fleet.walk()}
             changes = synced_twice(host(Observed(placement)))
-            owned = {HOST, "pci", "pci_vf", "gpu", "sev"}
+            owned = {HOST, "pci", "gpu", "licensed", "sev"}
             changed = {(each.provider, each.change) for each in changes if each.trait == "OWNER_NOVA"}
             assert changed == {("both", "remove"), *((name, "add") for name in owned)}
             for each in fleet.walk():

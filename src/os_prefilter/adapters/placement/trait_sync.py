@@ -23,6 +23,8 @@ from math import inf
 from random import uniform
 from typing import NamedTuple
 
+import os_traits
+
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
@@ -60,6 +62,8 @@ class _Ownership(Enum):
     """Whose a provider is, as far as its owner trait is concerned."""
 
     OWNED = "owned"
+    BY_NOVA = "by Nova"
+    """A PCI device of Nova's, whose traits nova-compute replaces by its own before version 34."""
     NEW = "new"
     """The owner's as far as this round sees. It gets the trait if the next round sees the same: other services, too,
     write the inventory first and their owner trait later."""
@@ -279,6 +283,8 @@ class ProviderTraits:
             return _Ownership.FOREIGN if provider.parent else _Ownership.NOT_RECOGNIZED
         if not provider.parent or owner.owner_trait in present:
             return _Ownership.OWNED
+        if os_traits.COMPUTE_MANAGED_PCI_DEVICE in present:
+            return _Ownership.BY_NOVA
         # Read after the traits: if it changes in between, the write is refused.
         if not desired_traits.is_recognized(self._client.provider_resource_classes(provider.uuid), owner):
             return _Ownership.NOT_RECOGNIZED

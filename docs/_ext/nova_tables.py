@@ -13,6 +13,8 @@
 """The differences from Nova, from the list that the tests use."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
 
 from from_code import FromCode, table
 from sphinx.application import Sphinx
@@ -86,18 +88,28 @@ def ways_to_ask() -> Iterator[str]:
 def _unless(row: Row) -> str:
     alike: dict[tuple[Never, ...], list[str]] = {}
     for value, beside in row.beside.items():
-        alike.setdefault(beside.never, []).append(value)
+        for pairs in _of_one_kind(beside.never):
+            alike.setdefault(pairs, []).append(value)
     notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
-    return ". ".join([*(_pairs(values, never) for never, values in alike.items() if never), *notes])
+    return ". ".join([*(_pairs(values, never) for never, values in alike.items()), *notes])
+
+
+def _of_one_kind(never: tuple[Never, ...]) -> Iterator[tuple[Never, ...]]:
+    """Yield the pairs that differ in nothing but the value, together."""
+    for _, pairs in groupby(never, lambda pair: replace(pair, value="")):
+        yield tuple(pairs)
 
 
 def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
     other, first = row_named(never[0].row), never[0]
-    others = " or ".join(f"``{each.value}``" for each in never)
+    result = "rejected" if first.is_certain else "noted"
     where = f" on hosts with ``{first.on}``" if first.on else ""
     unless = f", unless ``{advice_of(first)}``" if first.unless else ""
-    name = other.image_property or f"the image's {other.image_attribute}"
-    return f"rejected{where}: ``{' '.join(values)}`` beside ``{name}`` {others}{unless}"
+    name = f"``{other.image_property}``" if other.image_property else f"the image's ``{other.image_attribute}``"
+    if not first.value:
+        return f"{result}{where}: ``{' '.join(values)}`` without {name}{unless}"
+    others = " or ".join(f"``{each.value}``" for each in never)
+    return f"{result}{where}: ``{' '.join(values)}`` beside {name} {others}{unless}"
 
 
 def _by_trait(row: Row) -> str:

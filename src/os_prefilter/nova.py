@@ -24,7 +24,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -156,9 +155,7 @@ def activate() -> list[type]:
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
         )
     # Nova makes one object of the class, without arguments.
-    # A server that is rebuilt runs with its flavor's traits already.
-    as_it_runs = replace(service, options=replace(service.options, nova_builds_guests=False))
-    rebuild = type(RebuildFilter.__name__, (RebuildFilter,), {"service": as_it_runs, "client": client})
+    rebuild = type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client})
     return [rebuild, *(counting(watch, rebuild) if watch else ())]
 
 
@@ -446,6 +443,7 @@ def _service(client: PlacementClient) -> Service:
             stores=(Siblings, *_caches()),
             in_nova=True,
             implied_by=implied_by,
+            has_new_flavor=_has_new_flavor,
         )
     except errors.ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to read.
@@ -520,16 +518,28 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     """
     if request_is_rebuild(request_spec):
         return None
-    admin = (context or nova_context.get_admin_context()).elevated()
-    mapping = InstanceMapping.get_by_instance_uuid(admin, request_spec.instance_uuid)
-    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
-        server = Instance.get_by_uuid(in_cell, request_spec.instance_uuid, expected_attrs=["system_metadata"])
+    server = _server_of(context, request_spec)
     if server.task_state == RESIZE_PREP:
         # To another cell the server moves by a snapshot, which has what is kept.
         leaves_cell = request_spec.requested_destination.allow_cross_cell_move
         return UNKNOWN_MACHINE_TYPE if leaves_cell else None
     kept: str | None = server.system_metadata.get(f"{SM_IMAGE_PROP_PREFIX}hw_machine_type")
     return kept
+
+
+def _has_new_flavor(context: Any, request_spec: Any) -> bool:
+    """Return whether a server is resized, by what nova-conductor itself tells it from a cold migration by."""
+    server = _server_of(context, request_spec)
+    is_resized: bool = server.task_state == RESIZE_PREP and server.instance_type_id != request_spec.flavor.id
+    return is_resized
+
+
+def _server_of(context: Any, request_spec: Any) -> Any:
+    """Return the server of a request, with its system metadata, from the database of its cell."""
+    admin = (context or nova_context.get_admin_context()).elevated()
+    mapping = InstanceMapping.get_by_instance_uuid(admin, request_spec.instance_uuid)
+    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        return Instance.get_by_uuid(in_cell, request_spec.instance_uuid, expected_attrs=["system_metadata"])
 
 
 @cache

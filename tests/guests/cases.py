@@ -165,10 +165,16 @@ def without_effect(case: Case, facts: LibvirtFacts) -> set[str]:
     But for one that no scheduler can know: Nova says no timer to QEMU where that runs without KVM, and "pc" has one.
     """
     notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
-    told = {note.source.partition("=")[0] for note in notes}
+    told = {note.source.partition("=")[0] for note in notes if "may not start" not in note.reason}
     rows = {row for row in case.asked if BY_NAME[row].image_property in told}
     on_qemu = facts.built_by_nova and facts.virt_type == "qemu" and case.asked.get("time_hpet") == "false"
     return rows | ({"time_hpet"} if on_qemu else set())
+
+
+def may_not_start(case: Case, facts: LibvirtFacts) -> bool:
+    """Return whether a note says that a guest of Nova may not start: it depends on disks that no request has."""
+    notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
+    return facts.built_by_nova and any("may not start" in note.reason for note in notes)
 
 
 def not_said(case: Case, facts: LibvirtFacts) -> tuple[str, str, str]:

@@ -12,14 +12,14 @@
 
 """The driver's half: what is refused, what must be switched on, and by which of its names it was asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
 import pytest
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter import Destination, Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
 from os_prefilter.common.trait_names import Trait
@@ -27,6 +27,8 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.fake import REPORTER, FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
@@ -251,13 +253,68 @@ def test_value_beside_which_no_guest_of_nova_starts_is_refused_with_advice() -> 
     novas = replace(own, built_by_nova=True)
     emulated = {"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt"}
     iso = RequestSpec(Flavor(), Image(disk_format="iso", properties=emulated))
-    ports = spec_of({"hw_input_bus": "virtio", "hw_redirected_usb_ports": "1"})
-    other = {"image property hw_input_bus=virtio; set hw_usb_model=qemu-xhci": ports}
-    for reason, spec in {**other, "image field disk_format=iso; set hw_cdrom_bus=scsi": iso}.items():
-        (found,) = unsupported(spec, novas)
-        assert found.reason == f"as Nova builds the guest, it does not start beside {reason} as well"
-        assert unsupported(spec, own) == []
+    (found,) = unsupported(iso, novas)
+    reason = "none has it beside image field disk_format=iso; set hw_cdrom_bus=scsi as well"
+    assert found.reason == f"as Nova builds the guest, {reason}"
+    assert unsupported(iso, own) == []
     assert unsupported(iso, replace(novas, architecture="aarch64")) == []
+
+
+_SECURE = {"os_secure_boot": "required"}
+_SECURE_X86 = replace(KVM, guests={"x86_64": replace(X86, default_machine="q35")}, smm=True)
+_SECURE_PC = replace(_SECURE_X86, built_by_nova=True, guests={"x86_64": replace(X86, default_machine="pc")})
+_SECURE_ARM = replace(KVM, architecture="aarch64", guests={"aarch64": replace(ARM, secure_boot=True)})
+
+
+@pytest.mark.parametrize("check", [unsupported, guest_settings])
+def test_secure_boot_of_a_guest_of_nova_without_uefi_is_refused_with_what_to_set(
+    check: Callable[[RequestSpec, HostFacts], object],
+) -> None:
+    novas = replace(_SECURE_X86, built_by_nova=True)
+    try:
+        refused = str(check(spec_of(dict(_SECURE)), novas))
+    except UnsupportedByHost as error:
+        refused = str(error)
+    assert "as Nova builds the guest, none has it beside an image without hw_firmware_type" in refused
+    assert "set hw_firmware_type=uefi as well" in refused
+
+
+@pytest.mark.parametrize("destination", [None, Destination(cell="one")], ids=["new", "moves"])
+@pytest.mark.parametrize(
+    ("properties", "facts", "when_new"),
+    [
+        (_SECURE, replace(_SECURE_X86, built_by_nova=True), False),
+        (_SECURE | {"hw_architecture": "x86_64"}, replace(_SECURE_X86, built_by_nova=True), False),
+        (_SECURE | {"hw_firmware_type": "uefi"}, replace(_SECURE_X86, built_by_nova=True), True),
+        (_SECURE, replace(_SECURE_ARM, built_by_nova=True), True),
+        (_SECURE, _SECURE_X86, True),
+        (_SECURE, _SECURE_PC, False),
+        (_SECURE | {"hw_machine_type": "pc"}, _SECURE_PC, False),
+        ({"os_secure_boot": "optional"}, replace(_SECURE_X86, built_by_nova=True), True),
+    ],
+    ids=["x86_64", "x86_64 named", "UEFI", "aarch64", "our settings", "default pc", "pc named", "optional"],
+)
+def test_secure_boot_without_uefi_is_refused_only_for_a_new_x86_guest_of_nova(
+    properties: dict[str, object], facts: LibvirtFacts, when_new: bool, destination: Destination | None
+) -> None:
+    spec = replace(spec_of(dict(properties)), requested_destination=destination)
+    assert (unsupported(spec, facts) == []) is (when_new or destination is not None)
+
+
+def test_secure_boot_of_our_settings_has_uefi() -> None:
+    (system,) = [each for each in domain_elements(guest_settings(spec_of(dict(_SECURE)), _SECURE_X86)) if "<os" in each]
+    assert 'firmware="efi"' in system
+    assert '<feature name="secure-boot" enabled="yes"' in system
+
+
+def test_trait_by_name_of_a_server_that_moves_is_no_reason_to_refuse_it() -> None:
+    novas = replace(KVM, built_by_nova=True)
+    spec = spec_of({"hw_time_hpet": "false"}, {f"trait:{HPET}": "required"})
+    with pytest.raises(FlavorImageConflict):
+        unsupported(spec, novas)
+    spec.requested_destination = Destination(cell="one")
+    assert unsupported(spec, novas) == []
+    assert unsupported(spec_of({}, {f"trait:{HPET}": "required"}), novas) != []
 
 
 def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest() -> None:

@@ -149,26 +149,98 @@ def test_device_by_its_trait_alone_passes_where_only_other_filters_are_enabled(
     our_entry()(user_context(), spec)
 
 
-def test_pair_with_which_no_guest_of_nova_starts_is_rejected_unless_a_third_value_helps(start: Start) -> None:
-    pair, sound = {"hw_input_bus": "virtio"}, {"hw:sound_model": "usb"}
-    start("image_metadata")
-    with pytest.raises(exception.RequestFilterFailed) as raised:
-        our_entry()(user_context(), nova_spec(pair, sound))
-    assert str(raised.value) == (
-        "Scheduling failed: No guest of Nova starts with flavor extra spec hw:sound_model=usb beside image property "
-        "hw_input_bus=virtio. Set hw_usb_model=qemu-xhci as well, or change one of the two."
-    )
-    our_entry()(user_context(), nova_spec(pair, sound | {"hw:usb_model": "nec-xhci"}))
-    for helps in ({"hw_disk_bus": "usb"}, {"hw_input_bus": "usb"}):
-        our_entry()(user_context(), nova_spec(pair | helps, sound))
-    # The only disk of an ISO image is a CD-ROM; one on USB that may not be there does not help.
+_VIRTIO = {"hw_input_bus": "virtio"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "disk_format", "notes"),
+    [
+        (_VIRTIO, {}, "raw", 1),
+        (_VIRTIO, {"hw:usb_model": "nec-xhci"}, "raw", 0),
+        (_VIRTIO | {"hw_disk_bus": "usb"}, {}, "raw", 0),
+        ({"hw_input_bus": "usb"}, {}, "raw", 0),
+        # The only disk of an ISO image is a CD-ROM; one on USB may not be there.
+        (_VIRTIO | {"hw_disk_bus": "usb"}, {}, "iso", 1),
+        (_VIRTIO | {"hw_cdrom_bus": "usb"}, {}, "raw", 1),
+        (_VIRTIO | {"hw_cdrom_bus": "usb"}, {}, "iso", 0),
+    ],
+)
+def test_usb_device_of_a_guest_that_may_have_no_controller_is_noted(
+    start: Start, properties: dict[str, str], extra_specs: dict[str, str], disk_format: str, notes: int
+) -> None:
+    """No request has the volumes and the config drive of its server, which may be on USB."""
     start("image_metadata,image_type")
-    for helps, disk_format in (({"hw_disk_bus": "usb"}, "iso"), ({"hw_cdrom_bus": "usb"}, "raw")):
-        with pytest.raises(exception.RequestFilterFailed):
-            our_entry()(user_context(), nova_spec(pair | helps, sound, disk_format=disk_format))
-    our_entry()(user_context(), nova_spec(pair | {"hw_cdrom_bus": "usb"}, sound, disk_format="iso"))
+    spec = nova_spec(properties, {"hw:sound_model": "usb"} | extra_specs, disk_format)
+    our_entry()(user_context(), spec)
+    note = (
+        "flavor extra spec hw:sound_model=usb: beside image property hw_input_bus=virtio a guest of Nova may not "
+        "start; set hw_usb_model=qemu-xhci as well"
+    )
+    assert [str(each) for each in our_entry().service.decide(spec).notes if each.warn] == [note] * notes
+
+
+_REQUIRED = {"os_secure_boot": "required"}
+
+
+@pytest.mark.parametrize("architecture", [{"hw_architecture": "x86_64"}, {"hw_emulation_architecture": "x86_64"}])
+def test_secure_boot_of_an_x86_guest_without_uefi_is_rejected_with_what_to_set(
+    start: Start, architecture: dict[str, str]
+) -> None:
+    """Nova would start the guest with a BIOS, and say nothing."""
+    start("image_metadata")
+    (named,) = [f"image property {name}={value}" for name, value in architecture.items()]
+    with pytest.raises(exception.RequestFilterFailed) as raised:
+        our_entry()(user_context(), nova_spec(_REQUIRED | architecture))
+    assert str(raised.value) == (
+        f"Scheduling failed: No guest of Nova has image property os_secure_boot=required beside {named}. "
+        "Set hw_firmware_type=uefi as well, or change one of the two."
+    )
+    assert len(f"No valid host was found. {raised.value}".encode()) <= 255
+    our_entry()(user_context(), nova_spec(_REQUIRED | architecture | {"hw_firmware_type": "uefi"}))
+
+
+_X86 = {"HW_ARCH_X86_64"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "forbidden"),
+    [
+        (_REQUIRED, {}, _X86),
+        ({}, {"os:secure_boot": "required"}, _X86),
+        (_REQUIRED | {"hw_firmware_type": "uefi"}, {}, set()),
+        # UEFI is their default.
+        (_REQUIRED | {"hw_architecture": "aarch64"}, {}, set()),
+        (_REQUIRED | {"hw_emulation_architecture": "aarch64"}, {}, set()),
+        ({"os_secure_boot": "optional"}, {}, set()),
+    ],
+)
+def test_secure_boot_without_uefi_goes_to_no_x86_host(
+    start: Start, properties: dict[str, str], extra_specs: dict[str, str], forbidden: set[str]
+) -> None:
+    start("image_metadata")
+    spec = nova_spec(properties, extra_specs)
+    our_entry()(user_context(), spec)
+    assert spec.root_forbidden & _X86 == forbidden
+
+
+def test_secure_boot_without_uefi_says_what_to_set_in_the_log_and_in_the_reason_that_no_host_is_left(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start("image_metadata")
+    our_entry()(user_context(), nova_spec(_REQUIRED))
+    assert "os_secure_boot=required: Nova reads it under UEFI alone" in caplog.text
+    assert "set hw_firmware_type=uefi" in caplog.text
+    requirements = our_entry().service.decide(nova_spec(_REQUIRED)).requirements
+    (forbidding,) = [each for each in requirements if each.trait == "HW_ARCH_X86_64"]
+    assert forbidding.properties == ("os_secure_boot=required without hw_firmware_type=uefi",)
+
+
+def test_secure_boot_without_uefi_is_left_to_a_driver_of_ones_own(start: Start) -> None:
+    """Its settings have UEFI with Secure Boot."""
     start("image_metadata", "nova_builds_guests = false")
-    our_entry()(user_context(), nova_spec(pair, sound))
+    spec = nova_spec(_REQUIRED | {"hw_architecture": "x86_64"})
+    our_entry()(user_context(), spec)
+    assert spec.root_forbidden.isdisjoint(_X86)
 
 
 def test_iso_image_of_an_emulated_architecture_goes_to_hosts_that_give_its_cdrom_a_bus(start: Start) -> None:

@@ -12,6 +12,8 @@
 
 """What a request writes to no effect is noted: names that Nova does not know, and traits without their property."""
 
+import pytest
+
 from os_prefilter import Request
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -116,6 +118,7 @@ def test_trait_by_name_without_its_property_is_noted() -> None:
         assert not list(remarks_in_nova(Request(request_of({}, others)), Options()))
 
 
+_UEFI_ALONE = "Nova reads it under UEFI alone, which only aarch64 has by default; set hw_firmware_type=uefi"
 _TABLET = "Nova gives a guest with a USB tablet or disk another one; hw_input_bus=virtio avoids the tablet"
 
 
@@ -132,6 +135,12 @@ def test_property_that_another_one_makes_meaningless_is_noted() -> None:
         ("hw_usb_model=none", {"hw_input_bus": "virtio", "hw_disk_bus": "usb"}, _TABLET),
         ("hw_usb_model=none", {"hw_input_bus": "virtio", "hw_cdrom_bus": "usb"}, ""),
         ("hw_tpm_model=tpm-crb", {}, "it means nothing without hw_tpm_version"),
+        ("os_secure_boot=optional", {"hw_machine_type": "q35"}, _UEFI_ALONE),
+        ("os_secure_boot=required", {}, _UEFI_ALONE),
+        ("os_secure_boot=required", {"hw_firmware_type": "uefi"}, ""),
+        ("os_secure_boot=optional", {"hw_architecture": "aarch64"}, ""),
+        ("os_secure_boot=optional", {"hw_architecture": "aarch64", "hw_firmware_type": "bios"}, _UEFI_ALONE),
+        ("os_secure_boot=disabled", {}, ""),
         ("hw_tpm_model=tpm-crb", {"hw_tpm_version": "2.0"}, ""),
     ]
     for asked, others, reason in ignored:
@@ -141,3 +150,24 @@ def test_property_that_another_one_makes_meaningless_is_noted() -> None:
     # A contradiction is for the filters.
     spec = request_of({"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"}, {"hw:tpm_model": "tpm-tis"})
     assert not list(remarks_in_nova(Request(spec), Options()))
+
+
+@pytest.mark.parametrize(
+    ("properties", "disk_format", "is_noted"),
+    [
+        ({"hw_machine_type": "q35", "hw_cdrom_bus": "ide", "img_config_drive": "mandatory"}, "qcow2", True),
+        ({"hw_machine_type": "q35", "hw_cdrom_bus": "sata", "img_config_drive": "mandatory"}, "qcow2", False),
+        ({"hw_machine_type": "q35", "hw_cdrom_bus": "ide", "img_config_drive": "optional"}, "qcow2", False),
+        ({"hw_machine_type": "pc", "hw_cdrom_bus": "ide", "img_config_drive": "mandatory"}, "qcow2", False),
+        # The filters reject it.
+        ({"hw_machine_type": "q35", "hw_cdrom_bus": "ide", "img_config_drive": "mandatory"}, "iso", False),
+    ],
+)
+def test_config_drive_on_a_bus_that_the_machine_type_lacks_is_noted(
+    properties: dict[str, object], disk_format: str, is_noted: bool
+) -> None:
+    """It is a CD-ROM but with ``config_drive_format = vfat`` in the host's nova.conf, which no request says."""
+    spec = RequestSpec(Flavor(), Image(properties, disk_format=disk_format))
+    notes = [str(note) for note in remarks_in_nova(Request(spec), Options())]
+    reason = "the config drive is a CD-ROM by default, and with image property hw_machine_type=q35 no guest has one"
+    assert any(note.startswith(f"image property hw_cdrom_bus=ide: {reason}") for note in notes) is is_noted

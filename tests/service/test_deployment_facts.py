@@ -125,7 +125,8 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
             Service.from_conf(conf_with(), {"down": given})
         with pytest.raises(UnusableArgument, match=message):
             Service.from_names(facts={"down": given})
-    arguments: Any = {"ensure_traits": lambda: None}, {"kept_machine_type": lambda: None}
+    names = ("ensure_traits", "kept_machine_type", "has_new_flavor")
+    arguments: Any = [{name: lambda: None} for name in names]
     for argument in arguments:
         with pytest.raises(UnusableArgument, match=f"passes {min(argument)} in a form that cannot be used"):
             Service.from_conf(conf_with(), **argument)

@@ -154,9 +154,9 @@ class ImpossibleCombination(ContradictingSources):
 
 
 class NeverStarts(ContradictingSources):
-    """Two values with which no guest starts, as Nova builds it."""
+    """Two values that no guest has together, as Nova builds it."""
 
-    text = "No guest of Nova starts with {} beside {}. Set {} as well, or change one of the two."
+    text = "No guest of Nova has {} beside {}. Set {} as well, or change one of the two."
 
 
 class NamedDevice(RequestRejected):

@@ -35,7 +35,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     """
     templates = options.templates
     unknown = unknown_configurations(request, templates.rows)
-    if unknown and options.unknown_values is UnknownValues.REJECT:
+    if unknown and options.unknown_values is UnknownValues.REJECT and request.asks_anew("flavor extra spec"):
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [
         Note("flavor extra specs", f"unknown configuration {quote(key)}: not required", warn=True) for key in unknown

@@ -13,7 +13,7 @@
 """Device models and guest types that an image requests, as traits of the host (spec image-metadata-prefiltering)."""
 
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_requirements import forbid_default_machines, require_rows
+from os_prefilter.request.row_requirements import forbid_incapable_hosts, require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
@@ -33,4 +33,4 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
     """
     requirements = require_rows(request, rows_of(request, "image_metadata"), options)
     others = [row for row in rows_of(request, "query") if row in _ROWS_OF_NOVA]
-    return requirements + forbid_default_machines(request, others, options) if others else requirements
+    return requirements + forbid_incapable_hosts(request, others, options) if others else requirements

@@ -123,15 +123,15 @@ class _Check:
             choice = asked.value_of(request, row)
             if not choice:
                 continue
-            reason = self._refusal(row, choice.value)
+            reason = self._refusal(row, choice.value, choice)
             if reason and not asked.is_implied(request, row, choice.value):
                 place, value, default, *_ = choice.source
                 value = self._exact_machine() if row is _MACHINE else value
                 found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
-            # A guest of Nova does not start with some values beside another one.
-            for pair, other in asked.pairs_of_nova(request, row, choice.value) if self._facts.built_by_nova else ():
+            # A guest of Nova has some values not beside another one.
+            for pair, other in asked.pairs_of_nova(request, row, choice) if self._facts.built_by_nova else ():
                 if not pair.on or self._lacks(pair.on, required=False):
-                    advice = f"it does not start beside {other}; set {asked.advice_of(pair)} as well"
+                    advice = f"none has it beside {other}; set {asked.advice_of(pair)} as well"
                     found.append(Unsupported(*choice.source[:2], f"as Nova builds the guest, {advice}"))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits()
@@ -163,8 +163,8 @@ class _Check:
         """Return the requested machine type with its version, which no trait has."""
         return str(self._request.image_property(str(_MACHINE.image_property)))
 
-    def _refusal(self, row: Row, value: str) -> str:
-        """Return why the host cannot do a value of a row; empty if it can."""
+    def _refusal(self, row: Row, value: str, choice: asked.RowValue | None = None) -> str:
+        """Return why the host cannot do a value of a row, which is the choice of the request; empty if it can."""
         term, reason = row.values[value], ""
         # A driver may be unable to apply a configuration that requires no trait.
         if term.trait is None and not row.namespace:
@@ -180,12 +180,13 @@ class _Check:
         if row.namespace or not owned:
             lacks = (self._lacks(trait, required=term.required) for trait in term.traits)
             reason = reason or next(filter(None, lacks), "")
-        return reason or self._never(row, value)
+        return reason or self._never(row, value, choice)
 
     def _named_without_property(self, row: Row, device: Trait) -> Iterator[Unsupported]:
         """Yield the sources that name a device by its trait alone: a guest of Nova starts without it."""
         if "true" not in map(row.canonical, asked.raw_values(self._request, row)):
-            for source in sources_naming(self._request, device)[0]:
+            sources = sources_naming(self._request, device)[0]
+            for source in [each for each in sources if self._request.asks_anew(each.place)]:
                 reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
                 yield Unsupported(source.place, source.value, reason)
 
@@ -211,11 +212,14 @@ class _Check:
                 if reason:
                     yield Unsupported(item.source.place, item.source.value or item.trait, reason)
 
-    def _never(self, row: Row, value: str) -> str:
+    def _never(self, row: Row, value: str, choice: asked.RowValue | None) -> str:
         """Return why the guest's machine type, its own or the host's default, can never have the value of a row."""
         guest = self._guest
+        if choice and self._facts.built_by_nova and asked.lives_without(self._request, row, choice):
+            return ""
         without = guest.families_without(row.name, value)
-        if ruled_out := guest.what_rules_out(row.name, value):
+        ruled_out = guest.what_rules_out(row.name, value)
+        if ruled_out and self._request.asks_anew(str(choice.source) if choice else "", ruled_out):
             kind = guest.architecture if ruled_out == guest.architecture_source else f"machine type {guest.family}"
             return f"a guest of {kind} never has it"
         family = "" if guest.family else self._default_family(without)

@@ -141,11 +141,12 @@ class Progress:
 
     def look_again(self) -> None:
         """Take the draft for the request, after a filter written the Nova way has changed it."""
-        self.request = Request(self.draft, self.request.kept_machine_type, None, self.request.implied)
+        before = self.request
+        self.request = Request(self.draft, before.kept_machine_type, None, before.implied, before.has_new_flavor)
         on_root = {(trait, True) for trait in self.request.root_required}
         on_root |= {(trait, False) for trait in self.request.root_forbidden}
-        before = (item for run in self.runs for item in run.requirements if item.scope == ROOT)
-        self._taken_back.update(item for item in before if (item.trait, item.required) not in on_root)
+        earlier = (item for run in self.runs for item in run.requirements if item.scope == ROOT)
+        self._taken_back.update(item for item in earlier if (item.trait, item.required) not in on_root)
 
     def decision(self, remarks: tuple[Note, ...] = ()) -> Decision:
         """Return the decision, with what it adds to the request spec.

@@ -49,10 +49,13 @@ def written_requirements(request: Request) -> tuple[Requirement, ...]:
 
 
 def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
-    """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
+    """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name.
+
+    Not those in the flavor for a rebuild: the server runs with its flavor, and Nova has given it no device by a trait.
+    """
     wanted = [_in_image(trait)] if trait in request.image_traits else []
     unwanted = []
-    for suffix, group in request.flavor_groups.items():
+    for suffix, group in request.flavor_groups.items() if not request.is_rebuild else ():
         if not request.is_of_host(suffix or UNSUFFIXED):
             continue
         if trait in group.required_traits:

@@ -22,10 +22,11 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import NamedTrait, named_traits
 from os_prefilter.request.requirements import Note
-from os_prefilter.request.values import raw_values, value_of
+from os_prefilter.request.values import advice_of, raw_values, uncertain_pairs_of_nova, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES, LISTS
+from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
@@ -60,6 +61,8 @@ def remarks_in_nova(request: Request, options: Options, enabled: Collection[str]
         and a filter of the device is enabled
     """
     yield from _notes_on_named_traits(request, options, enabled)
+    yield from _notes_on_pairs(request)
+    yield from _notes_on_config_drive(request)
     if not (_ignored_names().isdisjoint(request.image_properties) and _ignored_names().isdisjoint(request.extra_specs)):
         yield from _notes_on_ignored_values(request)
 
@@ -67,6 +70,7 @@ def remarks_in_nova(request: Request, options: Options, enabled: Collection[str]
 IGNORED: Mapping[str, str] = {
     "usb_model": "Nova gives a guest with a USB tablet or disk another one; hw_input_bus=virtio avoids the tablet",
     "pointer_model": "Nova gives the guest the tablet of hw_input_bus instead",
+    "secure_boot": "Nova reads it under UEFI alone, which only aarch64 has by default; set hw_firmware_type=uefi",
     **{
         row.name: f"it means nothing without {row_named(row.depends_on.row).image_property}"
         + (f"={' or '.join(sorted(row.depends_on.values))}" if row.depends_on.values else "")
@@ -85,8 +89,11 @@ def _ignored_names() -> frozenset[str]:
 def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
     for name, reason in IGNORED.items():
         row = row_named(name)
-        # That there be no controller asks for something as well.
-        asked = {value for value in _values_by_property(request, row) if row.values[value].trait or value == "none"}
+        # That there be no controller asks for something as well, and so does Secure Boot where the host has it.
+        without_trait = {"none", "optional"}
+        asked = {
+            value for value in _values_by_property(request, row) if row.values[value].trait or value in without_trait
+        }
         if asked and _is_ignored(request, row):
             yield Note(f"{row.image_property or row.extra_spec}={asked.pop()}", reason, warn=True)
 
@@ -96,6 +103,8 @@ def _is_ignored(request: Request, row: Row) -> bool:
     with suppress(RequestRejected):
         if row.depends_on:
             return not value_of(request, row)
+        if row.name == "secure_boot":
+            return not _has_uefi(request)
         values = {name: value_of(request, row_named(name)) for name in ("input_bus", "disk_bus", "cdrom_bus")}
         found = {name: choice.value for name, choice in values.items() if choice}
         is_virtio = found.pop("input_bus", "") == "virtio"
@@ -106,16 +115,69 @@ def _is_ignored(request: Request, row: Row) -> bool:
     return False
 
 
+def _has_uefi(request: Request) -> bool:
+    """Return whether Nova certainly gives a guest UEFI."""
+    firmware = value_of(request, row_named("firmware_type"))
+    if firmware:
+        return firmware.value == "uefi"
+    emulated = value_of(request, row_named("emulation_architecture"))
+    architecture = emulated or value_of(request, row_named("architecture"))
+    return architecture is not None and architecture.value == "aarch64"
+
+
+def _notes_on_pairs(request: Request) -> Iterator[Note]:
+    """Yield a note on each value that a guest may not have beside another one, as Nova builds it."""
+    rows, names = _uncertain_rows()
+    # Most requests name no input bus.
+    if names.isdisjoint(request.image_properties):
+        return
+    for row in rows:
+        # A contradiction is for the filters to reject.
+        with suppress(RequestRejected):
+            found = value_of(request, row)
+            if not found:
+                continue
+            for pair, other in uncertain_pairs_of_nova(request, row, found):
+                reason = f"beside {other} a guest of Nova may not start; set {advice_of(pair)} as well"
+                yield Note(str(found.source), reason, warn=True)
+
+
+@cache
+def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
+    """Return the rows of values beside which others are not certain, and the image properties of the others."""
+    rows: list[Row] = []
+    names: set[str] = set()
+    for row in ROWS:
+        pairs = [pair for beside in row.beside.values() for pair in beside.never if not pair.is_certain]
+        if pairs:
+            rows.append(row)
+            names.update(str(row_named(pair.row).image_property) for pair in pairs)
+    return tuple(rows), frozenset(names)
+
+
+def _notes_on_config_drive(request: Request) -> Iterator[Note]:
+    """Yield a note if the guest's CD-ROM, which only its config drive needs, is on a bus that it cannot have."""
+    cdrom = row_named("cdrom_bus")
+    guest = guest_of(request)
+    # Of an ISO image, the filters reject it. A config drive is no CD-ROM with config_drive_format = vfat in nova.conf.
+    if request.image_property("img_config_drive") != "mandatory" or cdrom.name not in guest.may_lack:
+        return
+    found = value_of(request, cdrom)
+    if found and guest.family in families_without(cdrom.name, found.value):
+        reason = f"the config drive is a CD-ROM by default, and with {guest.family_source} no guest has one on that bus"
+        yield Note(str(found.source), reason, warn=True)
+
+
 def _notes_on_named_traits(request: Request, options: Options, enabled: Collection[str]) -> Iterator[Note]:
     """Yield a note for each trait that a request names without the property by which Nova gives the guest the device.
 
     Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it. A
-    server that exists moves on as it is.
+    server that exists moves on as it is, and a rebuild asks anew for what its image names.
     """
     for each, rows in _without_property(request):
         # A filter that is not enabled must not reject.
         instead = _instead_of_trait(row for row in rows if not _filters_of(row).isdisjoint(enabled))
-        if instead and options.nova_builds_guests and not request.server_exists:
+        if instead and options.nova_builds_guests and request.asks_anew(str(each.source)):
             raise NamedDevice(str(each.source), instead)
         names = " or ".join(name for row in rows for name in (row.image_property, row.extra_spec) if name)
         reason = f"Nova only chooses a host by it; it builds the guest by {names}, which does not ask for it"

@@ -20,7 +20,15 @@ from os_prefilter.common.errors import ImpossibleCombination, NeverStarts
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
-from os_prefilter.request.values import RowValue, advice_of, is_implied, pairs_of_nova, raw_values, value_of
+from os_prefilter.request.values import (
+    RowValue,
+    advice_of,
+    is_implied,
+    lives_without,
+    pairs_of_nova,
+    raw_values,
+    value_of,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, reported_architecture, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
@@ -53,7 +61,7 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image request different values of one row.
     :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
-    :raises NeverStarts: for two values with which no guest of Nova starts, if Nova builds the guests.
+    :raises NeverStarts: for two values that no guest of Nova has together, if Nova builds the guests.
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
@@ -77,39 +85,48 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         elif meaning.note:
             notes.append(meaning.note)
         if scope == ROOT and (meaning.ruled_out or meaning.incapable):
-            requirements += _forbid_incapable_defaults(meaning, found, requirements)
+            requirements += _forbid_incapable_defaults(request, meaning, found, requirements)
     if not (requirements or notes or preferences):
         return NOTHING
     return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
 
 
 def _start_in_nova(request: Request, row: Row, found: RowValue) -> Iterator[Requirement]:
-    """Yield what forbids the hosts on which no guest of Nova starts with a value beside those of other rows.
+    """Yield what forbids the hosts on which no guest of Nova has a value beside those of other rows.
 
     :raises NeverStarts: if that is every host
     """
-    for pair, other in pairs_of_nova(request, row, found.value):
+    for pair, other in pairs_of_nova(request, row, found):
         if not pair.on:
-            raise NeverStarts(str(found.source), str(other), advice_of(pair))
-        yield found.source.requirement(pair.on, False, ROOT)
+            raise NeverStarts(str(found.source), other, advice_of(pair))
+        # Where no host is left, its author reads what to set.
+        source = found.source._replace(value=f"{found.source.value} without {advice_of(pair)}")
+        yield source.requirement(pair.on, False, ROOT)
 
 
-def forbid_default_machines(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
-    """Return which machine types must not be the default of a host, for what others than filters require.
+def forbid_incapable_hosts(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
+    """Return which hosts are incapable of what others than filters require, such as those with a default machine type.
 
     :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    :raises NeverStarts: for two values that no guest of Nova has together, if Nova builds the guests.
     """
     requirements: list[Requirement] = []
+    notes: list[Note] = []
     for row in rows:
-        found = value_of(request, row, options.unknown_values)
+        found = value_of(request, row, options.unknown_values, notes)
         if found:
+            if row.beside and options.nova_builds_guests:
+                requirements += _start_in_nova(request, row, found)
+                if lives_without(request, row, found):
+                    continue
             meaning = _meaning(row, found, guest_of(request), options)
-            requirements += _forbid_incapable_defaults(meaning, found, requirements)
-    return Requirements(tuple(requirements))
+            requirements += _forbid_incapable_defaults(request, meaning, found, requirements)
+    # An unknown value is the query's to note. What a server has lived with rejects no move, neither here nor there.
+    return Requirements(tuple(requirements), tuple(notes) if request.server_exists else ())
 
 
 def _forbid_incapable_defaults(
-    meaning: _RowMeaning, found: RowValue, requirements: Iterable[Requirement]
+    request: Request, meaning: _RowMeaning, found: RowValue, requirements: Iterable[Requirement]
 ) -> list[Requirement]:
     """Return the requirements that the machine type which a host gives by default has the value.
 
@@ -117,7 +134,7 @@ def _forbid_incapable_defaults(
 
     :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
     """
-    if meaning.ruled_out:
+    if meaning.ruled_out and request.asks_anew(str(found.source), meaning.ruled_out):
         raise ImpossibleCombination(str(found.source), meaning.ruled_out)
     known = {item.trait for item in requirements}
     return [item for item in meaning.incapable if item.trait not in known]

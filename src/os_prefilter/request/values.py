@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
-from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, RequestRejected, UnknownValue
+from os_prefilter.common.errors import (
+    ContradictingSources,
+    FlavorImageConflict,
+    ImpossibleCombination,
+    UnknownValue,
+)
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
@@ -55,8 +60,10 @@ class Resolved(NamedTuple):
     unknown: tuple[UnknownRowValue, ...] = ()
     """Values of this row, and of the row on which it depends, that were left out."""
     notes: tuple[Note, ...] = ()
-    problem: Callable[[], RequestRejected] | None = None
+    problem: Callable[[], ContradictingSources] | None = None
     """Makes the error to raise in place of a value: image and flavor, or two rows, contradict each other.
+
+    None for what a server that exists has lived with: there is a note on it.
 
     A new one each time: an error that was raised holds the frames of that call, and this is kept.
     """
@@ -76,10 +83,13 @@ def value_of(
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if they give different values, or require and forbid a device at once.
     :raises ImpossibleCombination: if it makes no sense beside the value of another row.
+
+    None is raised for what a server that exists has lived with (:meth:`os_prefilter.Request.asks_anew`).
     """
     resolved = resolve(request, row)
     for each in resolved.unknown if unknown_values else ():
-        if each.row.refuses_unknown or unknown_values is UnknownValues.REJECT:
+        is_refused = each.row.refuses_unknown or unknown_values is UnknownValues.REJECT
+        if is_refused and request.asks_anew(each.place):
             raise UnknownValue(each.place, each.raw, each.row.values)
     if notes is not None and resolved.notes:
         notes += resolved.notes
@@ -175,12 +185,40 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     return other is not None and other.value == more
 
 
-def pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, Source]]:
-    """Yield the values of other rows beside which no guest of Nova starts with a value, each with its source."""
+def pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple[Never, str]]:
+    """Yield the values of other rows beside which no guest of Nova has a value, each with its source.
+
+    None of a server that exists and has lived with both.
+    """
+    for pair, source in _pairs_of_nova(request, row, found.value):
+        if pair.is_certain and request.asks_anew(str(found.source), source):
+            yield pair, source
+
+
+def lives_without(request: Request, row: Row, found: RowValue) -> bool:
+    """Return whether a server that exists has lived without a value that Nova's query requires.
+
+    So has one with ``os_secure_boot=required`` and a BIOS: on its next host, it needs nothing for Secure Boot.
+    """
+    pairs = _pairs_of_nova(request, row, found.value) if "query" in row.required_by else ()
+    return any(pair.is_certain and not request.asks_anew(str(found.source), source) for pair, source in pairs)
+
+
+def uncertain_pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple[Never, str]]:
+    """Yield the values of other rows beside which no request says whether a guest of Nova has a value."""
+    for pair, source in _pairs_of_nova(request, row, found.value):
+        if not pair.is_certain:
+            yield pair, source
+
+
+def _pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, str]]:
     for pair in row.beside.get(value, _NOTHING_BESIDE).never:
-        other = value_of(request, row_named(pair.row))
-        if other and other.value == pair.value and not _is_excused(request, pair):
-            yield pair, other.source
+        if not pair.by_nova:
+            continue
+        other_row = row_named(pair.row)
+        other = value_of(request, other_row)
+        if (other.value if other else "") == pair.value and not _is_excused(request, pair):
+            yield pair, str(other.source if other else f"an image without {other_row.image_property}")
 
 
 def _is_excused(request: Request, pair: Never) -> bool:
@@ -207,6 +245,36 @@ def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
 
 
 def _read(request: Request, row: Row) -> Resolved:
+    read = _read_as_new(request, row)
+    return _as_lived_with(request, row, read) if request.server_exists or request.is_rebuild else read
+
+
+def _as_lived_with(request: Request, row: Row, read: Resolved) -> Resolved:
+    """Return the reading for a server that exists: a contradiction that it has lived with is noted."""
+    problem = read.problem() if read.problem else None
+    if not problem and read.value:
+        problem = _named_otherwise(request, row, read.value)
+    if not problem or request.asks_anew(*problem.sources):
+        return read
+    if not read.problem:
+        # No host has and lacks a trait: that it is named is in the query in any case.
+        read = read._replace(value=None)
+    first, second = problem.sources
+    note = Note(first, f"it contradicts {second}, with which the server has lived", warn=True)
+    return read._replace(problem=None, notes=(*read.notes, note))
+
+
+def _named_otherwise(request: Request, row: Row, found: RowValue) -> ContradictingSources | None:
+    """Return the contradiction between what a value requires of a host, and what a name of the trait does."""
+    term = row.values[found.value]
+    if not term.trait:
+        return None
+    wanted, unwanted = sources_naming(request, term.trait)
+    against = unwanted if term.required else wanted
+    return FlavorImageConflict(str(found.source), str(against[-1])) if against else None
+
+
+def _read_as_new(request: Request, row: Row) -> Resolved:
     in_image, in_flavor = raw_values(request, row)
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
     depends_on = row.depends_on
@@ -292,7 +360,7 @@ def _may_be_kept(raws: _Raws) -> bool:
     return True
 
 
-def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
+def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], ContradictingSources] | None:
     """Return the error if the values of other rows make no sense beside ``found``."""
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
     others = [(each.row, each.value, False) for each in beside.never if not each.by_nova]

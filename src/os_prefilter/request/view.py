@@ -255,6 +255,12 @@ def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((str(name), tuple(map(str, _as_list(hints[name])))) for name in sorted(hints, key=str))
 
 
+def _has_hint_of_rebuild(spec: Any) -> bool:
+    # Users may give the hint as well: only nova-api forces the server's host beside it, or an administrator.
+    hints = field_of(spec, "scheduler_hints")
+    return isinstance(hints, Mapping) and tuple(_as_list(hints.get("_nova_check_type"))) == ("rebuild",)
+
+
 def _as_list(value: object) -> Iterable[object]:
     return value if isinstance(value, (list, tuple)) else () if value is None else (value,)
 
@@ -308,6 +314,7 @@ class Request:
     :param reads: what may be read beyond image, flavor, groups and traits of the root
         (:attr:`os_prefilter.request.filter_contract.Declaration.reads`); None for everything
     :param implied: image properties that are not set, and that its ``os_distro`` implies (``adapters/osinfo.py``)
+    :param has_new_flavor: True for a resize, which no request spec tells from a cold migration
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
@@ -317,6 +324,7 @@ class Request:
         kept_machine_type: str | None = None,
         reads: Collection[str] | None = None,
         implied: Mapping[str, str] = MappingProxyType({}),
+        has_new_flavor: bool = False,  # noqa: FBT001, FBT002 - the others are given by position as well
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
         read = _SPEC[request_spec.__class__]
@@ -357,6 +365,11 @@ class Request:
             field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
         )
         """True if the server was started before: Nova then names its cell, or allows it to leave its cell."""
+        self.is_rebuild: Final = bool(field_of(request_spec, "force_hosts")) and _has_hint_of_rebuild(request_spec)
+        """True if Nova rebuilds the server on its host, with a new image and the flavor that it has."""
+        self.has_new_flavor: Final = has_new_flavor
+        """True for a resize; as it was given for the view."""
+        self._new_parts: Final = _new_parts(self.server_exists, self.is_rebuild, has_new_flavor)
         self.kept: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
         self._spec = request_spec
@@ -418,7 +431,18 @@ class Request:
             self._lists_traits,
             self.boots_from_volume,
             self.server_exists,
+            self._new_parts,
         )
+
+    def asks_anew(self, *sources: str) -> bool:
+        """Return whether one of these parts is new in the request, so that it may be a reason to reject it.
+
+        All are in the request of a new server, none in that of a server that moves: it has lived with them. A rebuild
+        has a new image, a resize a new flavor.
+
+        :param sources: ``image property hw_vif_model=igb``, for instance
+        """
+        return any(source.startswith(self._new_parts) for source in sources)
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -572,6 +596,15 @@ class Request:
             for request in field_of(requests, "requests", ())
             if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != _OF_NEUTRON
         )
+
+
+def _new_parts(server_exists: bool, is_rebuild: bool, has_new_flavor: bool) -> tuple[str, ...]:  # noqa: FBT001
+    """Return how those sources of a request begin that the server, if it exists, has not lived with."""
+    if is_rebuild:
+        return ("image ", "an image ", "by os_distro=")
+    if not server_exists:
+        return ("",)
+    return ("flavor ",) if has_new_flavor else ()
 
 
 def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:

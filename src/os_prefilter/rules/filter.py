@@ -69,7 +69,7 @@ def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterat
         unknown = next((value for value in values if not is_allowed or value not in HINT_VALUES), None)
         if unknown is None:
             continue
-        if options.unknown_values is not UnknownValues.SKIP:
+        if options.unknown_values is not UnknownValues.SKIP and request.asks_anew("hint"):
             known = HINT_VALUES if is_allowed else (f"{HINT_PREFIX}{trait}" for trait in sorted(rules.hint_traits))
             raise UnknownValue(f"hint {quote(name)}" if is_allowed else "hint", unknown if is_allowed else name, known)
         what = "unknown value" if is_allowed else "no trait that hints may name"

@@ -149,8 +149,9 @@ and for Placement, all together.
         help="""
 Nova's own drivers build the guests: they read properties and extra specs alone. nova-scheduler then rejects a request
 that names the device of an enabled filter by its trait without the property (``trait:CUSTOM_COMPUTE_TIME_HPET``), and
-one with two values with which no guest of Nova starts, and says what to set. With false, for a driver that takes
-``guest_settings``, the first is a warning, and the second is left to the driver.
+one with two values that no guest of Nova has together, such as Secure Boot on x86_64 without UEFI, and says what to
+set. A server that exists is rejected for neither. With false, for a driver that takes ``guest_settings``, the first is
+a warning, and the second is left to the driver.
 """,
     ),
     cfg.BoolOpt(

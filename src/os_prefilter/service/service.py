@@ -83,6 +83,9 @@ class Service:
     """Yields notes on a request beside those of the filters, or rejects it (``os_prefilter.request.remarks``)."""
     implied_by: Callable[[str], Mapping[str, str]] | None = None
     """Returns the image properties that an ``os_distro`` implies; None if they are not required."""
+    has_new_flavor: Callable[[Any, Any], bool] | None = None
+    """``(context, request_spec) -> bool``: whether a server that exists is resized. With None, or after an error, that
+    is not known, and it is rejected for nothing that it may have lived with."""
 
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
@@ -111,6 +114,7 @@ class Service:
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,
+        has_new_flavor: Callable[[Any, Any], bool] | None = None,
     ) -> "Service":
         """Load the filters that ``conf`` enables.
 
@@ -131,6 +135,7 @@ class Service:
             gets a note, or is rejected as the option ``nova_builds_guests`` says
         :param implied_by: as :attr:`implied_by`, for the option ``require_implied_devices``
             (:func:`os_prefilter.adapters.osinfo.implied_by`)
+        :param has_new_flavor: as :attr:`has_new_flavor`
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         _check_facts(facts)
@@ -138,6 +143,8 @@ class Service:
             deployment_facts.check_callable("ensure_traits", ensure_traits, "names")
         if kept_machine_type is not None:
             deployment_facts.check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
+        if has_new_flavor is not None:
+            deployment_facts.check_callable("has_new_flavor", has_new_flavor, "context", "request_spec")
         warn_of_misspelt_names(conf)
         options, group = options_from(conf, in_nova=in_nova), conf[GROUP]
         names = group.enabled_filters
@@ -162,6 +169,7 @@ class Service:
             measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
+            has_new_flavor,
         )
         at_once = options.wait_for_reports and deferral.FACT not in known
         LOG.info(
@@ -257,12 +265,23 @@ class Service:
         request = Request(request_spec, None, self._reads)
         keeps = request.server_exists and self._may_require_machine_types and request.takes_default_machine_type
         implied = self._implied_in(request) if self.implied_by else {}
-        if keeps or implied:
+        is_resized = self._is_resized(request, request_spec, context)
+        if keeps or implied or is_resized:
             kept = kept_machine_type(self.machine_type_of, request_spec, context) if keeps else None
-            request = Request(request_spec, kept, self._reads, implied)
+            request = Request(request_spec, kept, self._reads, implied, is_resized)
         if self._reads is None:
             return self._decided(moment.pipeline, request, context), False
         return moment.decisions.outcome(request, request_spec, lambda: self._decided(moment.pipeline, request, context))
+
+    def _is_resized(self, request: Request, request_spec: Any, context: Any) -> bool:
+        # Only extra specs can be a reason to reject a resize.
+        if not self.has_new_flavor or not request.server_exists or request.is_rebuild or not request.extra_specs:
+            return False
+        try:
+            return self.has_new_flavor(context, request_spec)
+        except Exception as error:  # noqa: BLE001 - of the embedding service
+            LOG.warning("Failed to find out whether a server is resized: %s", describe_error(error))
+            return False
 
     def _implied_in(self, request: Request) -> dict[str, str]:
         distro = request.image_property("os_distro")

@@ -43,9 +43,18 @@ HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
 """libvirt host: it has SMT. Bare metal: it can be switched, and may be on or off."""
 
 
-# Nova gives the guest no USB controller where neither an input device nor a disk is on USB, unless a model is named.
-_WITH_USB = (("usb_model", ("qemu-xhci", "nec-xhci")), ("disk_bus", ("usb",)), ("cdrom_bus", ("usb",)))
-_NO_USB = Beside(never=(Never("input_bus", "virtio", by_nova=True, unless=_WITH_USB),))
+# Nova gives a guest of these a USB controller in any case, or leaves it to libvirt, which has one.
+_POWER = ("ppc", "ppc64", "ppc64le")
+# Others have none where neither an input device nor a disk is on USB, unless a model is named. The disks are not all in
+# the request: its user may attach a volume on USB, or have a config drive on a USB CD-ROM.
+_WITH_USB = (
+    ("usb_model", ("qemu-xhci", "nec-xhci")),
+    ("disk_bus", ("usb",)),
+    ("cdrom_bus", ("usb",)),
+    ("architecture", _POWER),
+    ("emulation_architecture", _POWER),
+)
+_NO_USB = Beside(never=(Never("input_bus", "virtio", by_nova=True, unless=_WITH_USB, is_certain=False),))
 
 FILTERED: tuple[Row, ...] = (
     Row(

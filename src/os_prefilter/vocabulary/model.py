@@ -108,16 +108,19 @@ class DependsOn:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """A value of another row beside which a guest does not start."""
+    """A value of another row beside which no guest has the value: it does not start, or starts without."""
 
     row: str
     value: str
+    """Empty where the other row has no value."""
     by_nova: bool = False
-    """True if only guests that Nova's drivers build do not start."""
+    """True if that holds of guests alone that Nova's drivers build."""
     unless: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(row, values): with one of these it starts all the same; the first one is the advice."""
+    """(row, values): with one of these it has it all the same; the first one is the advice."""
     on: Trait | None = None
     """The trait of the hosts where that holds; None if it holds on every host."""
+    is_certain: bool = True
+    """False if a guest may have it by what no request says: it is noted, and rejects nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class Beside:
     """Relations of a value to those of other rows, each as (row, value)."""
 
     never: tuple[Never, ...] = ()
-    """The values beside which it does not start."""
+    """The values beside which no guest has it."""
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
     implied_by: tuple[str, str] | None = None

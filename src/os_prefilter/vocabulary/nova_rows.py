@@ -18,6 +18,20 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Beside, DependsOn, Never, Precedence, Row, Term, nothing, switch, terms
 
+# Nova reads os_secure_boot under UEFI alone (_configure_guest_by_virt_type in nova/virt/libvirt/driver.py). Guests of
+# aarch64 have UEFI by default, those of x86_64 do not; a request that names no architecture may get a host of either.
+_UEFI = ("firmware_type", ("uefi",))
+_EMULATED_ARM = ("emulation_architecture", ("aarch64",))
+_ARCHITECTURES_NAMED = (
+    ("architecture", ("aarch64", "i686", "x86_64")),
+    ("emulation_architecture", ("aarch64", "x86_64")),
+)
+_WITHOUT_UEFI = (
+    Never("firmware_type", "", by_nova=True, unless=(_UEFI, *_ARCHITECTURES_NAMED), on=Trait("HW_ARCH_X86_64")),
+    Never("architecture", "x86_64", by_nova=True, unless=(_UEFI, _EMULATED_ARM)),
+    Never("emulation_architecture", "x86_64", by_nova=True, unless=(_UEFI,)),
+)
+
 _ROWS = (
     Row(
         "tpm_version",
@@ -43,7 +57,7 @@ _ROWS = (
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
-        beside={"required": Beside(never=(Never("firmware_type", "bios"),))},
+        beside={"required": Beside(never=(Never("firmware_type", "bios"), *_WITHOUT_UEFI))},
     ),
     Row(
         "firmware_stateless",

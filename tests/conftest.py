@@ -24,8 +24,9 @@ from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
 from os_prefilter import RequestSpec, allocation_candidates_query, default_service
+from os_prefilter.adapters import shared_cache
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.service import Service
+from os_prefilter.service import Service, deployment_facts
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -57,6 +58,13 @@ def times(number: float) -> int:
     """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times the number, at least one."""
     return max(1, round(number * _EXAMPLES))
 
+
+PATIENCE = deployment_facts.PATIENCE
+"""The seconds that a request of the product waits."""
+# Here a minute, for all that is made from now on: on a busy machine, a test that is not about time fails at the
+# product's own. The tests about time set it.
+deployment_facts.PATIENCE = 60.0
+shared_cache._SLOW = 60.0
 
 # Of each law that does not say how many examples it takes, those of the test kit as well, which is imported after this.
 # In CI too, other examples each time: hypothesis's own profile of CI has the same ones for ever.

@@ -22,7 +22,6 @@ anything in Nova's code; the others only read Nova's objects.
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from types import MappingProxyType
@@ -49,7 +48,7 @@ from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
-from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
+from os_prefilter.service.deployment_facts import ask_in_time, latest_end, seconds_to
 from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.shared import MakeStore, Siblings
 
@@ -213,7 +212,7 @@ class RequestFilters:
 
         :raises nova.exception.RequestFilterFailed: if the request cannot be scheduled as it is; Nova shows the user why
         """
-        until = time.monotonic() + PATIENCE
+        until = latest_end()
         _forget_inherited_connections()
         try:
             decision = self.service.apply(request_spec, context)
@@ -235,7 +234,7 @@ class RequestFilters:
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
         if self._watch:
-            self._watch.begin(request_spec, context, _http_session())
+            self._watch.begin(request_spec, context, _http_session(), seconds_to(until))
             _expect_query_after(self, self._watch)
         return True
 
@@ -324,7 +323,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         # nova-api forces a rebuild to the server's host.
         if not field_of(spec_obj, "force_hosts") or not request_is_rebuild(spec_obj):
             return True
-        until = time.monotonic() + PATIENCE
+        until = latest_end()
         # Nova hands no context to host filters.
         context = nova_context.get_admin_context()
         without_image = clone_of(spec_obj)

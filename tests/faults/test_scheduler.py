@@ -24,7 +24,6 @@ from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReadReports,
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import Fact
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of, times
@@ -92,7 +91,6 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait longer."""
     monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.5)
-    monkeypatch.setitem(Fact.__init__.__kwdefaults__ or {}, "patience", 0.5)
     # It accepts connections and never answers.
     with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
         conf = conf_with(enabled_filters=["image_metadata", "hpet"])

@@ -346,7 +346,7 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     monkeypatch.setattr(watch._room, "look", lambda query: NoHostLeft(f"{query} is short", "room", ("PCPU",)))
     spec = nova_spec({}, {"hw:cpu_policy": "dedicated"}, instance_uuid=_SERVER)
     session, context = SimpleNamespace(hooks={"response": []}), user_context()
-    watch.begin(spec, context, session)
+    watch.begin(spec, context, session, 60)
     watch.expect_query()
     assert session.hooks["response"] == [watch.see]
 
@@ -364,10 +364,9 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     assert len(told) == 1
     # One that hangs leaves one thread, not one for each request.
     hangs, calls = Event(), count()
-    monkeypatch.setattr(nova_hosts_left, "PATIENCE", 0.1)
     monkeypatch.setattr(watch._room, "look", lambda _query: [next(calls), hangs.wait()])
     for _ in range(3):
-        watch.begin(spec, context, session)
+        watch.begin(spec, context, session, 0.1)
         watch.expect_query()
         assert [see("PCPU"), see("VCPU")] == ["", ""]
     hangs.set()

@@ -12,6 +12,8 @@
 
 """Nova's own query for candidates, told from the questions of others in its thread: real scheduler, real Placement."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ from nova import objects
 from nova.scheduler import request_filter, utils
 from nova.scheduler.client import report
 
+from os_prefilter.nova import ReportClientAdapter
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.support.nova_objects import nova_spec
@@ -222,6 +225,28 @@ def test_each_end_without_a_host_is_counted_once_and_told_the_same_with_a_histor
     our_entry().service.observe = (lambda observed: ends.append(observed.error),)
     assert schedule(**asked) == read
     assert tuple(getattr(each, "stage", "traits") for each in ends if each) == stages
+
+
+def test_request_waits_for_facts_and_for_its_reason_together(
+    boot: Boot, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here not 5 seconds but one: Placement answers Nova's own query alone, and what reads for ourselves hangs."""
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 1.0)
+    schedule = boot()
+    ends = threading.Event()
+    monkeypatch.setattr(ReportClientAdapter, "request", lambda *_given, **_named: ends.wait(60))
+    times = []
+    try:
+        for _ in range(2):
+            begun = time.monotonic()
+            assert schedule(memory=99) == ""
+            times.append(time.monotonic() - begun)
+    finally:
+        ends.set()
+    # The facts have the first request wait, and later ones do not.
+    assert times[0] >= 1
+    # Two bounds would be two seconds.
+    assert times[0] < 1.9
 
 
 def test_hosts_that_are_all_disabled_are_the_reason(boot: Boot, placement: EmbeddedPlacement) -> None:

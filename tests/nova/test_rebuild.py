@@ -297,10 +297,10 @@ def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
     def no_thread(*_anything: object) -> object:
         raise RuntimeError("can't start new thread")
 
-    scheduler = start("image_metadata")
-    _having(placement, _VIRTIO).hook = fail
     if at == "hangs":
         monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
+    scheduler = start("image_metadata")
+    _having(placement, _VIRTIO).hook = fail
     if at == "thread":
         monkeypatch.setattr("os_prefilter.service.deployment_facts.start_thread", no_thread)
     try:

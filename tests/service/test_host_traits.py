@@ -40,14 +40,14 @@ class _Placement:
     def some_hosts(self, context: Any) -> Iterable[str]:
         if context == "down":
             raise OSError("the network is down")
-        self.in_time.append(self.may_answer.wait(3))
+        self.in_time.append(self.may_answer.wait(60))
         return self.hosts_traits
 
     def traits(self, host: str) -> frozenset[str] | None:
         return frozenset(self.hosts_traits[host])
 
     def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterable[str] | None:
-        self.in_time.append(self.may_answer.wait(3))
+        self.in_time.append(self.may_answer.wait(60))
         self.asked.append((tuple(required), tuple(forbidden)))
         if "CUSTOM_NO_SUCH" in required:
             return None

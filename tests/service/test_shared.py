@@ -26,7 +26,7 @@ import pytest
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service.deployment_facts import FailedReading
 from os_prefilter.service.host_traits import HostTraits
-from os_prefilter.service.shared import Siblings
+from os_prefilter.service.shared import SharedFact, Siblings
 from tests.service.shared_workers import CountingReader, shared_fact, workers
 from tests.support.placements import HostsInProcess
 
@@ -66,7 +66,7 @@ def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
 
 
 def _entry(value: Any = 7, at: float = 0.0, seconds: Any = 0.1, **others: Any) -> bytes:
-    content = {"id": "x", "at": time.time() + at, "seconds": seconds, "value": value, **others}
+    content = {"id": "x", "of": ["f", ""], "at": time.time() + at, "seconds": seconds, "value": value, **others}
     return zlib.compress(json.dumps(content).encode())
 
 
@@ -82,6 +82,9 @@ _ENTRIES: dict[str, tuple[Callable[[], bytes | str], bool]] = {
     "fewer than none": (lambda: _entry(seconds=-1e9), False),
     "a lie about the seconds": (lambda: _entry(at=-1900, seconds=1e300), False),
     "no time": (lambda: _entry(at=float("nan")), False),
+    "of another fact": (lambda: _entry(of=["g", ""]), False),
+    "of another scope": (lambda: _entry(of=["f", "another"]), False),
+    "of no fact": (lambda: _entry(of=None), False),
     "not compressed": (lambda: b'{"value": 7}', False),
     "a list": (lambda: zlib.compress(b"[7]"), False),
     "deep": (lambda: zlib.compress(b"[" * 100_000), False),
@@ -99,6 +102,18 @@ def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
     (key,) = (each for each in region.values if not each.endswith(":reader"))
     region.values[key] = make()
     assert (fact(None).value, read.read) == ((7, 1) if is_used else (2, 2))
+
+
+def test_entry_under_the_key_of_another_fact_is_not_used() -> None:
+    """Two facts with values of one type: what one says must not become the other."""
+    region = _Region()
+    make = SharedCache(region).store
+    facts = {name: SharedFact(name, CountingReader(), 60, [make(name, "")]) for name in ("coverage", "nested")}
+    facts["coverage"](None)
+    (entry,) = (each for key, each in region.values.items() if not key.endswith(":reader"))
+    make("nested", "").put(entry)
+    assert facts["nested"]._levels[-1].latest() is None
+    assert facts["coverage"]._levels[-1].latest() is not None
 
 
 def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

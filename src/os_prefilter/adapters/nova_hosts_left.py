@@ -40,7 +40,7 @@ from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.request.view import clone_of
-from os_prefilter.service.deployment_facts import PATIENCE, ask_in_time
+from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.service.hosts_left import HOST_FILTERS, RoomCheck, left_by_filters, not_known
 from os_prefilter.service.observed import Observed
 from os_prefilter.service.service import Service
@@ -59,9 +59,11 @@ _REQUEST_ID = "X-OpenStack-Request-ID"
 class _Scheduling:
     """A request between its request filters and its host, in the one thread, or greenlet, that schedules it."""
 
-    def __init__(self, spec: Any, context: Any = None) -> None:
+    def __init__(self, spec: Any, context: Any = None, patience: float = 0.0) -> None:
         self.of = ref(spec)
         self.context = context
+        self.patience = patience
+        """The seconds that the request may wait for a reason: what its filters have left of them."""
         self.is_filtered = False
         """True once all request filters have run."""
         self.query = ""
@@ -103,12 +105,13 @@ class SchedulingWatch:
             counts=self._counts,
         )
 
-    def begin(self, spec: Any, context: Any, session: Any) -> None:
+    def begin(self, spec: Any, context: Any, session: Any, patience: float) -> None:
         """Watch a request that passed its request filters.
 
         :param session: the ``requests.Session`` of Nova's client of Placement; None if it has none yet
+        :param patience: the seconds that the request may still wait for a reason
         """
-        _SCHEDULING.set(_Scheduling(spec, context))
+        _SCHEDULING.set(_Scheduling(spec, context, patience))
         if session is not None and self.see not in session.hooks["response"]:
             # Nova makes another one after some errors; of an earlier activation, none stays.
             hooks = session.hooks["response"]
@@ -131,12 +134,12 @@ class SchedulingWatch:
         if now is None or spec is None or not now.is_filtered or not _leaves_no_candidate(response, now, spec):
             return
         _SCHEDULING.set(None)
-        error = self._reason(now.query)
+        error = self._reason(now.query, time.monotonic() + now.patience)
         self._tell(now, spec, error)
         if self._is_told and error.is_certain:
             raise exception.NoValidHost(reason=str(error))
 
-    def _reason(self, query: str) -> NoHostLeft:
+    def _reason(self, query: str, until: float) -> NoHostLeft:
         """Return why Placement has no candidate.
 
         :param query: empty if Placement refused it
@@ -147,7 +150,7 @@ class SchedulingWatch:
             # Or each request would leave a thread behind.
             return not_known("What is short is not known: Placement has not responded to an earlier question")
         # In a thread, whose own query is not looked at.
-        asked, problem = ask_in_time(partial(self._room.look, query), "room", time.monotonic() + PATIENCE)
+        asked, problem = ask_in_time(partial(self._room.look, query), "room", until)
         if problem:
             self._late = asked
             return not_known(f"What is short is not known: {problem}")

@@ -92,6 +92,11 @@ def seconds_to(until: float) -> float:
     return max(0.0, until - time.monotonic())
 
 
+def latest_end() -> float:
+    """Return when a request that begins now waits no longer, on the clock of :func:`time.monotonic`."""
+    return time.monotonic() + PATIENCE
+
+
 def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[T], str]:
     """Query Placement for one request; return the future, and why it has no result: empty if it has one.
 
@@ -163,7 +168,7 @@ class Fact:
     answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
     begin to fail, and when they work again.
 
-    :param patience: the seconds that requests wait for a query, at most
+    :param patience: the seconds that requests wait for a query, at most; None for :data:`PATIENCE`
     :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
         None for the same as for the first
     """
@@ -175,7 +180,7 @@ class Fact:
         interval: float,
         unknown: Any = UNKNOWN,
         *,
-        patience: float = PATIENCE,
+        patience: float | None = None,
         later_patience: float | None = None,
     ) -> None:
         self.name = name
@@ -183,7 +188,7 @@ class Fact:
         """The value as it was last known, however old; the same object for as long as it is certain to be the same."""
         self._read = read
         self._interval = interval
-        self._patience = patience
+        self._patience = PATIENCE if patience is None else patience
         self._later_patience = later_patience
         self._lock = threading.Lock()
         self._query: PendingQuery | None = None

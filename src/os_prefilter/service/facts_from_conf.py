@@ -114,7 +114,7 @@ def facts_from(
 def shared(provided: Mapping[str, ReadFact], interval: float, stores: tuple[MakeStore, ...]) -> dict[str, ReadFact]:
     """Return the readers of facts, of which those that can share what they read do."""
     return {
-        name: SharedFact(read, interval, [make(name, read.scope) for make in stores])
+        name: SharedFact(name, read, interval, [make(name, read.scope) for make in stores])
         if stores and isinstance(read, SharedRead)
         else read
         for name, read in provided.items()

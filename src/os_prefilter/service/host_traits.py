@@ -178,7 +178,7 @@ class HostTraits:
         self.reader = reader
         self._interval = interval
         sample = _SampleReader(reader, self.as_others_know_it)
-        self._shared = SharedFact(sample, interval, [make("host_sample", "") for make in stores])
+        self._shared = SharedFact("host_sample", sample, interval, [make("host_sample", "") for make in stores])
         self._fact = Fact("host_sample", self._shared, interval, unknown=HostSample({}))
         # Made now, so that the workers that are forked later inherit them.
         self._slots = [[make(f"preferred_{slot}", "") for make in stores] for slot in range(_SLOTS)]
@@ -228,5 +228,6 @@ class HostTraits:
     def _hosts_with(self, trait: str) -> Fact:
         """Return a new fact: the hosts that have a trait."""
         reader = _TraitReader(self.reader, trait, lambda: self.sample)
-        shared = SharedFact(reader, self._interval, self._slots[crc32(trait.encode()) % _SLOTS])
-        return self._preferred.setdefault(trait, Fact(f"hosts with {trait}", shared, self._interval, unknown=None))
+        name = f"hosts with {trait}"
+        shared = SharedFact(name, reader, self._interval, self._slots[crc32(trait.encode()) % _SLOTS])
+        return self._preferred.setdefault(trait, Fact(name, shared, self._interval, unknown=None))

@@ -32,7 +32,8 @@ from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import smallest_disjoint
 from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.service.deployment_facts import GIVEN_UP, PATIENCE, ask_in_time, pause_after
+from os_prefilter.service import deployment_facts
+from os_prefilter.service.deployment_facts import GIVEN_UP, ask_in_time, pause_after
 from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class NoHostCheck:
             # Or each request would leave a thread behind.
             return
         asked, problem = ask_in_time(
-            partial(self._blame, demand, min(until, time.monotonic() + PATIENCE / 2)), "no host", until
+            partial(self._blame, demand, min(until, time.monotonic() + deployment_facts.PATIENCE / 2)), "no host", until
         )
         if not asked.done():
             self._late = asked, time.monotonic() + GIVEN_UP

@@ -13,7 +13,6 @@
 """The service: a pipeline with the facts of its deployment, and what is told of its decisions."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -226,7 +225,7 @@ class Service:
         outcome = None
         is_cached = False
         # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
-        until = time.monotonic() + deployment_facts.PATIENCE if self.no_host else inf
+        until = deployment_facts.latest_end() if self.no_host else inf
         try:
             outcome, is_cached = self._outcome(request_spec, context)
             if self.no_host and outcome.root_demand:

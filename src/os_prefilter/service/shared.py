@@ -122,14 +122,21 @@ class Siblings:
 class SharedReading:
     """A reader of a fact that uses what another process has read within the pause, or reads for all.
 
+    :param of: names the fact and the scope of its reader; an entry of another one is not used
     :param read: reads it, perhaps from another store
     :param check: raises an error for what is no value of the fact
     :param interval: seconds from one reading to the next, at least
     """
 
     def __init__(
-        self, store: Store, read: Callable[[Any], Measured], check: Callable[[Any], object], interval: float
+        self,
+        of: tuple[str, str],
+        store: Store,
+        read: Callable[[Any], Measured],
+        check: Callable[[Any], object],
+        interval: float,
     ) -> None:
+        self._of = list(of)
         self._store = store
         self._read = read
         self._check = check
@@ -173,7 +180,7 @@ class SharedReading:
 
     def share(self, measured: Measured) -> None:
         """Put what this process has read."""
-        entry = {"id": uuid4().hex, "at": time.time() - measured.age, **measured._asdict()}
+        entry = {"id": uuid4().hex, "of": self._of, "at": time.time() - measured.age, **measured._asdict()}
         self._store.put(zlib.compress(json.dumps(entry).encode(), 1))
 
     def _read_for_all(self, context: Any) -> Measured:
@@ -197,6 +204,8 @@ class SharedReading:
             if not unpacked.eof:
                 # Its sum is missing.
                 return None
+            if entry["of"] != self._of:
+                return None
             name, age, seconds = str(entry["id"]), time.time() - float(entry["at"]), float(entry["seconds"])
             if not (isfinite(age) and isfinite(seconds) and age > -CLOCK_SKEW and seconds >= 0):
                 return None
@@ -214,15 +223,16 @@ class SharedReading:
 class SharedFact:
     """Reads a fact through stores, the nearest first.
 
+    :param name: of the fact
     :param interval: seconds from one reading to the next, at least
     """
 
-    def __init__(self, read: SharedRead, interval: float, stores: Sequence[Store]) -> None:
+    def __init__(self, name: str, read: SharedRead, interval: float, stores: Sequence[Store]) -> None:
         self._reader = read
         self._levels: list[SharedReading] = []
         nearest: Callable[[Any], Measured] = self._read
         for store in reversed(stores):
-            nearest = SharedReading(store, nearest, read.from_json, interval)
+            nearest = SharedReading((name, read.scope), store, nearest, read.from_json, interval)
             self._levels.append(nearest)
         self._nearest = nearest
         # As JSON, and as it is: what was read again is the same object.

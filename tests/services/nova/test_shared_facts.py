@@ -35,8 +35,8 @@ from pymemcache.exceptions import MemcacheError
 from os_prefilter.adapters.shared_cache import _LEFT_ALONE
 from os_prefilter.common.errors import GenerationConflict
 from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
-from os_prefilter.service.deployment_facts import PATIENCE
 from os_prefilter.vocabulary import HPET, row_named
+from tests.conftest import PATIENCE
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, WORKERS, Answer, Clients, Cloud
 from tests.services.own_services import Memcached, Outages, Service, needs, own_memcached
 from tests.support.every_trait import EVERY_PART

@@ -86,6 +86,12 @@ def test_runs_rejections_and_requirements_are_counted_per_filter(
     assert 0 < counted("seconds_sum", name) < 60
 
 
+def test_requests_without_a_host_are_counted_from_0() -> None:
+    """A share of them is no number while there is no series."""
+    Service.from_conf(conf_with(enabled_filters=["hpet"], metrics=True))
+    assert f"{_PREFIX}no_host_total" in {name for name, _ in _exposed()}
+
+
 def test_filter_that_fails_or_is_written_for_nova_is_counted(counted: Callable[[str, str], float]) -> None:
     def broken(_request: Any) -> Requirements:
         raise ValueError("broken")

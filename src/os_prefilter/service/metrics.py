@@ -58,6 +58,8 @@ class Measuring:
         for name in names:
             for family in of_filters:
                 family.labels(name)
+        # One of many pairs of labels: without any, a share of requests without a host is no number, not even 0.
+        self._families.no_host.labels("traits", "")
 
     def observe(self, observed: Observed) -> None:
         """Count the runs of the filters, also of the one that ended with an error, and what they required.

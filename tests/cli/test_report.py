@@ -27,7 +27,7 @@ import yaml
 from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_with
+from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_noting, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import provider_uuid
@@ -38,8 +38,9 @@ from tests.support.programs import until
 from tests.support.reporting_fleets import wanted_by
 
 FAKE = ("capabilities", "report", "--driver", "fake")
-# What Nova's fake driver does not report by itself and the filters may require, and the markers of that.
-BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED})}
+# What Nova's fake driver does not report by itself and the filters may require, and the markers and the note of that.
+_ABILITIES = ("CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM")
+BESIDE = {*_ABILITIES, *names_noting(_ABILITIES), *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED})}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 

@@ -19,7 +19,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, keys_in, names_with
+from os_prefilter.hosts.reports import (
+    NOT_CONFIGURED,
+    ON_PROVIDERS,
+    REPORTED,
+    WANTED,
+    key_of,
+    keys_in,
+    names_with,
+    noted_among,
+)
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import capabilities, domain_capabilities
@@ -102,7 +111,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def report(server: Served, host: list[str], tmp_path: Path) -> Report:
-    """Return a function: the host's traits after a report of what is wanted, without those of others and the marker."""
+    """Return a function: the host's traits after a report of what is wanted, without others', markers and the note."""
     conf = tmp_path / "nova.conf"
     # For its graphics.
     conf.write_text(f"{nova_conf(server.url)}[spice]\nenabled = yes\n")
@@ -115,7 +124,7 @@ def report(server: Served, host: list[str], tmp_path: Path) -> Report:
         assert main([*host, "--nova-conf", str(conf), "--provider", HOST, *argv]) == 0
         traits = traits_of(server.placement)
         assert traits >= OTHERS
-        return frozenset(trait for trait in traits - OTHERS if not trait.startswith(REPORTED))
+        return frozenset(trait for trait in traits - OTHERS if not trait.startswith(ON_PROVIDERS))
 
     return run
 
@@ -134,8 +143,10 @@ def test_plain_kvm_host_gets_only_the_wanted_traits_that_it_has(
     """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is created."""
     before = server.placement.client.traits()
     assert (report(wanted), keys_in(REPORTED, traits_of(server.placement))) == (expected, wanted - {NOT_CONFIGURED})
-    found = [trait for trait in traits_of(server.placement) if trait.startswith(REPORTED)]
-    assert len(found) <= markers
+    traits = traits_of(server.placement)
+    assert noted_among(traits) == expected
+    found = [trait for trait in traits if trait.startswith(ON_PROVIDERS)]
+    assert len(found) <= markers + 1
     created = server.placement.client.traits() - before - set(names_with(WANTED, wanted))
     assert created == {trait for trait in expected if trait.startswith("CUSTOM_")}.union(found)
 
@@ -146,7 +157,7 @@ def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_name
     report(EVERY_PATTERN)
     names = server.placement.client.traits()
     assert report(RECOMMENDED, "--remove") == STANDARD
-    assert keys_in(REPORTED, traits_of(server.placement)) == frozenset()
+    assert not [trait for trait in traits_of(server.placement) if trait.startswith(ON_PROVIDERS)]
     # Other hosts, flavors and schedulers may use them.
     assert {name for name in names if not name.startswith(WANTED)} <= server.placement.client.traits()
 
@@ -171,7 +182,7 @@ def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf
     assert report(EVERY_PATTERN, "--provider-config", str(path)) == frozenset()
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     found = set(provider["traits"]["additional"])
-    assert {trait for trait in found if not trait.startswith(REPORTED)} == (
+    assert {trait for trait in found if not trait.startswith(ON_PROVIDERS)} == (
         LEAN | OF_DEVICES_FIRMWARE_AND_I686 - STANDARD
     )
     missing = {NOT_CONFIGURED, *(key_of((trait,)) for trait in STANDARD)}

@@ -37,7 +37,7 @@ from os_prefilter.hosts import desired_traits, reports
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import REPORTED, WANTED, Part, key_of, keys_in, names_with
+from os_prefilter.hosts.reports import REPORTED, WANTED, Part, key_of, keys_in, names_with, noted_among
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.service import deferral, wanted
 from os_prefilter.vocabulary.model import RESERVED
@@ -257,7 +257,8 @@ class Waiting(RuleBasedStateMachine):
             self.of_operators -= pair
             self.lost |= pair
             self._disturb()
-        elif key_of((trait,)) not in keys_in(REPORTED, traits):
+        elif key_of((trait,)) not in keys_in(REPORTED, traits) and trait not in noted_among(traits | {trait}):
+            # What a marker covers or the note names is the agent's: it does not know that another one has set it again.
             self.of_operators |= pair
 
     @rule(name=_HOSTS, library=sampled_from([OLD, UNSURE, NEW]))

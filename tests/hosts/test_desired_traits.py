@@ -32,7 +32,17 @@ from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, is_foreign, i
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import Reporter
-from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, Part, key_of, keys_in, names_with, parts_of
+from os_prefilter.hosts.reports import (
+    NOT_CONFIGURED,
+    REPORTED,
+    Part,
+    key_of,
+    keys_in,
+    names_noting,
+    names_with,
+    noted_among,
+    parts_of,
+)
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Template, Templates, Variant
 from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
@@ -47,6 +57,10 @@ _MANAGED = sorted(trait for traits in _PARTS.values() for trait in traits)
 
 def _marker(keys: Collection[str]) -> frozenset[str]:
     return frozenset(names_with(REPORTED, keys))
+
+
+def _note(*traits: str) -> frozenset[str]:
+    return frozenset(names_noting(traits))
 
 
 @given(
@@ -77,12 +91,15 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
                 assert (trait in found) is (trait in present and has and not custom)
             else:
                 assert (trait in found) is (trait in present or (has and key in wanted | still))
-    assert found - set(_MANAGED) - _marker(reported) == others - set(_MANAGED)
+    noted = noted_among(found)
+    # All that the marker covers, and an unwanted standard trait that stays because the host has it.
+    assert noted >= {trait for key in reported for trait in _PARTS[key] if traits[trait]}
+    assert found - set(_MANAGED) - _marker(reported) - _note(*noted) == others - set(_MANAGED)
     for mode in Mode:
         without = withdrawn(replace(goal, owner=OWNER), mode)
         assert without.owner is None
-        ours = {trait for key in reported for trait in _PARTS[key] if mode is Mode.ALONE or trait.startswith("CUSTOM_")}
-        assert with_traits(found, without) == found - _marker(reported) - ours
+        ours = {trait for trait in noted if mode is Mode.ALONE or trait.startswith("CUSTOM_")}
+        assert with_traits(found, without) == found - _marker(reported) - _note(*noted) - ours
 
 
 def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> None:
@@ -90,7 +107,7 @@ def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() ->
     trait, facts = "COMPUTE_ARCH_AARCH64", replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
     offered, plain = key_of((trait, "emulated")), key_of((trait,))
     state = with_traits(frozenset(), goal_of(facts, (offered,), Mode.BESIDE))
-    assert state == {trait, *_marker((offered, plain))}
+    assert state == {trait, *_marker((offered, plain)), *_note(trait)}
     for wanted, found in (((plain,), _marker((plain,))), ((), frozenset())):
         assert with_traits(state, goal_of(facts, wanted, Mode.BESIDE)) == found
     # Within the hour, the answer is that of now; what was offered may be told apart.
@@ -174,7 +191,7 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
         for each in (facts, IronicFacts(bios={"LogicalProc": BiosSetting()}))
     )
     reported = with_traits(frozenset(), known)
-    assert with_traits(reported, goal) == reported - ({trait} if expected is False else set())
+    assert with_traits(reported, goal) == reported - ({trait, *_note(trait)} if expected is False else set())
     assert with_traits(reported, withdrawn(goal, Mode.ALONE)) == frozenset()
     assert goal.traits.get(trait) is expected
     found = with_traits(frozenset((trait,)) if expected is None else frozenset(), goal)

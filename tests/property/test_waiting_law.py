@@ -12,11 +12,14 @@
 
 """The law of waiting: a waiting filter excludes no host that a late check accepts, whichever hosts have reported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
-from itertools import cycle, product
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import cycle, permutations, product
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from oslo_config.cfg import ConfigOpts
@@ -24,15 +27,20 @@ from oslo_config.cfg import ConfigOpts
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts.capabilities import reporter_of
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.hosts import desired_traits, reports
+from os_prefilter.hosts.capabilities import capability_traits, reporter_of
+from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits, withdrawn
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import emulated_in
+from os_prefilter.hosts.reports import Part, emulated_in, key_of, noted_among
 from os_prefilter.service import Service
 from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.vocabulary import BY_NAME, table
+from os_prefilter.vocabulary.model import Row, Term
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import reports_of
+from os_prefilter_tools.operators.readiness import reports_of, unreported_parts
 from os_prefilter_tools.testing.law import Case, Cloud, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
@@ -161,3 +169,224 @@ def test_placement_offers_every_capable_host_while_filters_wait(seed: int, offer
             candidates = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
             able = {each.name for facts, each in zip(hosts, fleet.hosts, strict=True) if _accepts(case, facts)}
             assert able <= set(candidates), case
+
+
+# Two releases, or two sets of plugins: what one has written, the other one reads.
+
+
+_LESS = replace(
+    KVM,
+    virt_type="qemu",
+    guests={"x86_64": replace(X86, default_machine="q35", machines=frozenset(("q35",)), uefi=False)},
+    libvirt_version=(8, 0, 0),
+)
+"""The same host, which has lost and won: another default machine type, no KVM, no HPET, no UEFI."""
+_CAN: dict[bool, dict[str, bool]] = {False: capability_traits(KVM), True: capability_traits(_LESS)}
+"""By whether the host is the one that has changed."""
+_CHANGING = frozenset(trait for row in table() for trait in row.traits)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A release of this library, and the packages that are installed beside it."""
+
+    rows: tuple[Row, ...]
+    of_nova: frozenset[str] = frozenset()
+    """Traits that this release knows Nova's driver to report, as others do not."""
+    goals: dict[tuple[bool, frozenset[str], Mode], Goal] = field(default_factory=dict)
+
+    @cached_property
+    def grouping(self) -> tuple[tuple[Part, ...], dict[str, frozenset[str]]]:
+        """How it groups traits: the parts, and the keys that stand for several others."""
+        made_anew = [vars(function)["__wrapped__"] for function in (reports.parts_of, vars(reports)["_groups"])]
+        with patch.object(reports, "table", lambda: self.rows):
+            return made_anew[0](KVM.templates, frozenset()), made_anew[1]()
+
+    @cached_property
+    def traits(self) -> frozenset[str]:
+        return frozenset(trait for part in self.grouping[0] for trait in part.traits)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        return frozenset(key for part in self.grouping[0] for key in part.keys)
+
+    def goal(self, wanted: frozenset[str], mode: Mode, *, changed: bool = False) -> Goal:
+        """Return the goal of its agent, before or after the host has changed."""
+        if (changed, wanted, mode) not in self.goals:
+            with self.installed():
+                goal = goal_of(_LESS if changed else KVM, wanted, mode, emulated=frozenset())
+            self.goals[changed, wanted, mode] = goal
+        return self.goals[changed, wanted, mode]
+
+    def report(self, present: frozenset[str], goal: Goal) -> frozenset[str]:
+        with self.installed():
+            return with_traits(present, goal)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the code that groups and reports traits be that of this release."""
+        parts, groups = self.grouping
+        own = {trait for row in self.rows for trait in row.traits}
+
+        def capabilities(facts: HostFacts) -> dict[str, bool]:
+            known = _CAN[facts.virt_type == "qemu"]  # type: ignore[attr-defined]
+            return {trait: has for trait, has in known.items() if trait in own or trait not in _CHANGING}
+
+        def reporter(facts: HostFacts) -> object:
+            found = reporter_of(facts)
+            of_nova = found.reported_by_nova(facts) - {_UEFI} | self.of_nova
+            return replace(found, reported_by_nova=lambda _facts: of_nova)
+
+        with (
+            patch.object(reports, "_groups", lambda: groups),
+            patch.multiple(
+                desired_traits, parts_of=lambda *_: parts, capability_traits=capabilities, reporter_of=reporter
+            ),
+        ):
+            yield
+
+
+def _without(row: Row, *values: str) -> Row:
+    return replace(row, values={value: term for value, term in row.values.items() if value not in values})
+
+
+def _with_rows(*changed: Row, dropped: Sequence[str] = ()) -> tuple[Row, ...]:
+    by_name = {row.name: row for row in changed}
+    return tuple(by_name.get(row.name, row) for row in table() if row.name not in dropped)
+
+
+_VM_MODE, _HYPERVISORS, _FIRMWARE = (BY_NAME[name] for name in ("vm_mode", "hypervisor_type", "firmware_type"))
+_UEFI = "COMPUTE_FIRMWARE_UEFI"
+_MOVED = {"mode-hvm": Term(Trait("CUSTOM_VM_MODE_HVM"))}
+RELEASES: dict[str, Release] = {
+    "today": Release(table()),
+    "a default machine type less": Release(_with_rows(_without(BY_NAME["default_machine"], "q35"))),
+    "the other default machine type less": Release(_with_rows(_without(BY_NAME["default_machine"], "pc"))),
+    "a hypervisor type less": Release(_with_rows(_without(_HYPERVISORS, "kvm"))),
+    "a package's row less": Release(_with_rows(dropped=["vm_mode", "time_hpet"])),
+    "a trait in another row": Release(
+        _with_rows(_without(_VM_MODE, "hvm"), replace(_HYPERVISORS, values={**_HYPERVISORS.values, **_MOVED}))
+    ),
+    "a network card less": Release(_with_rows(_without(BY_NAME["vif_model"], "e1000e"))),
+    "a trait that Nova reports": Release(
+        _with_rows(replace(_FIRMWARE, values={"bios": _FIRMWARE.values["bios"], "uefi": Term(Trait(_UEFI))})),
+        frozenset((_UEFI,)),
+    ),
+    "all traits of a row less": Release(_with_rows(dropped=["firmware_type", "machine_type"])),
+}
+BY_HAND = frozenset(("CUSTOM_OF_AN_OPERATOR", "CUSTOM_VM_MODE_XEN", "CUSTOM_COMPUTE_DEFAULT_MACHINE_VIRT"))
+_SAME_ROW = {"a default machine type less", "the other default machine type less"}
+_PAIRS = [
+    pytest.param(RELEASES[one], RELEASES[two], id=f"{one} - {two}")
+    for one, two in permutations(RELEASES, 2)
+    # Each against the one that knows all, in both directions, and those against each other that differ in one row.
+    if "today" in (one, two) or {one, two} == _SAME_ROW
+]
+_MODES = pytest.mark.parametrize("mode", Mode)
+
+
+def _of_nova(release: Release, mode: Mode, *, changed: bool = False) -> frozenset[str]:
+    """Return the traits that a nova-compute reports by itself, if there is one."""
+    if mode is Mode.ALONE:
+        return frozenset()
+    also = {trait for trait in release.of_nova if _CAN[changed][trait]}
+    return frozenset(by_nova_alone(_LESS if changed else KVM)) | also
+
+
+def _is_standard(trait: str) -> bool:
+    return not trait.startswith("CUSTOM_")
+
+
+@_MODES
+@pytest.mark.parametrize(("one", "two"), _PAIRS)
+class TestTwoReleases:
+    """Upgrade, downgrade and removal: a release knows what another one has written, and touches nothing else."""
+
+    def _reported(self, one: Release, mode: Mode) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the traits before any report, and after that of a release."""
+        before = _of_nova(one, mode) | BY_HAND
+        return before, one.report(before, one.goal(one.keys, mode))
+
+    def test_what_the_host_has_lost_goes(self, one: Release, two: Release, mode: Mode) -> None:
+        """And what a release does not know is no default machine type, which excludes hosts."""
+        _, reported = self._reported(one, mode)
+        goal = two.goal(one.keys | two.keys, mode, changed=True)
+        found = two.report(reported, goal)
+        false = {trait for trait, has in (*goal.traits.items(), *goal.of_nova.items()) if not has}
+        written = reported - _of_nova(one, mode)
+        assert found & false & written <= BY_HAND
+        left = {trait for trait in found - two.traits - BY_HAND if "_DEFAULT_MACHINE_" in trait}
+        assert not left
+
+    def test_what_an_operator_has_set_stays(self, one: Release, two: Release, mode: Mode) -> None:
+        _, reported = self._reported(one, mode)
+        for changed, wanted in product((False, True), (one.keys, two.keys, one.keys | two.keys, frozenset[str]())):
+            goal = two.goal(wanted, mode, changed=changed)
+            assert two.report(reported, goal) >= BY_HAND
+            assert two.report(reported, withdrawn(goal, mode)) >= BY_HAND
+
+    def test_no_wanted_trait_that_the_host_has_goes(self, one: Release, two: Release, mode: Mode) -> None:
+        """Schedulers of either release require it: none excludes the host. A default machine type only excludes."""
+        _, reported = self._reported(one, mode)
+        found = two.report(reported, two.goal(one.keys | two.keys, mode))
+        gone = {trait for trait in reported - found if not trait.startswith("CUSTOM_PREFILTER_")}
+        assert not {trait for trait in gone if "_DEFAULT_MACHINE_" not in trait}
+        assert gone.isdisjoint(two.traits)
+
+    def test_what_no_scheduler_wants_goes_after_its_hour(self, one: Release, two: Release, mode: Mode) -> None:
+        """Also where only the other release has known it; standard traits stay, as flavors may require them."""
+        before, reported = self._reported(one, mode)
+        goal = two.goal(frozenset(), mode)
+        added = reported - before
+        kept = {trait for trait in added if _is_standard(trait)}
+        note = {trait for trait in two.report(reported, goal) if trait.startswith("CUSTOM_PREFILTER_")}
+        assert two.report(reported, goal) - note == before | kept
+
+    def test_removal_leaves_nothing_but_standard_traits_beside_nova(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        before, reported = self._reported(one, mode)
+        found = two.report(reported, withdrawn(two.goal(frozenset(), mode), mode))
+        left = found - before
+        assert all(_is_standard(trait) for trait in left)
+        assert mode is Mode.BESIDE or not left
+        assert left <= {trait for trait, has in _CAN[False].items() if has}
+
+    def test_the_release_before_finds_what_it_has_left(self, one: Release, two: Release, mode: Mode) -> None:
+        """After a downgrade, and with the traits that the other release knows beside it."""
+        _, reported = self._reported(one, mode)
+        wanted = one.keys | two.keys
+        between = two.report(reported, two.goal(wanted, mode))
+        again = one.report(between, one.goal(wanted, mode))
+        assert again & one.traits == reported & one.traits
+        assert noted_among(again) & one.traits == noted_among(reported)
+
+    def test_reports_of_one_release_let_no_scheduler_of_the_other_exclude_a_capable_host(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        """Which requires each trait that all hosts have reported.
+
+        Without a nova-compute, agents of a release that lacks a value of a row that Nova reports are upgraded first.
+        """
+        if mode is Mode.ALONE and not one.traits >= two.traits:
+            pytest.skip("A trait shows that a driver knows its row, and our agents of an older release do not.")
+        host_traits = [
+            self._reported(one, mode)[1],
+            one.report(_of_nova(one, mode, changed=True) | BY_HAND, one.goal(one.keys, mode, changed=True)),
+        ]
+        fleet = fleet_of(host_traits)
+        with two.installed():
+            unreported = unreported_parts(fleet, two.grouping[0])
+        for part, names in unreported.items():
+            for can, traits in zip(_CAN.values(), host_traits, strict=True):
+                has = {trait for trait, has in can.items() if has}
+                assert names or has & part.traits <= traits | two.of_nova
+
+
+def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
+    """So that no trait of an operator looks like ours: keys of parts have 25 bits, and these 40."""
+    every = [trait for release in RELEASES.values() for trait in release.traits]
+    noted = frozenset(reports.names_noting(every))
+    assert noted_among(noted | {*every, "CUSTOM_OF_AN_OPERATOR"}) == frozenset(every)
+    assert all(len(name) <= 255 for name in noted)
+    assert noted_among(frozenset(("CUSTOM_VM_MODE_XEN", f"{reports.SET}{key_of(('CUSTOM_VM_MODE_XEN',))}"))) == set()

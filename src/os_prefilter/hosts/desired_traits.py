@@ -12,8 +12,8 @@
 
 """The desired traits of a host's resource providers. Pure: nothing is read or written here.
 
-Only traits that a capability reporter owns are added, and only those that a report marker covers are removed: operators
-set some by hand, for flavors that require them.
+Only traits that a capability reporter owns are added, and only those that a report marker covers, or that an agent has
+noted, are removed: operators set some by hand, for flavors that require them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,25 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, emulated_in, key_of, keys_in, names_with, parts_of
+from os_prefilter.hosts.reports import (
+    NOT_CONFIGURED,
+    ON_PROVIDERS,
+    REPORTED,
+    emulated_in,
+    key_of,
+    keys_in,
+    names_noting,
+    names_with,
+    noted_among,
+    parts_of,
+)
 from os_prefilter.vocabulary.options import Options
 
 _OWNER_PREFIX = "OWNER_"
 # Of providers that Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
+# Filters forbid these: one that is left over excludes capable hosts, and one that is missing excludes none.
+_FORBIDDEN = "_COMPUTE_DEFAULT_MACHINE_"
 
 
 class Mode(Enum):
@@ -76,6 +89,9 @@ class Goal:
     """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
     unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Key of a part of which the facts say nothing now -> its traits: what an earlier report says of these stays."""
+    of_nova: Mapping[str, bool] = field(default_factory=dict)
+    """The traits that the host's nova-compute reports, and whether the host has each: what an agent has set of these,
+    of a release before Nova did, is Nova's."""
 
 
 def check_traits(names: Iterable[str]) -> None:
@@ -110,8 +126,10 @@ def goal_of(
     facts = replace(facts, emulated_architectures=emulated_in(wanted) if emulated is None else emulated)
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
-    left = unknown | (reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset())
-    traits = {trait: has for trait, has in capability_traits(facts).items() if trait not in left}
+    by_nova = reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset()
+    known = {trait: has for trait, has in capability_traits(facts).items() if trait not in unknown}
+    traits = {trait: has for trait, has in known.items() if trait not in by_nova}
+    of_nova = {trait: has for trait, has in known.items() if trait in by_nova}
     parts: dict[str, frozenset[str]] = {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
     unsure = {}
     for part in parts_of(facts.templates, facts.emulated_architectures):
@@ -125,7 +143,7 @@ def goal_of(
             parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
         else:
             unsure[key_of(part.traits)] = frozenset[str](part.traits)
-    return Goal(traits, parts, wanted, owner, unsure)
+    return Goal(traits, parts, wanted, owner, unsure, of_nova)
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
@@ -137,32 +155,63 @@ def withdrawn(goal: Goal, mode: Mode) -> Goal:
 def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str] = ()) -> frozenset[str]:
     """Return the traits of a provider after the change.
 
-    Only what the report marker on the provider covers is removed: operators set other traits by hand. A standard trait
-    that the host has also stays when it is no longer wanted: flavors may require it.
+    Only what the report marker on the provider covers, or an agent has noted, is removed: operators set other traits by
+    hand. A standard trait that the host has also stays when it is no longer wanted: flavors may require it.
 
     :param still_wanted: keys that were wanted until a short time ago
     """
     covered = keys_in(REPORTED, present)
+    # Another release may have written the marker: of a part with other traits, this one does not know the key.
+    noted = noted_among(present)
     wanted = frozenset() if goal.wanted is None else goal.wanted.union(still_wanted)
-    after = {trait for trait in present if not trait.startswith(REPORTED)}
-    keys = set()
+    after = {trait for trait in present if not trait.startswith(ON_PROVIDERS)}
+    keys: set[str] = set()
+    ours: set[str] = set()
     for key, traits in goal.parts.items():
         there = traits & present
+        set_by_agent = there if key in covered else there & noted
+        has = {trait for trait in traits if goal.traits[trait]}
         if key in wanted:
-            if key in covered:
-                after -= {trait for trait in there if not goal.traits[trait]}
+            after -= set_by_agent - has
+            after |= has
+            by_hand = there - set_by_agent
             # What an operator has set is not covered: without the marker it would look like ours.
-            if key in covered or all(goal.traits[trait] and not _is_custom(trait) for trait in there):
+            if all(trait in has and not _is_custom(trait) for trait in by_hand):
                 keys.add(key)
-            after |= {trait for trait in traits if goal.traits[trait]}
-        elif key in covered:
-            after -= {trait for trait in there if _is_custom(trait) or not goal.traits[trait]}
-    for key in goal.unsure.keys() & covered:
-        if goal.wanted is None:
-            after -= goal.unsure[key]
+                by_hand = frozenset()
+            ours |= has - by_hand
         else:
-            keys.add(key)
-    return frozenset(after).union(names_with(REPORTED, keys))
+            gone = {trait for trait in set_by_agent if _is_custom(trait) or trait not in has}
+            after -= gone
+            ours |= set_by_agent - gone
+    for key, traits in goal.unsure.items():
+        set_by_agent = traits & present if key in covered else traits & noted
+        if goal.wanted is None:
+            after -= set_by_agent
+        else:
+            ours |= set_by_agent
+            keys |= {key} & covered
+    decided = frozenset().union(*goal.parts.values(), *goal.unsure.values())
+    for trait in noted - decided:
+        if goal.of_nova.get(trait):
+            # Without our note: its nova-compute keeps it as it should be.
+            continue
+        if trait not in goal.of_nova and _may_stay(trait, goal, wanted):
+            ours.add(trait)
+        else:
+            after.discard(trait)
+    note = names_noting(ours & after) if goal.wanted is not None else ()
+    return frozenset(after).union(names_with(REPORTED, keys), note)
+
+
+def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:
+    """Return whether a trait stays that another release has set, and of which this one knows nothing.
+
+    Schedulers that want it would exclude the host without it.
+    """
+    if goal.wanted is None or _FORBIDDEN in trait:
+        return False
+    return not _is_custom(trait) or key_of((trait,)) in wanted
 
 
 def _is_custom(trait: str) -> bool:

@@ -18,6 +18,9 @@ An agent reads these names, reports those of the traits that its host has, and a
 
 A key stands for the traits of one :class:`Part`. It is a digest of their names, so that a trait that a new version adds
 has a key that no older agent knows, and counts as not reported until the agent is upgraded.
+
+Such a key says nothing to a release with other traits in the part. So that each release knows what another one has set,
+an agent also *notes* each trait that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 """
 
 from base64 import b32encode
@@ -34,17 +37,27 @@ from os_prefilter.vocabulary.options import is_offered
 
 WANTED = f"{RESERVED}WANTED_"
 REPORTED = f"{RESERVED}REPORTED_"
+SET = f"{RESERVED}SET_"
+ON_PROVIDERS = (REPORTED, SET)
+"""What the names begin with that an agent adds to the traits of a provider."""
 
-# 32 ** 5 keys: a test sees that no two parts of the vocabulary share one. Placement allows 255 characters in a name.
+# 32 ** 5 keys: a test sees that no two parts of the vocabulary share one.
 _KEY_LENGTH = 5
-_MOST_KEYS = (255 - len(REPORTED)) // _KEY_LENGTH
+# A note is compared with all traits of a provider, also those of operators, of which none may look like ours: 40 bits.
+_NOTE_LENGTH = 8
+# Placement allows no longer name.
+_LONGEST_NAME = 255
 
 _EMULATION = BY_NAME["emulation_architecture"]
 
 
 def key_of(names: Iterable[str]) -> str:
     """Return the key of traits that are reported together."""
-    return b32encode(sha256(" ".join(sorted(names)).encode()).digest()).decode()[:_KEY_LENGTH]
+    return _digest(names)[:_KEY_LENGTH]
+
+
+def _digest(names: Iterable[str]) -> str:
+    return b32encode(sha256(" ".join(sorted(names)).encode()).digest()).decode()
 
 
 NOT_CONFIGURED = key_of(("not configured by request",))
@@ -134,13 +147,33 @@ def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
     for group, members in _groups().items() if prefix == REPORTED else ():
         if members <= held:
             held = held - members | {group}
-    ordered = sorted(held)
-    chunks = (ordered[start : start + _MOST_KEYS] for start in range(0, len(ordered), _MOST_KEYS))
-    return tuple(Trait(prefix + "".join(chunk)) for chunk in chunks)
+    return _joined(prefix, held, _KEY_LENGTH)
 
 
 def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
     """Return the keys that names of traits hold; other names are ignored."""
-    texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    held = {text[at : at + _KEY_LENGTH] for text in texts for at in range(0, len(text), _KEY_LENGTH)}
+    held = _split(prefix, names, _KEY_LENGTH)
     return frozenset().union(*(_groups().get(key, (key,)) for key in held))
+
+
+def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:
+    """Return the names of traits by which an agent notes on a provider that it has set these."""
+    return _joined(SET, {_digest((trait,))[:_NOTE_LENGTH] for trait in traits}, _NOTE_LENGTH)
+
+
+def noted_among(traits: Collection[str]) -> frozenset[str]:
+    """Return the traits of a provider that an agent has set, whatever its release, by its note among them."""
+    noted = _split(SET, traits, _NOTE_LENGTH)
+    return frozenset(trait for trait in traits if _digest((trait,))[:_NOTE_LENGTH] in noted) if noted else noted
+
+
+def _joined(prefix: str, keys: Iterable[str], length: int) -> tuple[Trait, ...]:
+    ordered = sorted(keys)
+    most = (_LONGEST_NAME - len(prefix)) // length
+    chunks = (ordered[start : start + most] for start in range(0, len(ordered), most))
+    return tuple(Trait(prefix + "".join(chunk)) for chunk in chunks)
+
+
+def _split(prefix: str, names: Iterable[str], length: int) -> frozenset[str]:
+    texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
+    return frozenset(text[at : at + length] for text in texts for at in range(0, len(text), length))

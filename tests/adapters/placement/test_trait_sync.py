@@ -24,7 +24,7 @@ from os_prefilter import Options
 from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, UNWANTED_AFTER, ProviderTraits
 from os_prefilter.common import errors
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
-from os_prefilter.hosts.reports import REPORTED, key_of, names_with
+from os_prefilter.hosts.reports import REPORTED, key_of, names_noting, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.placements import (
@@ -47,7 +47,8 @@ _PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
 _OWNER = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_SHINY"))
 GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), _OWNER)
 (MARKER,), (OLD,) = (names_with(REPORTED, keys) for keys in (_PARTS, [key_of((XEN,))]))
-OURS = {HPET, MARKER, "OWNER_NOVA"}
+(NOTE,) = names_noting([HPET])
+OURS = {HPET, MARKER, NOTE, "OWNER_NOVA"}
 ADDED = [TraitChange("kvm-1", trait, "add") for trait in sorted(OURS)]
 CHANGES = [*ADDED, *(TraitChange("kvm-1", trait, "remove") for trait in (OLD, XEN))]
 BELOW_HOST, GPU = {"parent_provider_uuid": UUID}, {"VGPU": {"total": 4}}
@@ -73,7 +74,7 @@ def shared() -> Iterator[EmbeddedPlacement]:
 @pytest.fixture
 def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     """Return the Placement with every trait that a report creates."""
-    placement.know((HPET, MARKER))
+    placement.know((HPET, MARKER, NOTE))
     return placement
 
 
@@ -116,7 +117,7 @@ class TestReports:
         assert keeper.sync(less) == []
         # Meanwhile it looks for others' changes once an hour.
         now[0] += RECHECK_INTERVAL
-        assert {change.trait for change in keeper.sync(less)} == {HPET, MARKER}
+        assert {change.trait for change in keeper.sync(less)} == {HPET, MARKER, NOTE}
         assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "COMPUTE_FIRMWARE_UEFI", "OWNER_NOVA"}
 
     def test_only_a_change_by_another_program_is_warned_of_and_once(
@@ -147,6 +148,51 @@ class TestReports:
             assert {HPET, "COMPUTE_FIRMWARE_UEFI"} <= traits_of(aware)
             problem = f"Another program has changed the reported traits of the resource provider {HOST}"
             assert caplog.messages == [f"{problem}: run one for a host."] * number
+
+
+_PC, _Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
+
+
+class TestOtherRelease:
+    """An agent of a release whose part has other traits has reported: its keys are unknown, and its note is read."""
+
+    def _reported(self, placement: EmbeddedPlacement) -> None:
+        unknown = {"OLDER": frozenset((_PC, _Q35, "CUSTOM_GONE"))}
+        before = {_PC: True, _Q35: False, "CUSTOM_GONE": True}
+        host(Observed(placement)).sync(Goal(before, unknown, frozenset(unknown)))
+        assert {_PC, "CUSTOM_GONE"} <= traits_of(placement)
+
+    def test_what_the_host_has_lost_goes_and_what_an_operator_set_stays(self, placement: EmbeddedPlacement) -> None:
+        self._reported(placement)
+        parts = {key_of((_PC,)): frozenset((_PC,)), key_of((_Q35,)): frozenset((_Q35,))}
+        now = [0.0]
+        keeper = ProviderTraits(Observed(placement).client, HOST, clock=lambda: now[0])
+        goal = Goal({_PC: False, _Q35: True}, parts, frozenset((*parts, key_of(("CUSTOM_GONE",)))))
+        keeper.sync(goal)
+        # A scheduler still wants what this release does not know.
+        expected = {_Q35, "CUSTOM_GONE", "CUSTOM_OF_AN_OPERATOR", XEN}
+        assert {trait for trait in traits_of(placement) if "PREFILTER" not in trait} == {"COMPUTE_NODE", *expected}
+        now[0] += UNWANTED_AFTER
+        keeper.sync(replace(goal, wanted=frozenset(parts)))
+        now[0] += UNWANTED_AFTER
+        keeper.sync(replace(goal, wanted=frozenset(parts)))
+        expected -= {"CUSTOM_GONE"}
+        assert {trait for trait in traits_of(placement) if "PREFILTER" not in trait} == {"COMPUTE_NODE", *expected}
+
+    def test_removal_removes_all_of_it(self, placement: EmbeddedPlacement) -> None:
+        self._reported(placement)
+        host(Observed(placement)).sync(Goal({}, {}, None))
+        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", XEN}
+
+    def test_change_of_the_note_by_another_program_is_warned_of(
+        self, aware: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        keeper = host(Observed(aware))
+        keeper.sync(GOAL)
+        put_traits(aware, lambda traits: traits.remove(NOTE))
+        keeper.sync(GOAL)
+        assert "Another program has changed the reported traits" in caplog.text
+        assert NOTE in traits_of(aware)
 
 
 class TestOwnership:
@@ -185,7 +231,7 @@ class TestOwnership:
                 expected = before[each.name] | ({"OWNER_NOVA"} if each.name in owned else set())
                 if each.name == "both":
                     expected -= {"OWNER_NOVA"}
-                assert traits_of(placement, each.name) - {HPET, MARKER} == expected
+                assert traits_of(placement, each.name) - {HPET, MARKER, NOTE} == expected
             assert HPET in traits_of(placement)
             assert not any(HPET in traits_of(placement, each.name) for each in fleet.walk() if each.name != HOST)
             assert host(Observed(placement)).sync(GOAL) == []
@@ -195,7 +241,7 @@ class TestOwnership:
         root = provider(HOST, traits="OWNER_CYBORG", children=(provider("gpu", "VGPU"),))
         with EmbeddedPlacement(Fleet((root,))) as placement:
             host(Observed(placement)).sync(GOAL)
-            assert traits_of(placement) == {"OWNER_CYBORG", HPET, MARKER}
+            assert traits_of(placement) == {"OWNER_CYBORG", HPET, MARKER, NOTE}
             assert traits_of(placement, "gpu") == set()
 
     def test_new_nested_provider_gets_the_owner_trait_in_the_second_round(self, placement: EmbeddedPlacement) -> None:
@@ -320,7 +366,7 @@ class TestConcurrentWriters:
         """What the other writer wrote survives, and is not written from an old read. A dry run tells the same."""
         hook = once(f"PUT {TRAITS}", lambda: put_traits(placement, lambda traits: traits.add("HW_CPU_X86_AVX2")))
         seen = Observed(placement, hook)
-        created = [TraitChange("", trait, "create") for trait in (HPET, MARKER)]
+        created = [TraitChange("", trait, "create") for trait in (HPET, MARKER, NOTE)]
         assert host(seen).sync(GOAL, dry_run=True) == host(seen).sync(GOAL) == [*created, *CHANGES]
         assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", *OURS, "HW_CPU_X86_AVX2"}
         read, write = [TREE, f"GET {TRAITS}"], f"PUT {TRAITS}"

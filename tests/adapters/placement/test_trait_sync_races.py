@@ -31,7 +31,7 @@ from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of
-from os_prefilter.hosts.reports import REPORTED, names_with
+from os_prefilter.hosts.reports import REPORTED, names_noting, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
@@ -158,16 +158,18 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(mon
     assert ours_to.refused >= ROUNDS
     assert sum(writer == "ours" for writer, _ in written) == ROUNDS
     markers = set(names_with(REPORTED, wanted & goals[0].parts.keys()))
-    mine, state = {*ours[0], "OWNER_NOVA", *markers}, frozenset([OPERATORS])
+    reported = frozenset().union(*(goals[0].parts[key] for key in wanted & goals[0].parts.keys()))
+    notes = [names_noting(trait for trait in reported if each[trait]) for each in ours]
+    mine, state = {*ours[0], "OWNER_NOVA", *markers, *notes[0], *notes[1]}, frozenset([OPERATORS])
     for writer, traits in written:
         changed = state ^ traits
         assert changed <= (mine if writer == "ours" else novas[0].keys())
         state = traits
     assert state == final
-    expected: dict[str, bool] = dict.fromkeys((*markers, OPERATORS, "OWNER_NOVA"), True)
+    last = (ROUNDS - 1) % 2
+    expected: dict[str, bool] = dict.fromkeys((*markers, *notes[last], OPERATORS, "OWNER_NOVA"), True)
     expected |= novas[(nova.writes - 1) % 2]
-    reported = frozenset().union(*(goals[0].parts[key] for key in wanted & goals[0].parts.keys()))
-    expected |= {trait: has for trait, has in ours[(ROUNDS - 1) % 2].items() if trait in reported}
+    expected |= {trait: has for trait, has in ours[last].items() if trait in reported}
     assert final == {trait for trait, has in expected.items() if has}
 
 
@@ -177,13 +179,18 @@ PARTS: dict[str, frozenset[str]] = {
     "KEPT_": frozenset(("CUSTOM_OLD", "CUSTOM_STAYS")),
 }
 MARKER_OLD, MARKER_NEW = f"{REPORTED}KEPT_", f"{REPORTED}KEPT_NEW__"
-ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS", MARKER_OLD))
+(NOTE_OLD,), (NOTE_NEW,) = map(
+    names_noting, (["CUSTOM_OLD", "CUSTOM_STAYS"], ["CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS"])
+)
+ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS", MARKER_OLD, NOTE_OLD))
 # The owner's trait comes on the root when the GPU below it has it.
-ROOT_UNOWNED = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", MARKER_NEW))
+ROOT_UNOWNED = frozenset(
+    ("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", MARKER_NEW, NOTE_NEW)
+)
 ROOT_NEW = ROOT_UNOWNED | {"OWNER_NOVA"}
 GPU_OLD, GPU_NEW = frozenset(["HW_GPU_API_VULKAN"]), frozenset(("HW_GPU_API_VULKAN", "OWNER_NOVA"))
-# Three reads of the tree, two of the GPU, one of the traits that exist, three traits created, the root written.
-FIRST_ROUND = 10
+# Three reads of the tree, two of the GPU, one of the traits that exist, four traits created, the root written.
+FIRST_ROUND = 11
 # One read of the tree, one of the root, two of the GPU, two providers written.
 REQUESTS = FIRST_ROUND + 6
 

@@ -32,7 +32,7 @@ from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import desired_traits
-from os_prefilter.hosts.reports import REPORTED, keys_in
+from os_prefilter.hosts.reports import ON_PROVIDERS, REPORTED, keys_in
 from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
@@ -260,7 +260,7 @@ class ProviderTraits:
         if verdict.ownership is not _Ownership.NEW:
             self._verdicts[provider.uuid] = verdict
         if not provider.parent:
-            markers = {trait for trait in present if trait.startswith(REPORTED)}
+            markers = {trait for trait in present if trait.startswith(ON_PROVIDERS)}
             covered = markers.union(*(verdict.goal.parts.get(key, ()) for key in keys_in(REPORTED, markers)))
             self._left = frozenset(covered), present & covered
 

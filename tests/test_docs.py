@@ -156,6 +156,9 @@ def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
     assert environment.splitlines()[-1] == f"{more.removeprefix('$')}="
     named = re.findall(r"^# (--\S+) ", environment, re.MULTILINE)
     parser = ReportCapabilities(Program("0"), None).get_parser("report")
+    variables = dict(word.split("=", 1) for word in unit["Service"]["Environment"].split())
+    words = [variables.get(word.removeprefix("${").removesuffix("}"), word) for word in words]
+    assert all(f"\n#{name}={value}\n" in environment for name, value in variables.items())
     arguments = parser.parse_args([*words[2:], *(word for option in named for word in (option, "34"))])
     assert arguments.watch
     assert arguments.nova_conf

@@ -168,3 +168,12 @@ def test_release_of_compute_is_that_of_the_command_where_no_package_is_installed
     command.write_text(f"#!/bin/sh\necho '{prints}'\n")
     command.chmod(0o755)
     assert release_of_compute() == release
+
+
+def test_several_files_in_one_are_read_as_nova_reads_them_one_after_the_other(tmp_path: Path) -> None:
+    """As the error about an option that is given twice advises: the later value counts, and sections add up."""
+    path = tmp_path / "both.conf"
+    path.write_text("[libvirt]\nvirt_type = qemu\n[spice]\nenabled = true\n[libvirt]\nvirt_type = kvm\n")
+    settings = libvirt_settings(path)
+    assert settings.virt_type == "kvm"
+    assert settings.spice_enabled

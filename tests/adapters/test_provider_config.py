@@ -21,6 +21,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nova.compute import provider_config as nova_provider_config
+from nova.exception import ProviderConfigException
 
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
@@ -89,6 +90,63 @@ def test_file_has_mode_0644_whatever_the_umask(path: Path, umask: int) -> None:
     finally:
         os.umask(before)
     assert (stat.S_IMODE(path.stat().st_mode), [each.name for each in path.parent.iterdir()]) == (0o644, [path.name])
+
+
+def _entry(identification: dict[str, str]) -> str:
+    traits = {"additional": ["CUSTOM_OF_AN_OPERATOR"]}
+    providers = [{"identification": each, "traits": traits} for each in ({"name": "other"}, identification)]
+    return yaml.safe_dump({"meta": {"schema_version": "1.0"}, "providers": providers})
+
+
+_UUID = provider_uuid("kvm-1")
+
+
+@pytest.mark.parametrize(
+    ("provider", "identification", "message"),
+    [
+        (COMPUTE_NODE, {"uuid": COMPUTE_NODE}, "too, and with two nova-compute does not start"),
+        ("kvm-1", {"name": "kvm-1"}, "too, and with two nova-compute does not start"),
+        (_UUID, {"uuid": _UUID}, "too, and with two nova-compute does not start"),
+        (COMPUTE_NODE, {"name": "kvm-1"}, "it names 'kvm-1', and nova-compute reads only one of the two"),
+        ("kvm-1", {"uuid": COMPUTE_NODE}, "it names '\\$COMPUTE_NODE', and nova-compute reads only one of the two"),
+    ],
+)
+def test_a_second_entry_for_the_provider_is_refused_and_no_file_is_written(
+    path: Path, provider: str, identification: dict[str, str], message: str
+) -> None:
+    """Nova's own loader refuses two of the same, and its resource tracker passes one of two others over."""
+    other = path.parent / "operator.yaml"
+    other.write_text(_entry(identification))
+    for dry_run in (True, False):
+        with pytest.raises(DocumentError, match=f"^{other}: .*{message}.*Add the traits that --dry-run lists"):
+            write_document(path, TRAITS, provider, host="kvm-1", dry_run=dry_run)
+    assert not path.exists()
+    if provider in identification.values():
+        path.write_text(document(TRAITS, provider))
+        with pytest.raises(ProviderConfigException, match="has multiple definitions"):
+            read_by_nova(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "warning"),
+    [
+        ("operator.yaml", _entry({"name": "kvm-2"}), ""),
+        ("operator.yml", _entry({"uuid": COMPUTE_NODE}), ""),
+        ("operator.yaml", _entry({"uuid": _UUID}), f"it names the provider '{_UUID}': if that is this host"),
+        ("operator.yaml", "[" * 500, "Failed to look for other entries of the provider"),
+        ("fleet.yaml", "hosts: {kvm-1: {}}", ""),
+        ("list.yaml", "[1, 2]", ""),
+        ("list.yaml", "providers: [1, {identification: 7}]", ""),
+    ],
+)
+def test_what_is_no_second_entry_for_certain_does_not_keep_the_file_from_being_written(
+    path: Path, name: str, text: str, warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (path.parent / name).write_text(text)
+    assert write_document(path, TRAITS, host="kvm-1") == [TraitChange(COMPUTE_NODE, HPET, "add")]
+    assert write_document(path, TRAITS, host="kvm-1") == []
+    assert warning in caplog.text
+    assert bool(caplog.text) == bool(warning)
 
 
 def test_symlink_is_refused_and_its_target_is_not_written(path: Path, tmp_path: Path) -> None:

@@ -15,11 +15,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from os_prefilter_tools.cli.context import _StoreOnce
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, placed
 
@@ -68,6 +71,36 @@ def test_option_before_the_command_is_named(
     err = capsys.readouterr().err
     assert says in err
     assert "is not an os-prefilter command" not in err
+
+
+_UUID = "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11"
+
+
+def _options_with_a_value() -> Iterator[Any]:
+    commands = Program("0").command_manager
+    for name in dict(commands):
+        factory, *_ = commands.find_command(name.split())
+        for action in factory(Program("0"), None).get_parser(name)._actions:
+            if type(action) is _StoreOnce and action.option_strings:
+                yield pytest.param(name, action.option_strings[-1], id=f"{name} {action.option_strings[-1]}")
+
+
+@pytest.mark.parametrize(("command", "option"), _options_with_a_value())
+def test_an_option_that_is_given_twice_is_an_error(command: str, option: str, capsys: Capture) -> None:
+    """Of two files the first would not be read, and nothing would say so."""
+    parser = Program("0").command_manager.find_command(command.split())[0](Program("0"), None).get_parser(command)
+    (action,) = (each for each in parser._actions if option in each.option_strings)
+    value = min(action.choices or [_UUID if (command, option) == ("decisions", "--server") else "34"])
+    with pytest.raises(SystemExit) as raised:
+        parser.parse_args([option, value, f"{option}={value}"])
+    assert raised.value.code == 1
+    assert f"{option}: it is given twice, and the first would not be read. Give it once" in capsys.readouterr().err
+
+
+def test_of_several_configuration_files_one_is_to_be_made(capsys: Capture) -> None:
+    argv = "capabilities show --nova-conf nova.conf --nova-conf nova-compute.conf"
+    assert main(argv.split()) == 1
+    assert "of several files make one: cat nova.conf nova-compute.conf > FILE" in capsys.readouterr().err
 
 
 _INTERRUPTED = """

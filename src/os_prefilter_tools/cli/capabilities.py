@@ -283,7 +283,8 @@ class PlacementReport:
         }
         traits = dict.fromkeys(with_traits(frozenset(), replace(goal, parts=parts)), True)
         asked = self._asked
-        return write_document(str(asked.provider_config), traits, asked.provider or COMPUTE_NODE, dry_run=asked.dry_run)
+        provider = asked.provider or COMPUTE_NODE
+        return write_document(str(asked.provider_config), traits, provider, host=facts.host, dry_run=asked.dry_run)
 
     def forget(self) -> None:
         """Give the next report a new login and new connections: the old ones may still be in use."""

@@ -117,6 +117,28 @@ class Context:
         return progress_on(self._stderr, is_wanted=not self._is_quiet)
 
 
+class _StoreOnce(argparse.Action):
+    """Store the value of an option; argparse would let the last of several replace the others without a word."""
+
+    _namespace: argparse.Namespace | None = None
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string and self._namespace is namespace:
+            advice = "Give it once"
+            if self.dest in ("nova_conf", "config_file"):
+                # oslo.config adds up sections that stand twice in a file.
+                advice += "; of several files make one: cat nova.conf nova-compute.conf > FILE"
+            raise argparse.ArgumentError(self, f"it is given twice, and the first would not be read. {advice}")
+        self._namespace = namespace
+        setattr(namespace, self.dest, values)
+
+
 class CloudCommand(Command):
     """A command that may read a cloud."""
 
@@ -139,6 +161,9 @@ class CloudCommand(Command):
         )
         # cliff's options alone are eight lines.
         parser.usage = f"%(prog)s [options]{self.arguments}"
+        # For the options that are added from here on; cliff's own stay as they are.
+        for name in (None, "store"):
+            parser.register("action", name, _StoreOnce)
         self.add_arguments(parser)
         return parser
 

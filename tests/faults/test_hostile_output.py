@@ -26,7 +26,7 @@ import yaml
 from os_prefilter import Image
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.audit_page import image_page
+from os_prefilter_tools.cli.audit_page import Lines, image_page
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.image_audit import FilterChange, audit_images
@@ -110,7 +110,9 @@ def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Captu
 
 
 def _page(spell: Spelling) -> str:
-    left_out = [(escape_line(f"line {number}: {spell(number, text)}"), True) for number, text in enumerate(_TEXTS)]
+    left_out: Lines = [
+        (escape_line(f"line {number}: {spell(number, text)}"), True) for number, text in enumerate(_TEXTS)
+    ]
     change = FilterChange(Service(), pipeline_of("image_metadata"))
     return image_page(audit_images(_images(spell), example_fleet(), change), left_out)
 
@@ -124,7 +126,7 @@ def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:
     for number, text in enumerate(_TEXTS):
         assert escape_line(f"line {number}: {text}") in shown
     for text in filter(None, _TEXTS):
-        assert escape_line(text).replace("; ", ";\n") in shown
+        assert escape_line(text) in shown
 
 
 def _one_request(path: Path, spell: Spelling) -> str:

@@ -25,11 +25,11 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli import audit_rows
 from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
-from os_prefilter_tools.cli.audit_page import image_page, server_page
+from os_prefilter_tools.cli.audit_page import Lines, image_page, server_page
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.filters_and_hosts import names_in
-from os_prefilter_tools.cli.listing import NO_HOST, Listing, SummaryLine, first_of
+from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
@@ -37,8 +37,6 @@ from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE
 from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
 
 _Table = tuple[tuple[str, ...], list[Any]]
-_Lines = list[tuple[SummaryLine, bool]]
-"""Lines of a summary, each with whether it is a warning."""
 
 
 class AuditFilters(Listing):
@@ -67,7 +65,7 @@ class AuditFilters(Listing):
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
         self.about = {"filters": filters, "summary": audit_rows.image_document(found, left_out)}
-        lines: _Lines = [
+        lines: Lines = [
             (f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)
         ]
         if not fleet.has_inventories:
@@ -102,7 +100,7 @@ class AuditFilters(Listing):
             "filters": _names_of(change.after),
             "summary": audit_rows.server_document(found, left_out, not_read, host_filters),
         }
-        lines: _Lines = [(_describe_filters(asked, change), False)]
+        lines: Lines = [(_describe_filters(asked, change), False)]
         if not_read:
             lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
         lines += ((text, False) for text in audit_rows.server_summary(found))
@@ -113,9 +111,9 @@ class AuditFilters(Listing):
     def _finish(
         self,
         asked: AuditArguments,
-        lines: _Lines,
+        lines: Lines,
         left_out: LeftOut,
-        page: Callable[[_Lines], str],
+        page: Callable[[Lines], str],
     ) -> None:
         """Write the page, if one was asked for, and print the lines, each with whether it is a warning."""
         lines = [*lines, *((text, True) for text in first_of("Left out", left_out.first, left_out.count))]

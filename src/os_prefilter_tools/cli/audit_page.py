@@ -10,55 +10,99 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The audit as one self-contained web page without a script, in which no text of a tenant becomes markup."""
+"""The audit as one self-contained web page, in which no text of a tenant becomes markup."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib.metadata import version
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import pluralize
-from os_prefilter_tools.cli.audit_rows import image_rows, server_rows
-from os_prefilter_tools.cli.listing import SummaryLine
-from os_prefilter_tools.operators.audit.image_audit import Audit
-from os_prefilter_tools.operators.audit.server_audit import ServerAudit
+from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.quoting import escape_line, pluralize
+from os_prefilter_tools.cli.listing import SummaryLine, Totals
+from os_prefilter_tools.operators.audit.image_audit import Audit, ImageVerdict
+from os_prefilter_tools.operators.audit.server_audit import MOST_HOSTS, ServerAudit, ServerVerdict
+
+Lines = list[tuple[SummaryLine, bool]]
+"""Lines of the summary that the command prints, each with whether it is a warning."""
 
 _MOST_ROWS = 5_000
-"""Maximum number of rows of a table, the worst first: browsers take seconds to lay out more."""
+"""Maximum number of lines of a page, the worst first: browsers take seconds to lay out more."""
 
 
-def image_page(found: Audit, lines: Iterable[tuple[SummaryLine, bool]]) -> str:
-    """Return the page of an audit of images.
+class _Section(NamedTuple):
+    """The lines of one verdict."""
 
-    :param lines: of the summary that the command prints, each with whether it is a warning
-    """
-    title = f"Audit: {pluralize(found.images, 'image')} on {pluralize(found.hosts, 'host')}"
-    return _render(title, lines, [("Images", *image_rows(found, only=None, is_csv=False))])
-
-
-def server_page(found: ServerAudit, lines: Iterable[tuple[SummaryLine, bool]]) -> str:
-    """Return the page of an audit of servers, with tables of hosts and projects.
-
-    :param lines: of the summary that the command prints, each with whether it is a warning
-    """
-    title = f"Audit: {pluralize(found.servers, 'server')} on {pluralize(found.hosts, 'host')}"
-    hosts = [(each.host, each.servers, each.stranded, str(each)) for each in found.of_hosts]
-    projects = [(project or "no project", *numbers) for project, *numbers in found.of_projects]
-    tables = [
-        ("Servers", *server_rows(found, only_stranded=False, is_csv=False)),
-        ("Hosts", ("Host", "Servers", "Without a destination", "If the host dies"), hosts),
-        ("Projects", ("Project", "Servers", "Without a destination"), projects),
-    ]
-    return _render(title, lines, tables)
+    verdict: ImageVerdict | ServerVerdict
+    number: int
+    """How many images or servers have the verdict."""
+    lines: Sequence[Any]
+    of: int
+    """How many lines there are; the page has the first ones."""
 
 
-def _render(
-    title: str,
-    lines: Iterable[tuple[SummaryLine, bool]],
-    tables: Sequence[tuple[str, Sequence[str], Sequence[Any]]],
-) -> str:
+def image_page(found: Audit, lines: Lines) -> str:
+    """Return the page of an audit of images."""
+    return _render("audit_images.html", found, lines)
+
+
+def server_page(found: ServerAudit, lines: Lines) -> str:
+    """Return the page of an audit of servers, with tables of hosts and projects."""
+    return _render("audit_servers.html", found, lines)
+
+
+def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
+    """Return the verdicts that the audit has, the worst first, with the first lines."""
+    sections: list[_Section] = []
+    left = _MOST_ROWS
+    for verdict, group in groupby(found.lines, key=attrgetter("verdict")):
+        lines = list(group)
+        sections.append(_Section(verdict, found.count(verdict), lines[:left], len(lines)))
+        left -= len(sections[-1].lines)
+    return sections
+
+
+def _hash_of(text: str) -> str:
+    """Return the hash of a script or style, by which the page's Content-Security-Policy allows it."""
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _printable(value: object) -> object:
+    """Escape what is no printable line, in any text that a template writes."""
+    # Markup, which is another type, is the templates' own.
+    return escape_line(value) if type(value) is str else value
+
+
+def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
     # Slow to import.
-    from jinja2 import Environment, PackageLoader  # noqa: PLC0415
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
 
     loader = PackageLoader("os_prefilter_tools", "data")
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True)
-    template = environment.get_template("audit.html")
-    return template.render(title=title, lines=lines, tables=tables, most_rows=_MOST_ROWS)
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+    )
+    style, script = (Markup(loader.get_source(environment, f"audit.{name}")[0]) for name in ("css", "js"))  # noqa: S704
+    environment.filters |= {"pluralize": pluralize, "printable": _printable}
+    return environment.get_template(template).render(
+        found=found,
+        style=style,
+        script=script,
+        hash_of=_hash_of,
+        lines=[(line, warning) for line, warning in lines if not isinstance(line, Totals)],
+        sections=_sections_of(found),
+        most_rows=_MOST_ROWS,
+        numbers_in=numbers_in,
+        most_named=MOST_HOSTS,
+        version=version("os-prefilter"),
+        now=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+    )

@@ -22,7 +22,8 @@ anything in Nova's code; the others only read Nova's objects.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -42,6 +43,7 @@ from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
+from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.reports import REPORTED, keys_in, parts_by_trait
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import ROOT, Requirement
@@ -51,9 +53,11 @@ from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.deployment_facts import ask_in_time, latest_end, seconds_to
 from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.shared import MakeStore, Siblings
+from os_prefilter.service.wanted import traits_to_create
 
 try:
     import nova.conf
+    import nova.utils
     from nova import context as nova_context
     from nova import exception
     from nova.compute.task_states import RESIZE_PREP
@@ -73,6 +77,10 @@ LOG = get_logger(__name__)
 
 # Nova keeps the first 255 bytes of a server's fault.
 _LONGEST_FAULT = 255
+
+# Seconds until traits are created, in the process that activates. nova-scheduler forks its workers before that: a
+# thread that was at work would leave them its locks. With eventlet it is a green thread, of the parent alone.
+_AFTER_START = 10.0
 
 # Facts are read at the same time, each in a thread; a worker takes one connection for them to each cell.
 _CELLS, _PROCESS = "cells", "process"
@@ -140,12 +148,20 @@ def activate() -> list[type]:
         if not isinstance(each, RequestFilters | _LastFilter)
     ]
     skipped = [*replaced.values(), isolate]
+    for each in request_filter.ALL_REQUEST_FILTERS:
+        if isinstance(each, RequestFilters):
+            each.replaced.set()
     watch = SchedulingWatch(service, _ADAPTER) if service.filters and nova.conf.CONF[GROUP].count_hosts else None
     # In place: other modules may have imported the list.
+    ours = RequestFilters(service, isolate if isolate in entries else None, watch)
     request_filter.ALL_REQUEST_FILTERS[:] = [
         *(_Replaced(_skip, each) if each in skipped else each for each in entries),
-        RequestFilters(service, isolate if isolate in entries else None, watch),
+        ours,
     ]
+    wanted = traits_to_create(service.filters, service.options)
+    if wanted:
+        with suppress(RuntimeError):  # No thread can be started: the first request creates them.
+            start_thread(partial(_create_traits, wanted, ours.replaced), "wanted traits")
     for warning in filter(None, _warnings(service)):
         LOG.warning("%s", warning)
     if replaced:
@@ -156,6 +172,29 @@ def activate() -> list[type]:
     # Nova makes one object of the class, without arguments.
     rebuild = type(RebuildFilter.__name__, (RebuildFilter,), {"service": service, "client": client})
     return [rebuild, *(counting(watch, rebuild) if watch else ())]
+
+
+def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
+    """Create the traits that requests may name, and those that tell hosts what to report, without any request.
+
+    It begins after the start, as :data:`_AFTER_START` says, and goes on until Placement has them.
+
+    :param replaced: set by a later activation, which has traits of its own
+    """
+    pause, is_told = _AFTER_START, False
+    while not replaced.wait(pause):
+        try:
+            # Not Nova's own client: a worker that is forked meanwhile would inherit its locks as they are.
+            adapter = nova.utils.get_ksa_adapter("placement")
+            created = PlacementClient(adapter, microversion="1.22").ensure_traits(names)
+        except Exception as error:  # noqa: BLE001 - of any plugin that authenticates; requests go on without
+            if not is_told:
+                LOG.warning("Traits that hosts are to report cannot be created yet: %s", describe_error(error))
+            pause, is_told = max(pause, nova.conf.CONF[GROUP].facts_interval), True
+        else:
+            if created:
+                LOG.info("Created in Placement, as request filters may require them: %s.", ", ".join(created))
+            return
 
 
 class _Replaced(partial[bool]):
@@ -204,6 +243,8 @@ class RequestFilters:
         self, service: Service, isolate: _NovaFilter | None = None, watch: SchedulingWatch | None = None
     ) -> None:
         self.service = service
+        self.replaced = threading.Event()
+        """Set once a later activation has replaced the entry."""
         self._isolate = isolate
         self._watch = watch
 

@@ -13,6 +13,9 @@
 """Activation: one entry in Nova's list of request filters, put there by Nova's own code when the scheduler starts."""
 
 import re
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +28,14 @@ from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import ConfigurationError, FilterLoadError, InvalidOption
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
+from os_prefilter.service.wanted import traits_to_create
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
+from tests.support.every_trait import EVERY_PART
 from tests.support.nova_start import Start, entries, our_entry
 from tests.support.pages import DOCS
+from tests.support.placements import Answer, Observed, lone_host
 from tests.support.rule_texts import rule, write_rules
 
 
@@ -164,6 +171,67 @@ def test_a_misconfiguration_stops_the_scheduler_with_one_error_line(
     assert record.exc_info is None
     assert "\n" not in record.getMessage()
     assert entries() == before
+
+
+@pytest.fixture
+def novas_placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
+    """Return a Placement that nova.conf describes; a scheduler writes to it at once after its start."""
+    monkeypatch.setattr(entry_point, "_AFTER_START", 0.01)
+    with EmbeddedPlacement(lone_host()) as placement:
+        observed = Observed(placement)
+        monkeypatch.setattr("nova.utils.get_ksa_adapter", lambda _service: observed)
+        yield observed
+
+
+def _until(is_so: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_hosts_read_what_to_report_after_a_start_without_any_request(start: Start, novas_placement: Observed) -> None:
+    """All that the fact ``known_traits`` creates with the first request."""
+    start("hpet,image_metadata")
+    service = our_entry().service
+    created = traits_to_create(service.filters, service.options)
+    _until(lambda: created <= novas_placement.placement.client.traits())
+    (hpet,) = (part for part in EVERY_PART if "CUSTOM_COMPUTE_TIME_HPET" in part.traits)
+    assert not novas_placement.placement.client.wanted().isdisjoint(hpet.keys)
+
+
+def test_placement_that_is_down_neither_stops_nor_delays_a_start(
+    start: Start, novas_placement: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    hangs = threading.Event()
+    answers: list[Answer | None] = [(503, {}), (503, {})]
+
+    def fail(_method: str, _url: str) -> Answer | None:
+        hangs.wait(60)
+        return answers.pop() if answers else None
+
+    novas_placement.hook = fail
+    start("hpet", "facts_interval = 0")
+    assert not novas_placement.placement.client.wanted()
+    hangs.set()
+    _until(novas_placement.placement.client.wanted)
+    (warning,) = [each for each in caplog.records if "cannot be created yet" in each.getMessage()]
+    assert "503" in warning.getMessage()
+
+
+def test_traits_of_a_configuration_that_was_replaced_are_not_written(
+    start: Start, novas_placement: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_point, "_AFTER_START", 3600.0)
+    start("hpet")
+    waiting = [each for each in threading.enumerate() if each.name == "wanted traits"]
+    assert waiting
+    start("")
+    for each in waiting:
+        each.join(60)
+        assert not each.is_alive()
+    assert not [each for each in threading.enumerate() if each.name == "wanted traits"]
+    assert not novas_placement.sent
 
 
 def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(start: Start) -> None:

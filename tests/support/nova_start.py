@@ -25,6 +25,7 @@ from nova.scheduler import manager, request_filter
 from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostManager
 
+from os_prefilter import nova as entry_point
 from os_prefilter.nova import RequestFilters
 
 if TYPE_CHECKING:
@@ -56,11 +57,16 @@ def starting(folder: Path) -> Iterator[Start]:
             patches.enter_context(mock.patch.object(HostManager, name))
         patches.enter_context(mock.patch.object(manager.rpc, "get_notifier"))
         patches.enter_context(mock.patch.object(manager.report, "report_client_singleton"))
+        # No thread outlives a test; those about it start one themselves.
+        patches.enter_context(mock.patch.object(entry_point, "_AFTER_START", 3600.0))
         # No cell, so no compute node of which the fact nested_providers looks at the tree.
         patches.enter_context(mock.patch.object(nova_context, "scatter_gather_skip_cell0", return_value={}))
         try:
             yield start
         finally:
+            for each in request_filter.ALL_REQUEST_FILTERS:
+                if isinstance(each, RequestFilters):
+                    each.replaced.set()
             nova.conf.CONF.reset()
             nova.policy.reset()
             request_filter.ALL_REQUEST_FILTERS[:] = before

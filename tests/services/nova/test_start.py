@@ -10,14 +10,15 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""A nova-scheduler that must not start says why, in one line, and ends."""
+"""The start of nova-scheduler: what hosts are to report is written, and a mistake is named in one line at its end."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.services.nova.cloud import ACTIVATION, Cloud
-from tests.support.programs import needs_services
+from os_prefilter.hosts.reports import WANTED
+from tests.services.nova.cloud import ACTIVATION, LISTENING, Cloud
+from tests.support.programs import needs_services, until
 
 pytestmark = needs_services
 
@@ -48,3 +49,18 @@ def test_misconfiguration_stops_the_scheduler_with_one_line_naming_the_mistake(
         (line,) = (line for line in program.log.splitlines() if " ERROR os_prefilter" in line)
     for words in ("nova-scheduler cannot start", *said):
         assert words in line
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("greens", ["true", "false"], ids=["threads", "eventlet"])
+def test_hosts_read_what_to_report_before_the_first_request(greens: str, workers: int, cloud: Cloud) -> None:
+    """Older Novas have eventlet alone. No request comes; in two minutes agents are to have reported."""
+    for name in cloud.placement.get_list(f"/traits?name=startswith:{WANTED}", "traits"):
+        cloud.placement.delete_trait(name)
+    more = f"{ACTIVATION}[prefilter]\nenabled_filters = hpet\n[scheduler]\nworkers = {workers}\n"
+    environment = {"OS_NOVA_DISABLE_EVENTLET_PATCHING": greens}
+    with cloud.starting_scheduler(more, environment) as program:
+        program.wait_for_log(LISTENING, workers)
+        until(cloud.placement.wanted, lambda: program.log[-5000:])
+        assert "Created in Placement, as request filters may require them: " in program.log
+        assert "Starting to schedule for instances" not in program.log

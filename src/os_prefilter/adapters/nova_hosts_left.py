@@ -213,29 +213,20 @@ def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
     return _parts(query) == novas[-1]
 
 
-class _NodesOf:
-    """In place of Nova's host manager: the compute nodes of a host that a request names, by the query for them."""
-
-    def __init__(self, query: str) -> None:
-        self._tree = dict(parse_qsl(query)).get("in_tree")
-
-    def get_compute_nodes_by_host_or_node(self, *_host: Any, **_cell: Any) -> list[Any]:
-        # With more nodes than one, Nova asks for no tree.
-        trees = [self._tree] if self._tree else [None, None]
-        return [SimpleNamespace(uuid=tree, host=None, hypervisor_hostname=None) for tree in trees]
-
-
 def _novas_queries(spec: Any, context: Any, query: str) -> list[list[tuple[str, str]]]:
     """Return Nova's queries for candidates, in their order, as it makes them of a request spec after its filters.
 
     :param query: that was seen, which names the tree of a host where the request names the host
     """
+    tree = dict(parse_qsl(query)).get("in_tree")
+    node = SimpleNamespace(uuid=tree, host=None, hypervisor_hostname=None)
+    # Of several nodes of a host, Nova names no tree.
+    nodes = [node] if tree else [node, node]
+    manager = SimpleNamespace(get_compute_nodes_by_host_or_node=lambda *_given, **_named: nodes)
 
     def query_of(*, pins: bool) -> Any:
         # A copy: Nova writes the node into the request spec.
-        return utils.resources_from_request_spec(
-            context, clone_of(spec), _NodesOf(query), enable_pinning_translate=pins
-        )
+        return utils.resources_from_request_spec(context, clone_of(spec), manager, enable_pinning_translate=pins)
 
     try:
         asked = [query_of(pins=True)]

@@ -127,7 +127,8 @@ class RoomCheck:
         shares = os_traits.MISC_SHARES_VIA_AGGREGATE in in_use
         above = [trait for key, value in parts if key == "root_required" for trait in value.split(",")]
         named = [trait for trait in _required_in(parts, ("required",)) if trait not in above]
-        of_hosts = [trait for trait in named[:_MOST_TRAITS] if self._is_of_hosts(trait)]
+        # No provider has it but the root providers of hosts.
+        of_hosts = [each for each in named[:_MOST_TRAITS] if not self._number([each, f"!{os_traits.COMPUTE_NODE}"])]
         traits = [os_traits.COMPUTE_NODE, *above, *of_hosts]
         places = [part for part in parts if part[0] in ("member_of", "in_tree")]
         kept = [("root_required", ",".join(traits)), *([] if shares else places)]
@@ -142,7 +143,7 @@ class RoomCheck:
         short = [name for name, number in room.items() if not number]
         hosts = 0
         if numbered or len(short) == len(room):
-            hosts = self._hosts(traits, places)
+            hosts = self._number(traits, places)
             if not hosts:
                 return self._no_host(traits, places, is_whole=named == of_hosts)
         if not room:
@@ -159,12 +160,8 @@ class RoomCheck:
         reason = f"No available host has room for this flavor's {text}"
         return NoHostLeft(reason, ROOM, short or room, steps, numbers if self._counts else ())
 
-    def _is_of_hosts(self, trait: str) -> bool:
-        """Return whether no provider but the root providers of hosts has a trait."""
-        query = [("required", f"{trait},!{os_traits.COMPUTE_NODE}")]
-        return not self._ask(self._providers, query)
-
-    def _hosts(self, traits: Iterable[str], places: Iterable[tuple[str, str]]) -> int:
+    def _number(self, traits: Iterable[str], places: Iterable[tuple[str, str]] = ()) -> int:
+        """Return how many providers have these traits in these places."""
         number: int = self._ask(self._providers, [*places, ("required", ",".join(traits))])
         return number
 
@@ -174,7 +171,7 @@ class RoomCheck:
         :param is_whole: whether these are all traits that are required
         """
         anyway = [trait for trait in traits if trait != _ENABLED]
-        if is_whole and _ENABLED in traits and self._hosts(anyway, places):
+        if is_whole and _ENABLED in traits and self._number(anyway, places):
             reason = "The compute service of each host that this request allows is disabled"
             return NoHostLeft(reason, TRAITS, (_ENABLED[1:],))
         return not_known("No host has the traits where the request wants it")
@@ -204,5 +201,5 @@ def _required_in(parts: Iterable[tuple[str, str]], keys: Container[str]) -> list
 def _amounts_in(parts: Iterable[tuple[str, str]]) -> list[str]:
     """Return the amounts of the unsuffixed group, such as ``VCPU:2``, in the order in which users read them."""
     amounts = [amount for key, value in parts if key == "resources" for amount in value.split(",")]
-    order = [*_WORDS, *(amount.partition(":")[0] for amount in amounts)]
-    return sorted(amounts, key=lambda each: order.index(each.partition(":")[0]))
+    # Those without a word stay in their order, behind.
+    return sorted(amounts, key=lambda each: [*_WORDS, each.partition(":")[0]].index(each.partition(":")[0]))

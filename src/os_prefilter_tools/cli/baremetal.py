@@ -136,7 +136,7 @@ def _lines(plan: Plan, facts: IronicFacts) -> Iterator[tuple[str, ...]]:
     for step in plan.steps:
         changes = bios_changes([step])
         for name, value in changes.items():
-            yield "BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value
+            yield "BIOS setting", escape_line(name), escape_line(str(facts.bios[name].current)), str(value)
         if not changes:
             yield "step", f"{step['interface']}.{step['step']}", "", json.dumps(step["args"], sort_keys=True)
 

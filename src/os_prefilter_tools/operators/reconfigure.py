@@ -25,7 +25,7 @@ from urllib.parse import urlencode
 from os_prefilter.common.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.driver_check import guest_settings
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.drivers.ironic_facts import BiosValue, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.request.requirements import Requirement
@@ -53,7 +53,7 @@ class Plan:
     """Requirements of the filters on the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
     """Ironic service steps; empty if nothing is left to do."""
-    settings: Mapping[str, str]
+    settings: Mapping[str, BiosValue]
     """All BIOS settings of the new flavor with their values, including settings that need no step."""
 
     def check(self, node: str, is_found: Callable[[str], bool]) -> None:
@@ -143,5 +143,5 @@ def _drop_met_settings(step: Mapping[str, Any], facts: IronicFacts) -> Mapping[s
     changes = bios_changes([step])
     if not changes:
         return step
-    left = {name: value for name, value in changes.items() if str(facts.bios[name].value) != value}
+    left = {name: value for name, value in changes.items() if facts.bios[name].current != value}
     return {**step, "args": {"settings": [{"name": name, "value": left[name]} for name in left]}} if left else None

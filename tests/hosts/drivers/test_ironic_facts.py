@@ -44,12 +44,15 @@ _LONG = """
 [{"Name": "LogicalProc", "Value": "Enabled", "Attribute Type": "Enumeration",
   "Allowable Values": ["Enabled", "Disabled"], "Read Only": false, "Reset Required": true, "Unique": false},
  {"Name": "SystemModelName", "Value": "R660", "Attribute Type": "String", "Allowable Values": [], "Read Only": true},
- {"Name": "ProcSettings", "Value": "On", "Allowable Values": ["On"], "Read Only": null}]
+ {"Name": "ProcSettings", "Value": "On", "Attribute Type": null, "Allowable Values": ["On"], "Read Only": null},
+ {"Name": "Fans", "Value": "4", "Attribute Type": "Integer", "Lower Bound": 1, "Upper Bound": 9},
+ {"Name": "AssetTag", "Value": "", "Attribute Type": "String", "Lower Bound": null, "Maximum Length": 8}]
 """
 _API = """
 {"bios": [{"name": "LogicalProc", "value": "Enabled", "allowable_values": ["Enabled", "Disabled"], "read_only": false,
-           "links": []},
-          {"name": "SystemModelName", "value": "R660", "read_only": true}]}
+           "attribute_type": "Enumeration", "links": []},
+          {"name": "SystemModelName", "value": "R660", "attribute_type": "String", "min_length": 2, "read_only": true},
+          {"name": "Quiet", "value": "1", "attribute_type": "Boolean", "lower_bound": null}]}
 """
 
 
@@ -62,7 +65,7 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
         host="6d85703a-565d-469a-96ce-30b6de53079d",
         architecture="x86_64",
         other_traits=frozenset(("CUSTOM_GOLD", "HW_CPU_X86_AVX2")),
-        bios={"LogicalProc": BiosSetting("Enabled")},
+        bios={"LogicalProc": BiosSetting("Enabled", attribute_type=None)},
         hardware_type="idrac",
         bios_interface="idrac-redfish",
         boot_mode="uefi",
@@ -87,20 +90,24 @@ def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (_SHORT, {"LogicalProc": BiosSetting("Enabled")}),
+        # Only with all columns are types shown.
+        (_SHORT, {"LogicalProc": BiosSetting("Enabled", attribute_type=None)}),
         (
             _LONG,
             {
-                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")),
-                "SystemModelName": BiosSetting("R660", changeable=False),
+                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"), attribute_type="Enumeration"),
+                "SystemModelName": BiosSetting("R660", changeable=False, attribute_type="String"),
                 "ProcSettings": BiosSetting("On", changeable=False, allowed=("On",)),
+                "Fans": BiosSetting("4", attribute_type="Integer", least=1, most=9),
+                "AssetTag": BiosSetting("", attribute_type="String", most=8),
             },
         ),
         (
             _API,
             {
-                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")),
-                "SystemModelName": BiosSetting("R660", changeable=False),
+                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"), attribute_type="Enumeration"),
+                "SystemModelName": BiosSetting("R660", changeable=False, attribute_type="String", least=2),
+                "Quiet": BiosSetting("1", attribute_type="Boolean"),
             },
         ),
         ('{"bios": []}', {}),

@@ -174,3 +174,87 @@ def test_a_setting_that_a_template_means_twice_is_refused() -> None:
     template = Template("x", "on", (), (Variant((BiosChange("H*", ("1",)), BiosChange("HT", ("2",)))),))
     with pytest.raises(UnsupportedByHost, match="the template means its BIOS setting 'HT' twice"):
         _steps(_facts(template, bios={"HT": BiosSetting()}), x="on")
+
+
+_TYPED = {
+    "Boolean, on": BiosSetting("1", attribute_type="Boolean"),
+    "Boolean, off": BiosSetting("0", attribute_type="Boolean"),
+    "Integer": BiosSetting("4", attribute_type="Integer", least=1, most=9),
+    "Integer without limits": BiosSetting("4", attribute_type="Integer"),
+    "String": BiosSetting("", attribute_type="String", least=2, most=4),
+    "type unknown to Ironic": BiosSetting("1"),
+    "type not shown": BiosSetting("1", attribute_type=None),
+}
+
+
+def _typed(kind: str, *values: str) -> Any:
+    """Return what the step sets for the values of a template."""
+    template = Template("x", "on", (), (Variant((BiosChange("S", values),)),))
+    value = bios_changes(_steps(_facts(template, bios={"S": _TYPED[kind]}), x="on"))["S"]
+    return type(value), value
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        # Ironic takes a text of 1 for false.
+        ("Boolean, on", ["true"], True),
+        ("Boolean, on", ["1"], True),
+        ("Boolean, on", ["false"], False),
+        ("Boolean, on", ["0"], False),
+        ("Boolean, off", ["True"], True),
+        ("Boolean, off", ["FALSE"], False),
+        # What another maker's setting takes is passed over.
+        ("Boolean, off", ["Enabled", "true"], True),
+        # What it has stays, if it is one of them.
+        ("Boolean, off", ["true", "false"], False),
+        ("Integer", ["9"], 9),
+        ("Integer", ["10", "7"], 7),
+        ("Integer", ["8", "04"], 4),
+        ("Integer without limits", ["-1"], -1),
+        ("String", ["rack"], "rack"),
+        ("String", ["12"], "12"),
+        ("type unknown to Ironic", ["0"], "0"),
+        ("type not shown", ["On"], "On"),
+    ],
+)
+def test_value_has_the_type_of_the_setting(kind: str, values: list[str], expected: object) -> None:
+    assert _typed(kind, *values) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        ("Boolean, on", "Enabled", "takes true, false, not Enabled"),
+        ("Integer", "0", "takes integers from 1 to 9, not 0"),
+        ("Integer", "ten", "takes integers from 1 to 9, not ten"),
+        ("Integer without limits", "On", "takes integers, not On"),
+        ("String", "racks", "takes texts of a length from 2 to 4, not racks"),
+        ("String", "r", "takes texts of a length from 2 to 4, not r"),
+        (
+            "type not shown",
+            "1",
+            "it is not known whether its BIOS setting 'S' is Boolean: list the settings with --long",
+        ),
+        ("type not shown", "False", "it is not known whether its BIOS setting 'S' is Boolean"),
+    ],
+)
+def test_value_that_the_setting_cannot_have_is_refused_before_it_is_sent(kind: str, value: str, reason: str) -> None:
+    with pytest.raises(UnsupportedByHost, match=reason):
+        _typed(kind, value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        (BiosSetting("1", attribute_type="Boolean"), True, True),
+        (BiosSetting("0", attribute_type="Boolean"), True, False),
+        (BiosSetting(False, attribute_type="Boolean"), False, True),
+        (BiosSetting("04", attribute_type="Integer"), 4, True),
+        (BiosSetting("enabled"), "Enabled", True),
+        (BiosSetting("1"), True, False),
+        (BiosSetting(), "None", False),
+    ],
+)
+def test_value_of_a_setting_is_compared_by_its_type(setting: BiosSetting, value: Any, *, expected: bool) -> None:
+    assert setting.has(value) is expected

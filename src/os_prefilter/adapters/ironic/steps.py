@@ -25,8 +25,9 @@ from openstack.baremetal.v1.node import Node
 
 from os_prefilter.adapters.ironic import errors
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, one_short_line, visible
-from os_prefilter.common.errors import IronicError
+from os_prefilter.common.errors import DocumentError, IronicError, ProbeFailed
 from os_prefilter.common.quoting import quote
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, BiosValue, bios_from
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 
 Step = Mapping[str, Any]
@@ -57,12 +58,12 @@ class Task:
     """Seconds until they should have ended."""
     instance: str | None = None
     """The UUID of the instance that the node should belong to."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, BiosValue] = field(default_factory=dict)
     """BIOS settings that the node should have at the end, beside the ones that the steps change."""
     lock_timeout: float = LOCK_TIMEOUT
 
     @property
-    def wanted(self) -> Mapping[str, str]:
+    def wanted(self) -> Mapping[str, BiosValue]:
         """All BIOS settings that the node should have at the end."""
         # If two steps change the same setting, the later one counts.
         return {**self.settings, **bios_changes(self.steps)}
@@ -209,7 +210,7 @@ class Task:
             reason = f"its last error is {one_short_line(node.last_error)}, and Ironic may show old BIOS settings of it"
             raise failure(str(node.id), reason, "Fix the error, then run it again.")
         if difference := self._first_difference(found):
-            shown = f"is {quote(found[difference])}" if difference in found else "is not shown by Ironic"
+            shown = f"is {quote(found[difference].current)}" if difference in found else "is not shown by Ironic"
             raise failure(
                 str(node.id),
                 f"{ended}the BIOS setting {quote(difference)} {shown}, not {quote(self.wanted[difference])}",
@@ -217,10 +218,13 @@ class Task:
                 f"{quote(node.bios_interface)} reads the settings back.",
             )
 
-    def _read_settings(self) -> dict[str, object]:
-        return {str(each.get("name")): each.get("value") for each in bios_settings(self.baremetal, self.node)}
+    def _read_settings(self) -> dict[str, BiosSetting]:
+        try:
+            return bios_from(bios_settings(self.baremetal, self.node))
+        except DocumentError as error:
+            raise ProbeFailed("GET /v1/nodes/ID/bios", str(error), "Check what answers as Ironic.") from error
 
-    def _first_difference(self, found: Mapping[str, object]) -> str:
+    def _first_difference(self, found: Mapping[str, BiosSetting]) -> str:
         """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
-        has = {name: str(value).lower() for name, value in found.items()}
-        return next((name for name, value in self.wanted.items() if has.get(name) != str(value).lower()), "")
+        missing = BiosSetting()
+        return next((name for name, value in self.wanted.items() if not found.get(name, missing).has(value)), "")

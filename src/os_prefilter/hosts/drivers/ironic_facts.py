@@ -23,12 +23,19 @@ from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
 
 LOG = get_logger(__name__)
+
+
+BiosValue = str | int | bool
+"""The value of a BIOS setting, as Redfish types it."""
+
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+"""The texts of a Boolean: those of templates, and those of Ironic."""
 
 
 class BiosSetting(NamedTuple):
@@ -39,6 +46,54 @@ class BiosSetting(NamedTuple):
     """False if the BIOS says that it is read-only, or knows one value for it alone."""
     allowed: tuple[str, ...] = ()
     """The values that the BIOS allows; empty if it does not say."""
+    attribute_type: str | None = ""
+    """``Boolean``, ``Integer``, ...; empty if Ironic does not know it, None if the document does not show it."""
+    least: int | None = None
+    """The lowest integer, or the length of the shortest string; None if the BIOS does not say."""
+    most: int | None = None
+    """The highest integer, or the length of the longest string."""
+
+    def parse(self, text: str) -> BiosValue | None:
+        """Return the value that a text stands for, with the type of the setting; None if the setting cannot have it.
+
+        Ironic keeps all values as text, a Boolean as ``1`` or ``0``, and takes each text but ``true`` for false. Until
+        May 2026 it sent a text to the machine as it was. Both take a value that has its type.
+        """
+        if self.attribute_type == "Boolean":
+            return BOOLEANS.get(text.lower())
+        if self.attribute_type == "Integer":
+            try:
+                number = int(text)
+            except ValueError:
+                return None
+            return number if self._is_within(number) else None
+        if self.attribute_type == "String" and not self._is_within(len(text)):
+            return None
+        return text if not self.allowed or text in self.allowed else None
+
+    def has(self, value: BiosValue) -> bool:
+        """Return True if this is its value, in any case of letters."""
+        return self.value is not None and str(self.current).lower() == str(value).lower()
+
+    @property
+    def current(self) -> object:
+        """Its value, with its type if that is known."""
+        typed = self.parse(str(self.value))
+        return self.value if typed is None else typed
+
+    def describe(self) -> str:
+        """Return which values it takes."""
+        if self.attribute_type == "Boolean":
+            return "true, false"
+        if self.attribute_type in ("Integer", "String"):
+            what = "integers" if self.attribute_type == "Integer" else "texts of a length"
+            limits = [f"from {self.least}"] if self.least is not None else []
+            limits += [f"to {self.most}"] if self.most is not None else []
+            return " ".join((what, *limits))
+        return join_names(map(quote, self.allowed))
+
+    def _is_within(self, number: int) -> bool:
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +165,7 @@ def facts_from_node(
         host=host,
         architecture=architecture,
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
-        bios=_bios(bios, bios_path),
+        bios=bios_from(bios, bios_path),
         # An operation that is aborted leaves an error, and then the state that was before it.
         bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
         # Ours are Ironic's with another BIOS interface.
@@ -135,7 +190,11 @@ def _traits(names: object, path: str | Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
+def bios_from(document: object, path: str | Path = "BIOS settings") -> dict[str, BiosSetting]:
+    """Return BIOS settings by name, from the same documents as :func:`facts_from_node`.
+
+    :raises DocumentError: if it is not what it should be.
+    """
     settings = document.get("bios") if isinstance(document, Mapping) else document
     if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
         raise _unexpected(path, "the document", settings, "a list of BIOS settings")
@@ -148,8 +207,23 @@ def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
         values = _first(setting, "allowable_values", "Allowable Values")
         allowed = tuple(map(str, values)) if isinstance(values, list) else ()
         changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
-        found[name] = BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+        value = _first(setting, "value", "Value", "BIOS setting value")
+        kind, least, most = _type_of(setting)
+        found[name] = BiosSetting(value, changeable, allowed, kind, least, most)
     return found
+
+
+def _type_of(setting: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
+    """Return the type of a setting, and the limits that hold for it."""
+    if "attribute_type" not in setting and "Attribute Type" not in setting:
+        return None, None, None
+    kind = _first(setting, "attribute_type", "Attribute Type")
+    if kind == "Integer":
+        limits = _first(setting, "lower_bound", "Lower Bound"), _first(setting, "upper_bound", "Upper Bound")
+    else:
+        limits = _first(setting, "min_length", "Minimum Length"), _first(setting, "max_length", "Maximum Length")
+    least, most = (each if isinstance(each, int) else None for each in limits)
+    return str(kind or ""), least, most
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:

@@ -20,8 +20,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import ImpossibleCombination
-from os_prefilter.common.quoting import join_names, quote
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.common.quoting import quote
+from os_prefilter.hosts.drivers.ironic_facts import BOOLEANS, BiosValue, IronicFacts
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
 
@@ -73,7 +73,7 @@ def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, 
     return [step.for_ironic() for step in sorted(_merge(steps), key=lambda step: (-step.priority, step.key))]
 
 
-def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, BiosValue]:
     """Return the BIOS settings that steps change, with their new values."""
     return {
         change["name"]: change["value"]
@@ -92,7 +92,7 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
         return Fit(variant.steps, in_use=variant.in_use)
     if facts.bios_interface == "no-bios":
         return Fit(reason="its bios_interface is no-bios: Ironic cannot change its BIOS settings")
-    settings: dict[str, str] = {}
+    settings: dict[str, BiosValue] = {}
     for change in variant.bios:
         names = sorted(name for name in facts.bios if _matches(name, change.name))
         if not names:
@@ -102,7 +102,7 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
         value, reason = _value(facts, name, change)
         if name in settings:
             reason = f"the template means its BIOS setting {quote(name)} twice"
-        if reason:
+        if reason or value is None:
             return Fit(reason=reason)
         settings[name] = value
     changes = [{"name": name, "value": value} for name, value in settings.items()]
@@ -115,19 +115,23 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")))
 
 
-def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]:
+def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[BiosValue | None, str]:
     """Return the value to set, or why there is none."""
     setting = facts.bios[name]
     if not setting.changeable:
-        return "", f"its BIOS setting {quote(name)} cannot be changed"
+        return None, f"its BIOS setting {quote(name)} cannot be changed"
+    if setting.attribute_type is None and any(each.lower() in BOOLEANS for each in change.values):
+        # It may be Boolean, and Ironic would set the opposite.
+        advice = "list the settings with --long, or ask Ironic by its API 1.74 or later"
+        return None, f"it is not known whether its BIOS setting {quote(name)} is Boolean: {advice}"
+    possible = [value for value in map(setting.parse, change.values) if value is not None]
     # What it has already stays, if that is one of the spellings.
-    now = str(setting.value)
-    if now.lower() in {each.lower() for each in change.values} and (not setting.allowed or now in setting.allowed):
+    now = setting.parse(str(setting.value))
+    if now is not None and str(now).lower() in {str(each).lower() for each in (*change.values, *possible)}:
         return now, ""
-    value = next((each for each in change.values if not setting.allowed or each in setting.allowed), "")
-    if value:
-        return value, ""
-    return "", f"its BIOS setting {quote(name)} takes {join_names(map(quote, setting.allowed))}, not {change.values[0]}"
+    if possible:
+        return possible[0], ""
+    return None, f"its BIOS setting {quote(name)} takes {setting.describe()}, not {change.values[0]}"
 
 
 def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:

@@ -19,7 +19,6 @@ from functools import partial
 import pytest
 from openstack import utils
 
-from tests.services.ironic.bmc import Bmc, bmc_running
 from tests.services.ironic.ironics import Ironic, ironic_running
 from tests.services.recorder import Recorder, recorded
 from tests.support.loopback import Call, Reply, serving
@@ -52,12 +51,6 @@ def nova() -> Iterator[Nova]:
 def ironic(nova: Nova, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
     more = f"[nova]\nauth_type = none\nendpoint_override = {nova.url}\n"
     with ironic_running(tmp_path_factory.mktemp("ironic"), more) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def bmc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bmc]:
-    with bmc_running(tmp_path_factory.mktemp("bmc")) as running:
         yield running
 
 

@@ -236,13 +236,16 @@ class Ironic:
         """Send a request as an administrator, with the newest API; a node locked for a moment is asked again."""
 
         def answers() -> list[requests.Response]:
-            response = _http().request(
-                method, self.url + path, json=body, timeout=60, headers={"X-OpenStack-Ironic-API-Version": "latest"}
-            )
+            response = self.ask_once(method, path, body)
             # A response that is an error is false.
             return [] if response.status_code == HTTPStatus.CONFLICT else [response]
 
         return until(answers, lambda: f"{method} {path}: a conflict")[0]
+
+    def ask_once(self, method: str, path: str, body: object = None) -> requests.Response:
+        """Send a request as an administrator, with the newest API."""
+        version = {"X-OpenStack-Ironic-API-Version": "latest"}
+        return _http().request(method, self.url + path, json=body, timeout=60, headers=version)
 
 
 def setting(name: str = "LogicalProc", value: str = "Disabled", *more: tuple[str, str]) -> list[dict[str, Any]]:

@@ -12,13 +12,15 @@
 
 """A real conductor with our BIOS interface: what it does where Nova, the node or a client are not as they should be."""
 
+import json
 import re
 from http import HTTPStatus
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.services.ironic.bios import CONFIGURING
+from tests.services.ironic.bios import CONFIGURING, MACHINE
 from tests.services.ironic.conftest import Nova
 from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, setting
 
@@ -49,8 +51,18 @@ def node(ironic: Ironic) -> str:
     ("answer", "reason"),
     [
         ((0, {}), "Nova's GET /servers/.* failed: .*"),
-        ((404, {"itemNotFound": {}}), "ended with status 404: the user of .nova. in Ironic's configuration must see"),
-        ((500, {}), "ended with status 500"),
+        (
+            (404, {"itemNotFound": {}}),
+            "status 404: the node's instance_uuid is no server of this Nova, or of a project",
+        ),
+        ((404, {}), "For a node that Nova does not use, set instance_info/deploy_config"),
+        ((403, {}), "ended with status 403: the user of .nova. in Ironic's configuration must see"),
+        (
+            (406, {}),
+            "ended with status 406: check that .nova. .* leads to Nova's API, 2.47 or later",
+        ),
+        ((500, {}), "ended with status 500: try again when Nova's API is up"),
+        ((503, {}), "ended with status 503: try again .* .nova. status_code_retries"),
         ((200, b"<html>"), "failed: .*"),
         ((200, []), "has no flavor with extra_specs"),
         # Nova's answer to a user who may not see them.
@@ -127,3 +139,34 @@ def test_hardware_type_is_ironics_own_with_another_bios_interface(ironic: Ironic
     for name, value in drivers["redfish"].items():
         if name.startswith("enabled_") and name != "enabled_bios_interfaces":
             assert drivers["prefilter-redfish"][name] == value
+
+
+def test_processor_that_nova_does_not_know_and_a_broken_note_stop_neither_deploying_nor_cleaning(
+    ironic: Ironic, nova: Nova
+) -> None:
+    """Neither is needed to configure the node."""
+    extra = {"os_prefilter_traits": "broken"}
+    node = ironic.node(bios_interface=CONFIGURING, properties={"cpu_arch": "x86"}, extra=extra)
+    ironic.patch(node, {f"/{_RECORD}": {"hyperthreading": "disabled"}, "/automated_clean": True})
+    assert _deploy(ironic, node) == ""
+    assert ironic.machine(node)["LogicalProc"] == "Disabled"
+    ironic.begin(node, "deleted")
+    ironic.wait_for(node, "available")
+    assert ironic.machine(node)["LogicalProc"] == "Enabled"
+    # By its UUID: Ironic's integer is in no command.
+    assert f"Node {node}: os_prefilter_traits in its extra is 'broken'" in ironic.program.log
+    assert f"openstack baremetal node unset {node} --extra os_prefilter_traits" in ironic.program.log
+    assert f"Node {node}: properties.cpu_arch is 'x86'" in ironic.program.log
+
+
+def test_settings_that_ironic_has_not_read_are_read_and_without_them_no_able_node_is_handed_over(
+    ironic: Ironic, nova: Nova
+) -> None:
+    """Not known is not unable: the next server would get what another one has left."""
+    node = ironic.node(bios=[], bios_interface=CONFIGURING)
+    ironic.add_traits(node, "HW_CPU_HYPERTHREADING")
+    assert "Ironic cannot read its BIOS settings, and it has HW_CPU_HYPERTHREADING: try again" in _deploy(ironic, node)
+    assert ironic.show(node)["provision_state"] == "available"
+    Path(ironic.show(node)["driver_info"][MACHINE]).write_text(json.dumps([{**LOGICAL_PROC, "value": "Disabled"}]))
+    assert _deploy(ironic, node) == ""
+    assert ironic.machine(node)["LogicalProc"] == "Enabled"

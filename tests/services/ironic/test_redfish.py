@@ -12,13 +12,52 @@
 
 """A real conductor with our hardware type, and machines behind a real Redfish service."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.services.ironic.bmc import Bmc
-from tests.services.ironic.ironics import Ironic
+from os_prefilter import Flavor, RequestSpec, guest_settings
+from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.hosts.drivers.ironic_steps import deploy_steps
+from os_prefilter.vocabulary.config_templates import BiosChange, Template, Templates, Variant
+from tests.services.ironic.bmc import Bmc, bmc_running
+from tests.services.ironic.ironics import Ironic, ironic_running
+from tests.services.ironic.ramdisk import Ramdisks, ramdisks_running
+
+_GAP = 6.0
+"""Seconds after a reset in which a machine shows no BIOS settings: Ironic looks each second."""
+
+
+# A node stays locked for seconds here, and a ramdisk that has not called again since a reset is switched off.
+_CONF = """
+[agent]
+post_deploy_get_power_state_retries = 0
+[conductor]
+node_locked_retry_interval = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def ironic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
+    with ironic_running(tmp_path_factory.mktemp("ironic"), _CONF) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bmc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bmc]:
+    with bmc_running(tmp_path_factory.mktemp("bmc")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ramdisks(ironic: Ironic, bmc: Bmc) -> Iterator[Ramdisks]:
+    with ramdisks_running(ironic, bmc) as running:
+        yield running
 
 
 def _enroll(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish") -> str:
@@ -43,6 +82,93 @@ def test_node_of_the_hardware_type_is_verified_and_available(driver: str, ironic
     validated = ironic.send("GET", f"/v1/nodes/{node}/validate").json()
     for interface in ("bios", "boot", "deploy", "management", "power"):
         assert validated[interface] == {"result": True}
+
+
+def _available(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish") -> str:
+    node = _enroll(ironic, bmc, machine, driver)
+    ironic.provision(node, "manage")
+    ironic.provision(node, "provide")
+    return node
+
+
+def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_settings(
+    ironic: Ironic, bmc: Bmc, ramdisks: Ramdisks
+) -> None:
+    """At once, for each takes minutes. Ironic's own hardware type passes the same."""
+    asked = bmc.add_machine(_GAP)
+    default = bmc.add_machine(_GAP, LogicalProc="Disabled")
+    cleaned = bmc.add_machine(_GAP, LogicalProc="Disabled")
+    nodes = {machine: _available(ironic, bmc, machine) for machine in (asked, default)}
+    nodes[cleaned] = _enroll(ironic, bmc, cleaned)
+    for machine, node in nodes.items():
+        ramdisks.own(node, machine)
+    ironic.provision(nodes[cleaned], "manage")
+    ironic.patch(nodes[asked], {"/instance_info/deploy_config": {"hyperthreading": "disabled"}})
+    ironic.patch(nodes[cleaned], {"/automated_clean": True})
+
+    ironic.begin(nodes[asked], "active")
+    ironic.begin(nodes[default], "active")
+    ironic.begin(nodes[cleaned], "provide")
+    ended = dict(zip(nodes, ramdisks.wait_for(*nodes.values()), strict=True))
+
+    for machine, state, value in (
+        (asked, "active", "Disabled"),
+        (default, "active", "Enabled"),
+        (cleaned, "available", "Enabled"),
+    ):
+        assert ended[machine]["last_error"] is None
+        assert ended[machine]["provision_state"] == state
+        assert bmc.machine(machine).received == [{"LogicalProc": value}]
+        assert bmc.machine(machine).attributes["LogicalProc"] == value
+    # The check was not left out either.
+    for machine in (asked, default):
+        done = re.findall(rf"Node {nodes[machine]} finished deploy step .'step': '(\w+)'", ironic.program.log)
+        assert done[0] == "apply_configuration"
+        assert "check_configuration" in done
+
+
+def test_kept_steps_are_those_of_this_deployment_or_cleaning() -> None:
+    """In a process of its own: Ironic's options and Nova's have the same names."""
+    program = """
+from ironic.objects.node import Node
+from os_prefilter.adapters.ironic.conductor import _kept
+for kind, begins in ("deploy", "deploying"), ("clean", "cleaning"):
+    for state, index, expected in (
+        ("available", None, "new"),
+        (begins, None, "new"),
+        (begins, 0, "kept"),
+        ("wait call-back" if kind == "deploy" else "clean wait", 2, "kept"),
+        (kind + " failed", 2, "new"),
+    ):
+        info = {f"os_prefilter_{kind}_steps": ["kept"], f"{kind}_step_index": index}
+        node = Node(provision_state=state, driver_internal_info=info)
+        assert _kept(kind, node, lambda: ["new"]) == [expected], (kind, state)
+        changes = expected == "new" and state == begins
+        assert node.driver_internal_info[f"os_prefilter_{kind}_steps"] == (["new"] if changes else ["kept"])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def _steps(facts: Any, **values: str) -> list[dict[str, Any]]:
+    """Return the steps of a template that gives BIOS settings these values."""
+    changes = tuple(BiosChange(name, (value,)) for name, value in values.items())
+    templates = Templates([Template("typed", "on", (), (Variant(changes),))])
+    spec = RequestSpec(Flavor(extra_specs={"deploy-config:typed": "on"}))
+    facts = replace(facts, templates=templates)
+    return deploy_steps(guest_settings(spec, facts), facts)
+
+
+def test_values_reach_the_machine_with_the_types_of_its_registry(ironic: Ironic, bmc: Bmc) -> None:
+    machine = bmc.add_machine(Quiet=True)
+    node = _available(ironic, bmc, machine, "redfish")
+    ironic.set_column(node, "provision_state", "active")
+    known = IronicNode(ironic.baremetal, node)
+    known.task(_steps(known.facts(), Quiet="0", Fans="9", AssetTag="12"), timeout=120).run()
+    assert bmc.machine(machine).received[-1] == {"Quiet": False, "Fans": 9, "AssetTag": "12"}
+    assert bmc.machine(machine).attributes["Quiet"] is False
+    # Both ways, by the text that Ironic itself shows.
+    known.task(_steps(known.facts(), Quiet="1"), timeout=120).run()
+    assert bmc.machine(machine).attributes["Quiet"] is True
 
 
 def test_hardware_type_has_the_options_of_ironics_own() -> None:

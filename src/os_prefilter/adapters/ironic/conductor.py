@@ -19,33 +19,46 @@ of the driver: unlike those of a client, Ironic leaves none of them out where an
 Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``, ``ironic/drivers/base.py``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
 from typing import Any
 
 from ironic import objects
-from ironic.common import exception, keystone
+from ironic.common import exception, keystone, states
 from ironic.conf import CONF
 from ironic.conf import redfish as redfish_options
 from ironic.drivers import base, redfish
 from ironic.drivers.modules.redfish import bios as redfish_bios
 from keystoneauth1 import exceptions as auth_exceptions
 
-from os_prefilter.adapters.ironic.traits import read_own_traits
+from os_prefilter.adapters.ironic.errors import NodeNotReady
+from os_prefilter.adapters.ironic.traits import EXTRA, read_own_traits
 from os_prefilter.common.errors import PrefilterError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.ironic import unknown
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, BiosValue, IronicFacts, bios_from, facts_from_node
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.request.spec import Flavor, RequestSpec
 from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
 
+LOG = get_logger(__name__)
+
 _NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
-_SETTING = ("name", "value", "allowable_values", "read_only")
+_SETTING = (
+    *("name", "value", "attribute_type", "allowable_values", "read_only"),
+    *("lower_bound", "upper_bound", "min_length", "max_length"),
+)
+_RIGHTS = "the user of [nova] in Ironic's configuration must see servers of all projects, and their extra specs"
 _HARDWARE_TYPE = "prefilter-redfish"
+_UNDER_WAY = {
+    "deploy": (states.DEPLOYING, states.DEPLOYWAIT, states.DEPLOYHOLD),
+    "clean": (states.CLEANING, states.CLEANWAIT, states.CLEANHOLD),
+}
 _SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
 
 
@@ -74,34 +87,73 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
 
         :raises NotConfigured: the node cannot be configured so, or it is not known what is asked for
         """
-        ours = self._steps(task, _configuration(task.node))
-        if changes := bios_changes(ours):
-            settings = [{"name": name, "value": value} for name, value in changes.items()]
-            check = {"interface": "bios", "step": "check_configuration", "args": {"settings": settings}}
-            # After all that configures the node or writes the image; before Ironic ends the ramdisk (40), boots (20).
-            ours.append({**check, "priority": 45})
-        return _with(super().get_deploy_steps(task), ours)
+
+        def find() -> list[dict[str, Any]]:
+            facts = self._facts(task)
+            if lost := unknown(facts) & {each.trait for each in task.node.traits}:
+                # Not known is not unable: the server would get what another one has left.
+                reason = f"Ironic cannot read its BIOS settings, and it has {', '.join(sorted(lost))}"
+                raise NotConfigured(f"{reason}: try again when its BMC shows them (openstack baremetal node manage)")
+            ours = self._steps(facts, _configuration(task.node))
+            if changes := bios_changes(ours):
+                settings = [{"name": name, "value": value} for name, value in changes.items()]
+                check = {"interface": "bios", "step": "check_configuration", "args": {"settings": settings}}
+                # After all that configures the node or writes the image; before Ironic ends the ramdisk (40) and boots.
+                ours.append({**check, "priority": 45})
+            return ours
+
+        return _with(super().get_deploy_steps(task), _kept("deploy", task.node, find))
 
     def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
         """Return the steps of the interface, and those for the defaults, of BIOS settings alone."""
-        ours = [step for step in self._steps(task, {}) if (step["interface"], step["step"]) == BIOS_STEP]
-        return _with(super().get_clean_steps(task), ours)
+
+        def find() -> list[dict[str, Any]]:
+            steps = self._steps(self._facts(task), {})
+            return [step for step in steps if (step["interface"], step["step"]) == BIOS_STEP]
+
+        return _with(super().get_clean_steps(task), _kept("clean", task.node, find))
 
     @base.deploy_step(priority=0, argsinfo=_SETTINGS)  # type: ignore[untyped-decorator]
-    def check_configuration(self, task: Any, settings: list[Mapping[str, str]]) -> None:
+    def check_configuration(self, task: Any, settings: list[Mapping[str, Any]]) -> None:
         """Read the BIOS settings again, and fail the deployment if they are not these.
 
         An operator may disallow the step before, and an interface may take a value without an effect.
         """
         self.cache_bios_settings(task)
-        found = {each.name: each.value for each in _bios(task)}
-        for name, value in ((each["name"], each["value"]) for each in settings):
-            if found.get(name) is None or str(found[name]).lower() != value.lower():
-                raise NotConfigured(f"its BIOS setting {quote(name)} is {quote(found.get(name))}, not {quote(value)}")
+        found = _bios(task)
+        for each in settings:
+            name: str = each["name"]
+            value: BiosValue = each["value"]
+            setting = found.get(name, BiosSetting())
+            if not setting.has(value):
+                raise NotConfigured(f"its BIOS setting {quote(name)} is {quote(setting.current)}, not {quote(value)}")
 
-    def _steps(self, task: Any, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _facts(self, task: Any) -> IronicFacts:
+        """Return the facts of the node; settings that Ironic does not have are read now."""
+        node = task.node
+        if not _bios(task) and node.bios_interface != "no-bios":
+            try:
+                self.cache_bios_settings(task)
+            except Exception as error:  # noqa: BLE001 - as Ironic where it reads them itself: BMCs fail in many ways
+                LOG.warning("Node %s: its BIOS settings cannot be read: %s", node.uuid, quote(error, 300))
         try:
-            facts = replace(_facts(task), templates=self._templates)
+            own = read_own_traits(node.extra, node.uuid)
+        except NodeNotReady as error:
+            # What is configured does not depend on who has set the traits.
+            LOG.warning(
+                "Node %s: %s. Remove it: openstack baremetal node unset %s --extra %s.",
+                *(node.uuid, error.reason, node.uuid, EXTRA),
+            )
+            own = frozenset()
+        document = {name: getattr(node, name) for name in _NODE}
+        try:
+            facts = facts_from_node(document, traits={each.trait for each in node.traits} - own)
+        except PrefilterError as error:
+            raise NotConfigured(str(error)) from error
+        return replace(facts, bios=_bios(task), templates=self._templates)
+
+    def _steps(self, facts: IronicFacts, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+        try:
             defaults = [{each.extra_spec: each.value} for each in self._templates if each.is_default]
             # A default that the node cannot have, by its BIOS or by its traits, is none of its.
             fitting = [each for each in defaults if not unsupported(_request(each), facts)]
@@ -165,14 +217,29 @@ def _flavor_of(server: str) -> dict[str, str]:
         answer: Any = response.json() if response.status_code == HTTPStatus.OK else None
     except (auth_exceptions.ClientException, exception.IronicException, ValueError) as error:
         raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
+    if answer is None:
+        raise NotConfigured(f"{what} ended with status {response.status_code}: {_advice(response.status_code)}")
     try:
         specs: dict[str, str] = answer["server"]["flavor"]["extra_specs"]
     except (KeyError, TypeError) as error:
-        # Nova leaves them out for users who may not see them, and other projects' servers are "not found".
-        reason = "has no flavor with extra_specs" if answer is not None else f"ended with status {response.status_code}"
-        advice = "the user of [nova] in Ironic's configuration must see servers of all projects, and their extra specs"
-        raise NotConfigured(f"{what} {reason}: {advice}") from error
+        # Nova leaves them out for users who may not see them.
+        raise NotConfigured(f"{what} has no flavor with extra_specs: {_RIGHTS}") from error
     return specs
+
+
+def _advice(status: int) -> str:
+    """Return what helps against an error of Nova."""
+    if status == HTTPStatus.NOT_FOUND:
+        # Also for other projects' servers, where the user may not see them.
+        reason = "the node's instance_uuid is no server of this Nova, or of a project that the user may not see"
+        return (
+            f"{reason}: {_RIGHTS}. For a node that Nova does not use, set instance_info/{RECORD}, to {{}} for defaults"
+        )
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return _RIGHTS
+    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "try again when Nova's API is up; with [nova] status_code_retries Ironic asks it several times"
+    return "check that [nova] in Ironic's configuration leads to Nova's API, 2.47 or later"
 
 
 @cache
@@ -183,14 +250,27 @@ def _nova() -> Any:
     return keystone.get_adapter("nova", session=session, auth=keystone.get_auth("nova"), version="2.1")
 
 
-def _facts(task: Any) -> IronicFacts:
-    node = {name: getattr(task.node, name) for name in _NODE}
-    bios = [{name: getattr(each, name) for name in _SETTING} for each in _bios(task)]
-    return facts_from_node(node, bios, traits={each.trait for each in task.node.traits} - read_own_traits(task.node))
+def _bios(task: Any) -> dict[str, BiosSetting]:
+    rows = objects.BIOSSettingList.get_by_node_id(task.context, task.node.id)
+    return bios_from({name: getattr(each, name) for name in _SETTING} for each in rows)
 
 
-def _bios(task: Any) -> Any:
-    return objects.BIOSSettingList.get_by_node_id(task.context, task.node.id)
+def _kept(kind: str, node: Any, find: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return our steps: those of the beginning from the first step of a deployment, or of a cleaning, to its end.
+
+    Ironic asks anew when the ramdisk calls, or after a step that reset the machine. Then the BMC may show no settings.
+    """
+    key = f"os_prefilter_{kind}_steps"
+    info = node.driver_internal_info
+    is_under_way = node.provision_state in _UNDER_WAY[kind]
+    if is_under_way and key in info and info.get(f"{kind}_step_index") is not None:
+        kept: list[dict[str, Any]] = info[key]
+        return kept
+    steps = find()
+    if is_under_way:
+        # Ironic saves the node with the list of all steps.
+        node.set_driver_internal_info(key, steps)
+    return steps
 
 
 def _with(declared: list[dict[str, Any]], ours: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitP
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.common.logs import get_logger
 from os_prefilter.hosts.desired_traits import TraitChange, check_traits
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.ironic_facts import BiosValue, IronicFacts, facts_from_node
 from os_prefilter.hosts.reports import REPORTED, keys_in
 from os_prefilter.vocabulary import HYPERTHREADING
 from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
@@ -83,7 +83,7 @@ class IronicNode:
         node = self._with_traits()
         settings = bios_settings(self._baremetal, node)
         document = node.to_dict(original_names=True, computed=False)
-        traits = frozenset(node.traits) - read_own_traits(node)
+        traits = frozenset(node.traits) - read_own_traits(node.extra, str(node.id))
         try:
             known = {**document, "traits": None, "last_error": visible(node.last_error)}
             return facts_from_node(known, settings, traits=traits)
@@ -92,7 +92,8 @@ class IronicNode:
 
     def reported(self) -> frozenset[str]:
         """Return the keys of what an earlier report covers (:mod:`os_prefilter.hosts.reports`)."""
-        return keys_in(REPORTED, read_own_traits(self._with_traits()))
+        node = self._with_traits()
+        return keys_in(REPORTED, read_own_traits(node.extra, str(node.id)))
 
     def report(
         self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False
@@ -114,7 +115,7 @@ class IronicNode:
         """
         check_traits(traits)
         node = self._with_traits()
-        ours = read_own_traits(node)
+        ours = read_own_traits(node.extra, str(node.id))
         # Of a template that was removed or changed: a trait that then stays on the node is its operator's.
         unmanaged = ours - traits.keys() - set(leave)
         plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
@@ -132,7 +133,7 @@ class IronicNode:
         *,
         timeout: float = LOCK_TIMEOUT,
         instance: str | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, BiosValue] | None = None,
     ) -> Task:
         """Read the node, and return steps to run on it, which stays deployed.
 

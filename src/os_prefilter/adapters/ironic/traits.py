@@ -84,17 +84,18 @@ class TraitPlan:
         return [TraitChange(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
 
 
-def read_own_traits(node: Node) -> frozenset[str]:
-    """Return the traits that we have set on a node.
+def read_own_traits(extra: Mapping[str, Any] | None, node: str) -> frozenset[str]:
+    """Return the traits that we have set on a node, from its ``extra``.
 
-    :raises NodeNotReady: what is in its ``extra`` was not written by us
+    :param node: its UUID
+    :raises NodeNotReady: what is there was not written by us
     """
-    value = (node.extra or {}).get(EXTRA, [])
+    value = (extra or {}).get(EXTRA, [])
     if not isinstance(value, list) or not all(map(is_trait_name, value)):
         raise NodeNotReady(
-            str(node.id),
+            node,
             f"{EXTRA} in its extra is {quote(value)}, not a list of trait names",
-            f"Remove it: openstack baremetal node unset {node.id} --extra {EXTRA}.",
+            f"Remove it: openstack baremetal node unset {node} --extra {EXTRA}.",
         )
     return frozenset(value)
 

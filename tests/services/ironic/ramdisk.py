@@ -1,0 +1,110 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The ramdisk of a machine of :mod:`tests.services.ironic.bmc`: it calls Ironic, and has no steps of its own."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.services.ironic.bmc import Bmc
+from tests.services.ironic.ironics import Ironic
+from tests.support.loopback import Call, Reply, serving
+
+_WAITING = ("wait call-back", "clean wait")
+"""The provision states in which Ironic waits for the ramdisk."""
+
+_INTERVAL = 2.0
+"""Seconds between two calls of a ramdisk."""
+_PATIENCE = 600.0
+"""Seconds: each start from a disc takes Ironic half a minute, and a deployment has four."""
+_ENDS = ("active", "available", "deploy failed", "clean failed")
+
+
+class Ramdisks:
+    """The ramdisks of all machines."""
+
+    def __init__(self, ironic: Ironic, bmc: Bmc) -> None:
+        self.url = ""
+        self._ironic = ironic
+        self._bmc = bmc
+        self._machines: dict[str, str] = {}
+        self._tokens: dict[str, str] = {}
+
+    def own(self, node: str, machine: str) -> None:
+        """Let the ramdisk of a node run on a machine."""
+        self._machines[node] = machine
+
+    def reply(self, call: Call) -> Reply:
+        """Answer Ironic's commands: each has succeeded."""
+        node = call.path.split("/")[1]
+        answer: Mapping[str, Any] = {"commands": []}
+        if call.method == "POST":
+            name = json.loads(call.body)["name"]
+            result: dict[str, Any] = {}
+            if name.endswith("_steps"):
+                result = {name.removesuffix("_steps").rpartition("_")[2] + "_steps": {}}
+                result["hardware_manager_version"] = {"tests": "1"}
+            if name == "standby.power_off":
+                self._bmc.power_off(self._machines[node])
+            answer = {"command_name": name, "command_status": "SUCCEEDED", "command_result": result}
+        return Reply(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def wait_for(self, *nodes: str) -> list[Mapping[str, Any]]:
+        """Call Ironic while it waits, until each deployment or cleaning has ended; return the nodes."""
+        end = time.monotonic() + _PATIENCE
+        found: dict[str, Mapping[str, Any]] = {}
+        while len(found) < len(nodes):
+            for node in nodes:
+                if node not in found and (shown := self._look(node)):
+                    found[node] = shown
+            if time.monotonic() > end:
+                pytest.fail(f"still {[self._ironic.show(each)['provision_state'] for each in nodes]}")
+            # Each look costs Ironic time.
+            time.sleep(_INTERVAL)
+        return [found[node] for node in nodes]
+
+    def _look(self, node: str) -> Mapping[str, Any] | None:
+        shown = self._ironic.show(node)
+        if shown["provision_state"] in _ENDS and not shown["reservation"]:
+            return shown
+        # A ramdisk takes longer to start than the BMC to show the BIOS settings.
+        if shown["provision_state"] in _WAITING and not self._bmc.machine(self._machines[node]).is_dark:
+            self._call(node)
+        return None
+
+    def _call(self, node: str) -> None:
+        looked_up = self._ironic.ask_once("GET", f"/v1/lookup?node_uuid={node}")
+        if not looked_up.ok:
+            return
+        token = looked_up.json()["config"]["agent_token"]
+        # Ironic gives it to the first who asks after a start.
+        if not token.startswith("*"):
+            self._tokens[node] = token
+        body = {
+            "callback_url": f"{self.url}/{node}",
+            "agent_version": "11.0.0",
+            "agent_token": self._tokens.get(node, ""),
+        }
+        self._ironic.ask_once("POST", f"/v1/heartbeat/{node}", body)
+
+
+@contextmanager
+def ramdisks_running(ironic: Ironic, bmc: Bmc) -> Iterator[Ramdisks]:
+    """Let the machines of ``bmc`` run ramdisks that call ``ironic``."""
+    ramdisks = Ramdisks(ironic, bmc)
+    with serving(ramdisks.reply) as ramdisks.url:
+        yield ramdisks

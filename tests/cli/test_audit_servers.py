@@ -585,13 +585,21 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
 
 
 def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
-    config = placed(tmp_path / "prefilter.conf", "[prefilter]\nunknown_values = reject\n")
-    path = written(tmp_path, server("odd", "a", hw_vif_model="nosuch"))
-    ((row,), err) = rows(capsys, path, *hosts, "--config-file", config, code=2)
+    path = written(tmp_path, server("odd", "a", **{"trait:no trait": "required"}))
+    ((row,), err) = rows(capsys, path, *hosts, code=2)
     assert row["Verdict"] == "rejected by filters"
-    assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
+    assert "'trait:no trait'" in row["Why"]["text"]
     assert "rejected by filters: 1" in err
     assert "Hosts with servers that find no place if the host dies: 1: a (0 of 1 server placed)." in err
+
+
+def test_server_is_not_rejected_for_a_value_that_it_has_lived_with(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    config = placed(tmp_path / "prefilter.conf", "[prefilter]\nunknown_values = reject\n")
+    path = written(tmp_path, server("odd", "a", hw_vif_model="nosuch"))
+    ((row,), _) = rows(capsys, path, *hosts, "--config-file", config, code=0)
+    assert row["Verdict"] == "ok"
 
 
 def test_servers_are_judged_with_the_filters_of_the_configuration_alone(

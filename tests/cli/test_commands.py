@@ -27,8 +27,9 @@ import pytest
 from packaging.version import Version
 
 from os_prefilter_tools.cli import candidates, context, filters_and_hosts
-from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, json_of, placed
+from tests.support.project import our_commands
 
 
 def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
@@ -323,6 +324,36 @@ def test_image_without_properties_is_one(fields: dict[str, object], capsys: Capt
     path = placed(tmp_path / "image.json", json.dumps({"disk_format": "qcow2", "name": "plain", **fields}))
     assert main(["explain", "--image", path, "--filter", "image_type", "-f", "json"]) == 0
     assert "COMPUTE_IMAGE_TYPE_QCOW2" in capsys.readouterr().out
+
+
+def _options() -> list[tuple[str, str]]:
+    """Return each command with each of its options that takes a text."""
+    found = []
+    for name, point in our_commands().items():
+        actions = point.load()(Program("0"), None).get_parser(name)._actions
+        found += [
+            (name, action.option_strings[-1])
+            for action in actions
+            if action.option_strings and action.nargs in (None, "?") and not (action.type or action.choices)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("form", ["{option}=", "{option} "])
+def test_empty_value_of_any_option_is_an_error(form: str, capsys: Capture) -> None:
+    """A variable of the shell without a value: the command must not run without the option."""
+    options = _options()
+    assert ("audit", "--servers") in options
+    assert len(options) > 50
+    for name, option in options:
+        assert main([*name.split(), *form.format(option=option).split(" ")]) == 1, (name, option)
+        err = capsys.readouterr().err
+        assert "the value is empty. Give one, or leave the option out" in err, (name, option)
+
+
+def test_empty_path_is_an_error(capsys: Capture) -> None:
+    assert main(["rules", "check", ""]) == 1
+    assert "argument PATH: the value is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "message"), _WRONG)

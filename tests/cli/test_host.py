@@ -99,7 +99,7 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(capsys: Capture) -> No
         ("--capabilities none.xml", "none.xml: there is no such file"),
         (f"{SAVED} --libvirt-version nine", "--libvirt-version: 'nine' is not a version"),
         (f"{SAVED} --connect qemu:///system", "--connect: not allowed with argument --capabilities"),
-        ("--capabilities=", "this is a directory"),
+        ("--capabilities=", "argument --capabilities: the value is empty"),
         ("--domain-capabilities pc.xml", "--domain-capabilities: it goes with --capabilities FILE"),
         ("--qemu-version 8.0.0", "--qemu-version: it goes with --capabilities FILE"),
         ("--node node.json", "--node: it is for --driver ironic, not libvirt"),

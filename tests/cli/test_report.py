@@ -131,7 +131,7 @@ _WRONG = [
     ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
     ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
     ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /traits"),
-    ("--nova-conf {conf} --provider=", "--provider: it is empty"),
+    ("--nova-conf {conf} --provider=", "--provider: the value is empty"),
     ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),
     ("--nova-conf {conf} --provider-config {tmp}/owner", "was not written by os-prefilter"),
     ("--provider-config {tmp}/x.yaml", "no Placement: give --nova-conf FILE"),

@@ -37,10 +37,22 @@ def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) ->
     assert err.splitlines()[1:] == [f"Rules: 1 in {path}."]
 
 
-def test_missing_file_is_an_error_and_an_empty_directory_is_not(tmp_path: Path, capsys: Capture) -> None:
+def test_missing_file_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     assert main(["rules", "check", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err == f"{tmp_path}/none: there is no such file. Check the path.\n"
-    assert main(["rules", "check", str(tmp_path), "-f", "value"]) == 0
+
+
+def test_directory_without_files_of_rules_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+    """Nothing was checked: of several directories, one may be misspelt, or have files of another suffix."""
+    good, other = tmp_path / "good", tmp_path / "other"
+    good.mkdir()
+    other.mkdir()
+    write_rules(good / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"]))
+    write_rules(other / "r.yaml.bak", rule("s", _WHEN, ["CUSTOM_A"]))
+    assert main(["rules", "check", str(good), str(other)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"{other}: no file of rules is in it: their names end in .yaml or .yml.\n"
 
 
 def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(

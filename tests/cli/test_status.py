@@ -243,7 +243,7 @@ def test_configuration_problem_is_reported_as_the_scheduler_would(
 _NOVAS, _OURS = "nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"
 _ENTRY_POINTS = [
     ((_NOVAS, _OURS), SUCCESS, ""),
-    ((_OURS, _NOVAS), SUCCESS, ""),
+    ((_OURS, _NOVAS), WARNING, "has lines after"),
     (("nova.scheduler.filters.compute_filter.ComputeFilter", _OURS), SUCCESS, ""),
     ((), FAILURE, f"has no line with {_OURS}"),
     ((_NOVAS,), FAILURE, f"has no line with {_OURS}"),
@@ -262,6 +262,55 @@ def test_entry_point_check_says_which_lines_to_write(server: Served, check: Chec
         assert (advice in (details or "")) == (code == FAILURE)
     # While no filter is enabled.
     assert check(nova_conf(server.url))["Entry point"][0] == WARNING
+
+
+@pytest.mark.parametrize(
+    ("more", "lines", "expected"),
+    [
+        ("", (_NOVAS, _OURS), SUCCESS),
+        ("", (_OURS, _NOVAS), WARNING),
+        ("", (_NOVAS, _OURS, "acme.filters"), WARNING),
+        ("count_hosts = false", (_OURS, _NOVAS), SUCCESS),
+    ],
+)
+def test_swapped_lines_are_a_warning_where_hosts_are_counted(
+    more: str, lines: tuple[str, ...], expected: int, server: Served, check: Check
+) -> None:
+    """Nova keeps the later of two classes with one name: its own instead of those that count."""
+    values = "".join(f"available_filters = {value}\n" for value in lines)
+    text = f"{nova_conf(server.url)}[filter_scheduler]\n{values}[prefilter]\nenabled_filters = hpet\n{more}\n"
+    found, details = check(text)["Entry point"]
+    assert found == expected
+    assert (f"{_OURS} the last one" in (details or "")) == (expected == WARNING)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["upgrade", "check", "--config-file", "{conf}"],
+        ["upgrade", "check", "--json", "--config-file={conf}"],
+        ["upgrade", "--config-file", "{conf}", "check"],
+        ["--config-file", "{conf}", "upgrade", "check"],
+        ["upgrade", "check", "--config-dir", "{folder}", "--config-file", "{conf}"],
+    ],
+    ids=" ".join,
+)
+def test_configuration_is_named_before_or_after_the_verb(
+    argv: list[str], server: Served, conf: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    conf.write_text(f"{nova_conf(server.url)}[prefilter]\nenabled_filters = hpet\n{LINES}")
+    (tmp_path / "nova.conf.d").mkdir()
+    main([each.format(conf=conf, folder=tmp_path / "nova.conf.d") for each in argv])
+    sys.stdout.flush()
+    out, err = capsys.readouterr()
+    assert "Request filters enabled: hpet." in out
+    assert str(conf) in err or "--json" in argv
+
+
+@pytest.mark.parametrize("argv", [["upgrade", "check", "--config-file", ""], ["--config-file=", "upgrade", "check"]])
+def test_configuration_without_a_name_is_a_failure(argv: list[str], capsys: Capture) -> None:
+    assert main(argv) == FAILURE
+    assert "--config-file: the value is empty." in capsys.readouterr().err
 
 
 def test_default_of_available_filters_is_novas() -> None:

@@ -40,9 +40,9 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reports import REPORTED, WANTED, Part, key_of, keys_in, names_with, noted_among
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.service import deferral, wanted
-from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
+from os_prefilter_tools.operators.readiness import find_unwanted
 from tests.conftest import conf_with
 from tests.support.every_trait import EVERY_PART
 from tests.support.hosts import KVM
@@ -287,8 +287,9 @@ class Waiting(RuleBasedStateMachine):
         Who removes a wish again that a scheduler has just made again may exclude hosts for a while.
         """
         placement = self.client.placement
-        ours = {name for name in placement.custom_traits() if name.startswith(RESERVED)}
-        for name in ours - placement.traits_in_use() - section_of(section)[1] if not self.has_forgotten else ():
+        filters, options = wanted.configured_filters(conf_with(**SECTIONS[section]))
+        found = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
+        for name in found.names if not self.has_forgotten else ():
             placement.delete_trait(name)
         self.has_forgotten = True
 

@@ -91,7 +91,8 @@ class AuditFilters(Listing):
                 f"no server was read: {not_read.rstrip('.')}. Give it more time, or a file of servers."
             )
         if not (found.servers or found.no_place):
-            raise _nothing_to_audit("server", asked.servers, left_out, "a server that can be judged: %s")
+            path = str(asked.servers) if asked.servers else None
+            raise _nothing_to_audit("server", path, left_out, "a server that can be judged: %s")
         host_filters = asked.host_filters_not_judged()
         # Only 0 is an all-clear.
         is_clear = not (not_read or left_out.count or host_filters or found.count(ServerVerdict.UNKNOWN))

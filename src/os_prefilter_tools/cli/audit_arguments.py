@@ -70,7 +70,7 @@ def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) 
         "audit which hosts could take each server; FILE has the servers with their hosts and request specs in JSON; "
         "default: all servers of the cloud"
     )
-    group.add_argument("--servers", metavar="FILE", nargs="?", const="", help=text)
+    group.add_argument("--servers", metavar="FILE", nargs="?", const=False, help=text)
     text = "with --servers: also count the destinations if this host is drained (repeatable or comma-separated)"
     add_repeatable(group, "--without", "HOST", text)
     text = f"end the command after this time; with --servers, judge those read until then; default: {TIMEOUT:g}"
@@ -88,8 +88,8 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
     only: str | None = None
     html: str | None = None
     force: bool = False
-    servers: str | None = None
-    """A file; empty: the servers of the cloud; None: an audit of images."""
+    servers: str | bool | None = None
+    """A file; False: the servers of the cloud; None: an audit of images."""
     without: Sequence[str] = ()
 
     def check(self, context: Context) -> None:
@@ -175,7 +175,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         :raises PrefilterError: if the cloud does not answer
         """
         if self.servers:
-            return read_servers(self.servers, broken)
+            return read_servers(str(self.servers), broken)
         from os_prefilter_tools.adapters.cloud.servers import servers  # noqa: PLC0415
 
         return servers(context.connection, broken)

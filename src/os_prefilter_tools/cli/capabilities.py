@@ -108,8 +108,6 @@ class ReportArguments(HostArguments):
             raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
         if self.provider_config and self.alone:
             raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one out.")
-        if self.provider == "":
-            raise DocumentError("--provider", "it is empty.")
 
     def placement(self) -> "Callable[[], PlacementClient]":
         """Return what makes clients of the Placement that nova.conf describes, each with a login of its own.

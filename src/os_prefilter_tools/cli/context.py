@@ -44,6 +44,16 @@ def values_of(kind: type[_T], parsed_args: argparse.Namespace) -> _T:
     return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})  # type: ignore[arg-type]
 
 
+def _given(text: str) -> str:
+    """Return the value of an argument.
+
+    :raises ArgumentTypeError: it is empty, as a shell leaves it where a variable has no value
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty. Give one, or leave the option out")
+    return text
+
+
 def option_name(argument: str) -> str:
     """Return the option of a parsed argument, such as ``--os-cloud`` of ``os_cloud``."""
     return f"--{argument.replace('_', '-')}"
@@ -159,6 +169,8 @@ class CloudCommand(Command):
         parser.error = lambda message: parser.exit(  # type: ignore[method-assign]
             _ERROR, f"{parser.prog}: {message}; --help shows the options.\n"
         )
+        # Of each argument without a type of its own, those of groups too.
+        parser.register("type", None, _given)
         # cliff's options alone are eight lines.
         parser.usage = f"%(prog)s [options]{self.arguments}"
         # For the options that are added from here on; cliff's own stay as they are.

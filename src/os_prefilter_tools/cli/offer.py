@@ -41,7 +41,7 @@ class DescribeOffer(CloudCommand):
         add_pipeline_arguments(self, parser)
         parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: %(default)s")
         text = "describe each zone or aggregate separately; default: the cloud as a whole"
-        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help=text)
+        parser.add_argument("--by", choices=("zone", "aggregate"), help=text)
         text = "count hosts whose aggregates have no zone to this one; default: %(default)s"
         parser.add_argument("--default-zone", metavar="NAME", default=DEFAULT_ZONE, help=text)
         parser.add_argument("--count", action="store_true", help="also show how many hosts serve each value")
@@ -52,7 +52,7 @@ class DescribeOffer(CloudCommand):
         check_output(parsed_args.output, force=parsed_args.force)
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context)
-        found = find_offer(fleet, asked.service(fleet, self.context), parsed_args.by, parsed_args.default_zone)
+        found = find_offer(fleet, asked.service(fleet, self.context), parsed_args.by or "", parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
             raise DocumentError("--by", "no aggregate has a name here. Leave out --by, or name the aggregates.")
         text = _FORMATS[parsed_args.format](found, count=parsed_args.count)

@@ -13,19 +13,19 @@
 """``os-prefilter readiness``: which requirements are enforced or deferred, and which hosts have not reported."""
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter.hosts.reports import WANTED
-from os_prefilter.service.wanted import configured_filters, traits_to_create
-from os_prefilter.vocabulary.model import RESERVED
+from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.service.wanted import configured_filters
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts, add_pipeline_arguments, read_configuration
 from os_prefilter_tools.cli.listing import Cell, Listing
-from os_prefilter_tools.operators.readiness import DEFERRED, readiness
+from os_prefilter_tools.operators.readiness import DEFERRED, find_unwanted, readiness
 
 COLUMNS = ("Filter", "Row", "Traits", "State", "Not reported", "Compute nodes")
 NOT_READY = 2
@@ -41,8 +41,8 @@ class ShowReadiness(Listing):
         add_pipeline_arguments(self, parser)
         parser.add_argument("--check", action="store_true", help="exit with code 2 if anything is deferred")
         text = (
-            "remove from Placement what only other sections [prefilter] want: agents stop reporting it within two "
-            "hours; a scheduler that wants it says so again"
+            "delete from Placement the names by which only other sections [prefilter] want rows, and print these rows: "
+            "agents stop reporting them within two hours; a scheduler that wants them says so again"
         )
         parser.add_argument("--forget-unwanted", action="store_true", help=text)
 
@@ -67,28 +67,32 @@ class ShowReadiness(Listing):
             self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
         if is_live:
             # As the section is: the service of a command also knows traits that hosts have and it does not name.
-            of_section = configured_filters(read_configuration(asked.config_file))
-            self._look_for_unwanted(traits_to_create(*of_section), forget=parsed_args.forget_unwanted)
+            section = configured_filters(read_configuration(asked.config_file))
+            self._look_for_unwanted(*section, forget=parsed_args.forget_unwanted)
         return COLUMNS, [
             (*line[:2], _names(line.traits, 1), line.state, len(line.unreported), _names(line.unreported, _MOST_NAMES))
             for line in lines
         ]
 
-    def _look_for_unwanted(self, wanted: Collection[str], *, forget: bool) -> None:
-        """Tell, or remove, by which names in Placement agents learn what only other sections want.
+    def _look_for_unwanted(self, filters: Sequence[LoadedFilter], options: Options, *, forget: bool) -> None:
+        """Show, or remove, by which names in Placement agents learn what only other sections want.
 
-        Wishes before report markers that no provider has any more, which each change of what is wanted leaves. The
-        traits themselves stay: a scheduler with another section may name one in a query now.
+        The traits themselves stay: a scheduler with another section may name one in a query now.
         """
         placement = self.context.placement
-        ours = {name for name in placement.custom_traits() if name.startswith(RESERVED)}
-        unwanted = sorted(ours - placement.traits_in_use() - set(wanted), key=lambda name: (WANTED not in name, name))
-        for trait in unwanted if forget else ():
+        found = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
+        for trait in found.names if forget else ():
             placement.delete_trait(trait)
-        if unwanted:
+        if found.names:
             what = "Removed from Placement" if forget else "In Placement, and not wanted by this section"
             advice = "" if forget else " --forget-unwanted removes them."
-            self.tell(f"{what}: {join_first_names(unwanted, _MOST_NAMES)}.{advice}")
+            self.tell(f"{what}: {join_first_names(found.names, _MOST_NAMES)}.{advice}")
+        if found.names and found.rows:
+            self.tell(f"Rows that agents stop reporting{'' if forget else ' then'}: {', '.join(found.rows)}.")
+        if found.kept:
+            text = "They stay, because this section wants a part of them and has no name of its own in Placement"
+            advice = "Start a scheduler with this section first."
+            self.tell(f"{text}: {join_first_names(found.kept, _MOST_NAMES)}. {advice}", warning=forget)
 
 
 def _names(names: Sequence[str], most: int) -> Cell:

@@ -16,10 +16,10 @@ import argparse
 import os
 from typing import Any
 
-from os_prefilter.common.errors import PrefilterError
+from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.rules.model import Rule
-from os_prefilter.rules.reader import read_rules
+from os_prefilter.rules.reader import SUFFIXES, read_rules, rule_files
 from os_prefilter_tools.cli.listing import Listing
 
 
@@ -39,6 +39,10 @@ class CheckRules(Listing):
         """
         # A file that is named twice would have duplicate rules.
         paths = list({os.path.realpath(path): path for path in parsed_args.paths}.values())
+        for path in paths:
+            # An error of a path that is none is among those of all.
+            if os.path.isdir(path) and not rule_files(path):  # noqa: PTH112 - Path's may raise an error
+                raise DocumentError(path, f"no file of rules is in it: their names end in {' or '.join(SUFFIXES)}.")
         with self.context.progress() as progress:
             read = read_rules(paths, progress)
         if read.errors:
@@ -48,7 +52,7 @@ class CheckRules(Listing):
         rules = read.rules.rules
         self.tell(f"Rules: {len(rules)} in {escape_line(', '.join(paths))}.")
         if not rules:
-            self.tell("No rules found. The names of rule files end in .yaml or .yml.", warning=True)
+            self.tell("The files have no rules.", warning=True)
         columns = ("Rule", "When", "Required", "Forbidden", "Preferred", "On", "Because", "File")
         return columns, [_line(each) for each in rules]
 

@@ -22,9 +22,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from logging.handlers import BufferingHandler
+from typing import NamedTuple
 
 from keystoneauth1.exceptions import Unauthorized
 from oslo_config import cfg
@@ -112,6 +114,14 @@ class Checks(upgradecheck.UpgradeCommands):
         if not any(each.startswith("nova.scheduler.filters.") for each in found):
             text = f"{option} lacks Nova's own host filters, so that nova-scheduler does not start. {_BOTH_LINES}"
             return Result(Code.FAILURE, text)
+        counts = self._service is not None and self._conf[GROUP].count_hosts
+        if counts and found[-1] != _OURS:
+            text = (
+                f"{option} has lines after {_OURS}: of two classes with one name Nova takes the later, so that the "
+                "host filters of these lines are not counted, and the reason of a failed boot does not name them. "
+                f"Make the line with {_OURS} the last one."
+            )
+            return Result(Code.WARNING, text)
         return Result(Code.SUCCESS)
 
     def _placement_api(self) -> Result:
@@ -220,11 +230,16 @@ def main(argv: Sequence[str]) -> int:
     # As nova-scheduler does.
     files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
     prepare_output()
-    named = _named_in(argv) or [*files, *folders]
+    options, others = _configuration_in(argv)
+    # oslo.config reads them before the verb alone; people write them behind it, as of any command.
+    argv = [*options, *others]
+    named = options[1::2] or [*files, *folders]
     try:
         for path in named:
+            if not path:
+                raise DocumentError("--config-file", "the value is empty.")
             check_readable(path)
-        conf(list(argv), project="nova", default_config_files=files, default_config_dirs=folders)
+        conf(argv, project="nova", default_config_files=files, default_config_dirs=folders)
         if not (conf.config_file or conf.config_dir):
             raise DocumentError("/etc/nova", "there is no nova.conf.")
     except (cfg.Error, OSError, ValueError, PrefilterError) as error:
@@ -245,16 +260,22 @@ def main(argv: Sequence[str]) -> int:
     return flush(code, _UNEXPECTED, text.getvalue())
 
 
-def _named_in(argv: Sequence[str]) -> list[str]:
-    """Return the files and directories of the configuration that a command line names."""
+def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options that name files and directories of the configuration, each with its path, and all others."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     for option in ("--config-file", "--config-dir"):
-        parser.add_argument(option, action="append", dest="named", default=[])
+        parser.add_argument(option, action="append", dest="named", default=[], type=partial(_Named, option))
     try:
-        return [str(path) for path in parser.parse_known_args(list(argv))[0].named]
+        found, others = parser.parse_known_args(list(argv))
     except (argparse.ArgumentError, SystemExit):
         # oslo.config says what is wrong.
-        return []
+        return [], list(argv)
+    return [word for named in found.named for word in named], others
+
+
+class _Named(NamedTuple):
+    option: str
+    path: str
 
 
 def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:

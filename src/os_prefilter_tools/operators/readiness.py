@@ -19,11 +19,12 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
-from os_prefilter.hosts.reports import Part
+from os_prefilter.hosts.reports import WANTED, Part, keys_in, parts_of
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
-from os_prefilter.service.wanted import traits_named_by, wanted_parts
+from os_prefilter.service.wanted import traits_named_by, traits_to_create, wanted_parts
 from os_prefilter.vocabulary import rows_required_by
+from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
@@ -45,6 +46,38 @@ class ReadinessLine(NamedTuple):
     """:data:`ENFORCED` or :data:`DEFERRED`."""
     unreported: tuple[str, ...]
     """The names of the compute nodes that have not reported, sorted."""
+
+
+class Unwanted(NamedTuple):
+    """Names in Placement by which agents learn what a section does not want."""
+
+    names: tuple[str, ...]
+    """Those that can be deleted: wishes first, then report markers that no provider has."""
+    rows: tuple[str, ...]
+    """The rows of the vocabulary that only these wishes name, as far as this release knows them."""
+    kept: tuple[str, ...]
+    """Wishes for more than the section wants, without which Placement would lack a part that it wants."""
+
+
+def find_unwanted(unused: Collection[str], filters: Collection[LoadedFilter], options: Options) -> Unwanted:
+    """Compare the wishes in Placement with what a section wants, key by key.
+
+    A wish for a part of it, as of a scheduler with fewer filters, is wanted.
+
+    :param unused: names of traits in Placement that no provider has
+    """
+    wanted = keys_in(WANTED, traits_to_create(filters, options))
+    wishes = sorted(name for name in unused if name.startswith(WANTED))
+    markers = sorted(name for name in unused if name.startswith(RESERVED) and not name.startswith(WANTED))
+    other = [name for name in wishes if not keys_in(WANTED, [name]) <= wanted]
+    # An agent that sees a wanted key in no name would stop reporting it.
+    left = keys_in(WANTED, (name for name in wishes if name not in other))
+    kept = [name for name in other if not keys_in(WANTED, [name]) & wanted <= left]
+    names = [name for name in other if name not in kept]
+    gone = keys_in(WANTED, names) - keys_in(WANTED, (name for name in wishes if name not in names))
+    parts = parts_of(options.templates, options.emulated_architectures)
+    rows = dict.fromkeys(part.row for part in parts if part.keys & gone)
+    return Unwanted((*names, *markers), tuple(rows), tuple(kept))
 
 
 def reports_of(fleet: Fleet, parts: Iterable[Part]) -> Reports:

@@ -585,20 +585,25 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
 
 
 def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
-    path = written(tmp_path, server("odd", "a", **{"trait:no trait": "required"}))
-    ((row,), err) = rows(capsys, path, *hosts, code=2)
+    config = placed(tmp_path / "prefilter.conf", "[prefilter]\nunknown_values = reject\n")
+    path = written(tmp_path, server("odd", "a", 512, **{"trait:a,b": "required"}))
+    ((row,), err) = rows(capsys, path, *hosts, "--config-file", config, code=2)
     assert row["Verdict"] == "rejected by filters"
-    assert "'trait:no trait'" in row["Why"]["text"]
+    assert "'trait:a,b' is not trait:NAME" in row["Why"]["text"]
     assert "rejected by filters: 1" in err
     assert "Hosts with servers that find no place if the host dies: 1: a (0 of 1 server placed)." in err
 
 
-def test_server_is_not_rejected_for_a_value_that_it_has_lived_with(
-    capsys: Capture, tmp_path: Path, hosts: list[str]
+@pytest.mark.parametrize("machine_type", ["pc-q35-9.1", None, "not known"])
+def test_request_that_the_server_has_lived_with_is_not_rejected(
+    machine_type: str | None, capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
+    """As in nova-scheduler, whether or not the machine type that it keeps is known."""
     config = placed(tmp_path / "prefilter.conf", "[prefilter]\nunknown_values = reject\n")
-    path = written(tmp_path, server("odd", "a", hw_vif_model="nosuch"))
-    ((row,), _) = rows(capsys, path, *hosts, "--config-file", config, code=0)
+    entry = {**server("odd", "a", hw_vif_model="nosuch"), "machine_type": machine_type}
+    if machine_type == "not known":
+        del entry["machine_type"]
+    ((row,), _) = rows(capsys, written(tmp_path, entry), *hosts, "--config-file", config)
     assert row["Verdict"] == "ok"
 
 

@@ -29,10 +29,9 @@ from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.request.spec import Destination, Image, RequestSpec
+from os_prefilter.request.spec import Destination, RequestSpec
 from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
-from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import hosts_in
@@ -41,8 +40,6 @@ from os_prefilter_tools.fleet.server import ANTI_AFFINITY, Server, ServerGroup
 from os_prefilter_tools.operators.diagnose.findings import Sources
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
-_MACHINE = BY_NAME["machine_type"]
-_MACHINE_TYPE = "hw_machine_type"
 _DISABLED = Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,))
 # Requests of which the providers of hosts must be searched to know why they have no host.
 _MOST_SEARCHED = 20
@@ -99,7 +96,9 @@ class Destinations:
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
         self.index = HostIndex(hosts_in(fleet))
-        self._service = service
+        self._service = replace(service, machine_type_of=lambda _context, _spec: self._kept_machine_type)
+        self._kept_machine_type: str | None = None
+        """Of the server that is judged."""
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
         self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
         self._searched = 0
@@ -142,6 +141,7 @@ class Destinations:
         :raises RequestRejected: if the filters reject the request
         """
         spec = self._request_of(server)
+        self._kept_machine_type = server.machine_type
         sources = Sources(spec, self._service)
         demand = demand_of(sources.query)
         # Nova never moves a server to a disabled host, whichever filters are enabled here.
@@ -179,21 +179,14 @@ class Destinations:
         return (self._if_empty.find_candidates(judged.kind.demand.conditions()) & judged.others).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
-        """Return the request of a move: with the zone's aggregates, and the machine type that the server keeps."""
+        """Return the request of a move: with the zone's aggregates, and a cell, as Nova names it for such a request."""
         spec = clone_of(server.request)
         destination = spec.requested_destination or Destination()
         zone = spec.availability_zone
         if zone and zone in self._zones:
             of_zone = ",".join(sorted(self._zones[zone]))
             destination = replace(destination, aggregates=[*(destination.aggregates or ()), of_zone])
-        if server.machine_type is not None and _MACHINE.canonical(server.machine_type):
-            properties = dict(spec.image.properties) if spec.image else {}
-            properties.setdefault(_MACHINE_TYPE, server.machine_type)
-            spec.image = replace(spec.image or Image(), properties=properties)
-        elif server.machine_type is not None:
-            # As of any server that exists: the machine type that it keeps is not known.
-            destination = replace(destination, cell=destination.cell or "of the server")
-        spec.requested_destination = destination
+        spec.requested_destination = replace(destination, cell=destination.cell or "of the server")
         return spec
 
     def conflict(self, judged: JudgedServer, excluded: int = 0) -> tuple[ServerRequirement, ...]:

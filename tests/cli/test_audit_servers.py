@@ -76,7 +76,7 @@ def audited(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
 ANTI_AFFINITY: dict[str, object] = {"uuid": "g-1", "policy": "anti-affinity", "rules": {}}
 
 
-@pytest.mark.parametrize("rules", [{}, None, {"max_server_per_host": 1}, '{"max_server_per_host": "1"}'], ids=str)
+@pytest.mark.parametrize("rules", [{}, None, {"max_server_per_host": 1}, {"max_server_per_host": "1"}], ids=str)
 def test_drain_that_an_anti_affinity_group_refuses_is_no_all_clear(
     rules: object, capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
@@ -86,7 +86,7 @@ def test_drain_that_an_anti_affinity_group_refuses_is_no_all_clear(
     ((_, _, row), err) = rows(capsys, written(tmp_path, *entries), *hosts, "--without", "a", code=2)
     assert row["Now"] == 0
     assert row["Verdict"] == "no destination"
-    assert row["Why"]["text"] == "its server group (anti-affinity) has a member on each other host that could take it"
+    assert row["Why"]["text"] == "its server group (anti-affinity) excludes each other host that could take it"
     assert "Verdicts: no destination: 3." in err
     assert "Drained: a: 0 of 1 server find a place at the same time." in err
 
@@ -104,7 +104,7 @@ def test_affinity_group_on_one_host_has_no_destination(capsys: Capture, tmp_path
     together = [{**server(f"member-{number}", "a"), "group": group} for number in range(2)]
     ((row,), _) = rows(capsys, written(tmp_path, *together), *hosts, code=2)
     assert row["Verdict"] == "no destination"
-    assert row["Why"]["text"] == "its server group (affinity) has no member on another host that could take it"
+    assert row["Why"]["text"] == "its server group (affinity) excludes each other host that could take it"
     apart = {**server("member-c", "c"), "group": group}
     found, _ = rows(capsys, written(tmp_path, *together, apart), *hosts)
     assert {row["Host"]: row["Destinations"] for row in found} == {"a": ["c"], "c": ["a"]}
@@ -140,7 +140,7 @@ _NOT_JUDGED = [
     (_asking({"pci_passthrough:alias": "a100:1"}), "PCI devices"),
     (_with_spec(pci_requests={"requests": [_PORT]}), "PCI devices of ports"),
     (_asking(ports=["normal", "direct"]), "PCI devices of ports"),
-    (_asking(ports='["normal", {"5f6f4a0e": "1"}]'), "a guaranteed bandwidth of ports"),
+    (_asking(ports=["normal", {"5f6f4a0e": "1"}]), "a guaranteed bandwidth of ports"),
     (_asking({"gpu": "true"}), "extra specs that Nova compares with capabilities of hosts"),
     (_asking({"capabilities:cpu_info:arch": "x"}), "extra specs that Nova compares with capabilities of hosts"),
     (
@@ -259,10 +259,10 @@ def test_only_servers_that_need_no_place_are_an_all_clear(capsys: Capture, tmp_p
     ("parts", "message"),
     [
         ({"group": []}, "group is empty; expected a server group"),
-        ({"group": {**ANTI_AFFINITY, "rules": {"max_server_per_host": "x"}}}, "group: the rules have no number"),
-        ({"group": {**ANTI_AFFINITY, "rules": "{"}}, "rules: not JSON"),
-        ({"ports": "{"}, "ports: not JSON"),
-        ({"ports": "{}"}, "ports: expected a list"),
+        ({"group": {**ANTI_AFFINITY, "rules": {"max_server_per_host": "x"}}}, "group.rules.max_server_per_host is 'x'"),
+        ({"group": {**ANTI_AFFINITY, "rules": {"max_server_per_host": 0}}}, "group.rules.max_server_per_host is 0"),
+        ({"group": {**ANTI_AFFINITY, "rules": "{}"}}, "group.rules is '{}'; expected an object"),
+        ({"ports": "[]"}, "ports is '[]'; expected a list"),
         ({"ports": 5}, "ports is 5; expected a list"),
     ],
     ids=str,

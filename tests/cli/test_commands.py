@@ -294,10 +294,10 @@ def test_document_of_another_kind_is_named(option: str, kind: str, capsys: Captu
         (
             "api",
             {"disk_format": "raw", "container_format": "bare", "hw_disk_bus": "ide"},
-            "image: 'hw_disk_bus' stands",
+            "'hw_disk_bus' stands beside",
         ),
-        ("api", {"disk_format": "qcow2", "status": "active", "acme_tag": "x"}, "image: 'acme_tag' stands beside"),
-        ("both", {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"}, "image: 'hw_disk_bus' stands beside"),
+        ("api", {"disk_format": "qcow2", "status": "active", "acme_tag": "x"}, "'acme_tag' stands beside"),
+        ("both", {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"}, "'hw_disk_bus' stands beside"),
         ("snapshot", {"properties": {}, "volume_id": _UUID, "name": "s"}, "this is no image. Expected the output of"),
         ("list", [{"ID": _UUID, "Name": "a"}], "the document is a list; expected names with values: 'show' prints"),
         ("none", [], "the document is empty; expected names with values"),

@@ -167,7 +167,7 @@ snapshot
 """
 
 
-_LEFT_OUT = "Left out: 1: images[1]: found an object that is no image: without disk_format and properties.\n"
+_LEFT_OUT = "Left out: 1: images[1]: this is no image. Expected the output of 'openstack image show -f json'.\n"
 
 
 @pytest.mark.parametrize("command", _QUIET.strip().splitlines())

@@ -187,16 +187,18 @@ def image_from(document: object, path: str | Path, where: str = "image") -> spec
 
     :raises DocumentError: it is not one; the message begins with ``where``
     """
-    _check(_IMAGE, document, path, where)
+    _check(_mapping_of(), document, path, where)
     data: Any = document
     others = [name for name in data if name not in (*_IMAGE_FIELDS.split(), "properties")]
-    if kind_of(data) not in ("", "an image") or (others and "disk_format" not in data):
+    is_image = "disk_format" in data or ("properties" in data and not others)
+    if kind_of(data) not in ("", "an image") or not is_image:
         raise not_of_kind("image", data, path)
+    _check(_IMAGE, data, path, where)
     loose = loose_properties(data) or (others[0] if others and "properties" not in data else "")
     if loose:
         raise DocumentError(
             path,
-            f"{where}: {quote(loose)} stands beside its fields, as in Glance's API. Give the output of "
+            f"{quote(loose)} stands beside its fields, as in Glance's API. Give the output of "
             "'openstack image show -f json', or move it into properties.",
         )
     return _image(data)

@@ -30,7 +30,7 @@ from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_name
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.entry_list import Broken
-from os_prefilter_tools.operators.audit.host_filters import find_host_filters_not_judged
+from os_prefilter_tools.operators.audit.host_filters import JUDGED
 from os_prefilter_tools.operators.audit.image_audit import FilterChange
 from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_list import read_servers
@@ -166,7 +166,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             conf.register_opt(cfg.ListOpt("enabled_filters", default=[]), "filter_scheduler")
 
         conf = filters_and_hosts.read_configuration(self.config_file, register)
-        return find_host_filters_not_judged(map(escape_line, conf.filter_scheduler.enabled_filters))
+        return [escape_line(name) for name in conf.filter_scheduler.enabled_filters if name not in JUDGED]
 
     def read_servers(self, context: Context, broken: Broken) -> Iterable[Server]:
         """Return the servers of the file, or of the cloud.

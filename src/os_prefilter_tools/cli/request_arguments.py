@@ -145,7 +145,7 @@ def image_named(name: str, context: Context) -> Image:
         from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
         return resources.image_named(context.connection, name)
-    return image_from(_of_kind(name, "image", {"disk_format", "properties"}), name)
+    return image_from(read_json(name), name)
 
 
 def flavor_named(name: str, context: Context) -> Flavor:
@@ -154,13 +154,7 @@ def flavor_named(name: str, context: Context) -> Flavor:
         from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
 
         return resources.flavor_named(context.connection, name)
-    return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}), name)
-
-
-def _of_kind(path: str, kind: str, expected: set[str]) -> dict[str, object]:
-    """Return the document in a file; refuse any other kind of document, which would require nothing."""
-    document = read_json(path)
-    found = kind_of(document)
-    if expected.isdisjoint(document) or (found and found.split()[-1] != kind):
-        raise not_of_kind(kind, document, path)
-    return document
+    document = read_json(name)
+    if kind_of(document) != "a flavor":
+        raise not_of_kind("flavor", document, name)
+    return flavor_from(document, name)

@@ -26,7 +26,6 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from logging.handlers import BufferingHandler
-from typing import NamedTuple
 
 from keystoneauth1.exceptions import Unauthorized
 from oslo_config import cfg
@@ -264,7 +263,7 @@ def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the options that name files and directories of the configuration, each with its path, and all others."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     for option in ("--config-file", "--config-dir"):
-        parser.add_argument(option, action="append", dest="named", default=[], type=partial(_Named, option))
+        parser.add_argument(option, action="append", dest="named", default=[], type=partial(_named, option))
     try:
         found, others = parser.parse_known_args(list(argv))
     except (argparse.ArgumentError, SystemExit):
@@ -273,9 +272,8 @@ def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return [word for named in found.named for word in named], others
 
 
-class _Named(NamedTuple):
-    option: str
-    path: str
+def _named(option: str, path: str) -> tuple[str, str]:
+    return option, path
 
 
 def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:

@@ -243,7 +243,7 @@ def test_drain_that_an_affinity_group_refuses_is_no_all_clear(
     _in_groups(cloud, [group])
     assert main(["audit", "--servers", "--os-cloud", "admin", "--without", "kvm-new-1", "-f", "json"]) == 2
     rows = {each["id"]: row for row in json.loads(capsys.readouterr().out)["lines"] for each in row["Servers"]}
-    assert rows[made["a"]]["Why"]["text"].startswith("its server group (affinity) has no member on another host")
+    assert rows[made["a"]]["Why"]["text"].startswith("its server group (affinity) excludes each other host")
 
 
 def test_groups_of_other_projects_are_not_known_to_a_user_who_is_no_administrator(

@@ -78,8 +78,8 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
     )
     server = _server(row)
     # Of an older Nova, the group alone.
-    hints = (row.get("scheduler_hints") or {"group": row.get("server_groups")}).items()
-    server.request.scheduler_hints = {key: [hint] if isinstance(hint, str) else hint for key, hint in hints if hint}
+    hints = row.get("scheduler_hints") or {"group": row.get("server_groups")}
+    server.request.scheduler_hints = _hints_in(hints)
     server.request.project_id, server.request.availability_zone = row.get("tenant_id"), row.get(_ZONE)
     try:
         _add_image(server, row, _images(connection, ()), _volumes(connection, ()))
@@ -129,15 +129,12 @@ class _Groups:
         self._of: dict[str, ServerGroup | None] = {}
         """UUID of a server -> its group; None for one that excludes no host."""
         self._unknown = ""
-        projects = set()
         try:
             for row in _pages(CloudService(connection, "compute"), _microversion(connection)):
                 self._add(row)
-                projects.add(row.get("project_id"))
         except CloudError as error:
             self._unknown = f"its server group is not known: {error}"
-        self._own_project = getattr(connection, "current_project_id", None)
-        self._is_complete = bool(projects - {self._own_project}) or _is_administrator(connection)
+        self._is_complete = _is_administrator(connection)
 
     def _add(self, row: Any) -> None:
         try:
@@ -158,7 +155,7 @@ class _Groups:
             return
         if self._unknown:
             server.unknown = self._unknown
-        elif not self._is_complete and server.project != self._own_project:
+        elif not self._is_complete:
             # Nova leaves out those of other projects, and does not say so.
             server.unknown = "its server group is not known: Nova shows those of all projects to administrators alone"
 
@@ -293,6 +290,10 @@ def _server(row: Any) -> Server:
     return server
 
 
+def _hints_in(hints: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: [hint] if isinstance(hint, str) else hint for name, hint in hints.items() if hint}
+
+
 def _add_place(server: Server, row: Mapping[str, Any]) -> None:
     """Add the host, the zone, the name and the project of a server.
 
@@ -308,11 +309,7 @@ def _add_place(server: Server, row: Mapping[str, Any]) -> None:
     server.host, server.name, server.project = (texts[name] or "" for name in (_HOST, "name", "tenant_id"))
     server.request.project_id, server.request.availability_zone = texts["tenant_id"], texts[_ZONE]
     server.no_place = find_why_no_place(str(row.get("status")), server.host, row.get("OS-SRV-USG:launched_at"))
-    hints = row.get("scheduler_hints")
-    if isinstance(hints, dict):
-        server.request.scheduler_hints = {
-            name: [hint] if isinstance(hint, str) else hint for name, hint in hints.items() if hint
-        }
+    server.request.scheduler_hints = _hints_in(row.get("scheduler_hints") or {})
     if _ZONE not in row:
         # Nova before 29.0.0 (2024.1).
         server.not_judged = ("an availability zone, which Nova's API before microversion 2.96 hides",)

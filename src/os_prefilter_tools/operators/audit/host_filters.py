@@ -16,7 +16,7 @@ A server that asks for such a thing gets no all-clear. Sources: ``nova/scheduler
 topology, ``numa_get_constraints`` in ``nova/virt/hardware.py``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import Request
@@ -30,7 +30,7 @@ _OF_HOST = ("hw_architecture", "img_hv_type", "hw_vm_mode", "img_hv_requested_ve
 _UNSCOPED = frozenset(("group_policy", "hide_hypervisor_id"))
 """Extra specs without a scope that are for others than ComputeCapabilitiesFilter."""
 _AGGREGATE_SCOPE = "aggregate_instance_extra_specs:"
-_JUDGED = frozenset(
+JUDGED = frozenset(
     (
         *("AllHostsFilter", "ComputeFilter", "RebuildFilter"),
         *("ServerGroupAffinityFilter", "ServerGroupAntiAffinityFilter"),
@@ -40,11 +40,7 @@ _JUDGED = frozenset(
         *("DifferentHostFilter", "JsonFilter", "SameHostFilter", "SimpleCIDRAffinityFilter"),
     )
 )
-
-
-def find_host_filters_not_judged(enabled: Iterable[str]) -> list[str]:
-    """Return the host filters that may exclude hosts for any request, by data that no API shows."""
-    return [name for name in enabled if name not in _JUDGED]
+"""Host filters beyond which any other may exclude hosts for any request, by data that no API shows."""
 
 
 def find_not_judged(asked: RequestSpec, sources: Sources) -> Iterator[str]:

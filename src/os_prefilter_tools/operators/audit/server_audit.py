@@ -16,17 +16,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
-from os_prefilter_tools.fleet.server import ANTI_AFFINITY, Server, ServerGroup
+from os_prefilter_tools.fleet.server import Server, ServerGroup
 from os_prefilter_tools.operators.audit.destinations import (
     Destinations,
     JudgedServer,
     NotInFleet,
-    ServerKind,
     ServerRequirement,
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
@@ -141,16 +140,8 @@ class ServerAudit:
         return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
 
 
-class _Leaving(NamedTuple):
-    """A server of a host that moves."""
-
-    kind: ServerKind | None
-    """None if the filters reject its request."""
-    group: ServerGroup | None
-    if_died: int
-    """Its destinations if the host died."""
-    without: int
-    """Those without the drained hosts."""
+_Leaving: TypeAlias = tuple[Moving | None, Moving | None]
+"""A server with its destinations if its host died, and without the drained hosts; None if its request is rejected."""
 
 
 def audit_servers(
@@ -193,14 +184,12 @@ def audit_servers(
     if_drained = None
     # In an order that is not that of the servers: the searches share their steps.
     if drained:
-        moving = [each for own, some in by_host.items() if drained >> own & 1 for each in some]
-        places = [Moving(each.kind.demand, each.without, each.group) for each in moving if each.kind]
-        if_drained = _place(", ".join(without), places, len(moving), together)
+        moving = [left for own, some in by_host.items() if drained >> own & 1 for _, left in some]
+        if_drained = _place(", ".join(without), moving, together)
     sums = {}
     for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
-        dying = by_host[own]
-        places = [Moving(each.kind.demand, each.if_died, each.group) for each in dying if each.kind]
-        of_host = _place(names[own], places, len(dying), together, own)
+        dying = [left for left, _ in by_host[own]]
+        of_host = _place(names[own], dying, together, own)
         sums[of_host.host] = of_host
         progress("hosts that die", number, len(by_host))
     drained_names = destinations.index.names_of(drained)
@@ -267,13 +256,14 @@ def _judge(
         judged = destinations.judge(server)
     except RequestRejected as error:
         line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
-        return line, _Leaving(None, None, 0, 0), set(), parts
+        return line, (None, None), set(), parts
     parts += (each for each in find_not_judged(server.request, judged.sources) if each not in parts)
     _judge_alone(line, judged, server, destinations, drained)
     if line.verdict == ServerVerdict.OK:
         line.reason = _why_not_judged(server, destinations, parts)
         line.verdict = ServerVerdict.UNKNOWN if line.reason else ServerVerdict.OK
-    leaving = _Leaving(judged.kind, server.group, line.if_died, line.without)
+    demand, group = judged.kind.demand, server.group
+    leaving = Moving(demand, line.if_died, group), Moving(demand, line.without, group)
     notes = {str(note) for note in judged.sources.decision.notes if note.warn or note.waits}
     return line, leaving, notes, parts
 
@@ -305,10 +295,7 @@ def _judge_alone(
 
 def _excluded_by(group: ServerGroup) -> str:
     """Return why no host that could take a server is one that its group allows."""
-    if group.policy == ANTI_AFFINITY:
-        has = "a member" if group.most_on_host == 1 else pluralize(group.most_on_host, "member")
-        return f"its server group (anti-affinity) has {has} on each other host that could take it"
-    return "its server group (affinity) has no member on another host that could take it"
+    return f"its server group ({group.policy}) excludes each other host that could take it"
 
 
 def _why_not_judged(server: Server, destinations: Destinations, parts: Sequence[str]) -> str:
@@ -336,13 +323,8 @@ def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostS
         line.reason = f"{of_host} of its host find a place at the same time"
 
 
-def _place(
-    host: str, places: Iterable[Moving], servers: int, together: JointPlacement, gone: int | None = None
-) -> HostSum:
-    """Place the servers of a host.
-
-    :param servers: how many it has, also those whose request is rejected
-    """
-    movable = [each for each in places if each.hosts]
+def _place(host: str, servers: Sequence[Moving | None], together: JointPlacement, gone: int | None = None) -> HostSum:
+    """Place the servers of a host."""
+    movable = [each for each in servers if each and each.hosts]
     placed = len(together.place(movable, gone)) if len(movable) > 1 else len(movable)
-    return HostSum(escape_line(host), servers, servers - len(movable), placed)
+    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed)

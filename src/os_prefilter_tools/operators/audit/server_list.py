@@ -25,24 +25,28 @@ from typing import Any
 from os_prefilter.adapters.from_json import request_spec_fields, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.schema import find_mistakes
-from os_prefilter.documents.strict_json import strict
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.fleet.server import Server, ServerGroup, find_why_no_place, needs_of_ports
 from os_prefilter_tools.operators.audit.entry_list import Broken, read_entries
 
 _TEXT = {"type": ["string", "null"], "expected": "text"}
+_NUMBER = {"type": ["integer", "string"], "pattern": "^[0-9]+$", "minimum": 1, "expected": "a number of servers"}
 _SERVER = {
     "type": "object",
     "expected": "a server: an object with uuid, node, project and spec",
     "properties": {
         **dict.fromkeys(("uuid", "name", "project", "node", "host", "machine_type", "vm_state", "launched_at"), _TEXT),
-        "ports": {"type": ["array", "string", "null"], "expected": "a list"},
+        "ports": {"type": ["array", "null"], "items": {"type": ["string", "object", "null"]}, "expected": "a list"},
         "group": {
             "type": ["object", "null"],
             "expected": "a server group: an object with uuid, policy and rules",
             "properties": {
                 **dict.fromkeys(("uuid", "policy"), _TEXT),
-                "rules": {"type": ["object", "string", "null"], "expected": "an object"},
+                "rules": {
+                    "type": ["object", "null"],
+                    "properties": {"max_server_per_host": _NUMBER},
+                    "expected": "an object",
+                },
             },
         },
     },
@@ -104,45 +108,21 @@ def server_from(entry: object, groups: dict[str, ServerGroup | None]) -> Server:
 
 
 def _needs_of_ports(data: Mapping[str, Any]) -> list[str]:
-    """Return what the ports of a server ask of its host.
-
-    :raises DocumentError: they are no list
-    """
+    """Return what the ports of a server ask of its host."""
     if "ports" not in data:
         return ["ports, which are not in the entry"]
-    ports = _parsed(data["ports"], "ports")
-    if ports is None:
-        return []
-    if not isinstance(ports, list):
-        raise DocumentError("", f"ports: expected a list. {_ADVICE}")
+    ports = data["ports"] or ()
     types = [each for each in ports if isinstance(each, str)]
     # A port with a guaranteed bandwidth has the providers that give it.
-    return needs_of_ports(types, has_resources=any(each and not isinstance(each, str) for each in ports))
+    return needs_of_ports(types, has_resources=any(isinstance(each, dict) for each in ports))
 
 
 def _group(data: Mapping[str, Any] | None, groups: dict[str, ServerGroup | None]) -> ServerGroup | None:
-    """Return the server group of an entry, which is the same for all its members.
-
-    :raises DocumentError: it has no UUID, or its rules are none
-    """
-    if data is None or data.get("uuid") is None:
-        # A join that finds no group leaves an object without values.
+    """Return the server group of an entry, which is the same for all its members."""
+    # A join that finds no group leaves an object without values.
+    if data is None or not data.get("uuid"):
         return None
     uuid = data["uuid"]
     if uuid not in groups:
-        try:
-            groups[uuid] = ServerGroup.of(uuid, data.get("policy"), _parsed(data.get("rules"), "rules"))
-        except ValueError as error:
-            raise DocumentError("", f"group: the rules have no number of servers on a host. {_ADVICE}") from error
+        groups[uuid] = ServerGroup.of(uuid, data.get("policy"), data.get("rules"))
     return groups[uuid]
-
-
-def _parsed(value: object, name: str) -> object:
-    """Return a value that the database may give as its text.
-
-    :raises DocumentError: the text is no JSON
-    """
-    try:
-        return strict(value) if isinstance(value, str) and value else value or None
-    except (ValueError, RecursionError) as error:
-        raise DocumentError("", f"{name}: not JSON. {_ADVICE}") from error

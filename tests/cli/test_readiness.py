@@ -22,7 +22,7 @@ from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.operators.readiness import Unwanted, find_unwanted
+from os_prefilter_tools.operators.readiness import find_unwanted
 from tests.conftest import conf_with
 from tests.support.commands import Capture, json_of, placed
 from tests.support.every_trait import marker_of
@@ -118,7 +118,7 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
     assert "--forget-unwanted: give --os-cloud, and --config-file" in capsys.readouterr().err
 
 
-def _unwanted(*names: str, **options: object) -> Unwanted:
+def _unwanted(*names: str, **options: object) -> tuple[list[str], list[str]]:
     section = {"enabled_filters": ["hpet"], "reported_traits": [], **options}
     return find_unwanted(names, *configured_filters(conf_with(**section)))
 
@@ -131,27 +131,25 @@ _MINE = names_with(WANTED, wanted_by(enabled_filters=["hpet"], reported_traits=[
 
 def test_wish_for_a_part_of_the_section_is_wanted() -> None:
     """As of a scheduler whose section has fewer filters, and has not been restarted yet."""
-    found = _unwanted(f"{WANTED}{_KEY[HPET]}", _MINE)
-    assert found.names == ()
-    assert found.rows == ()
+    names, rows = _unwanted(f"{WANTED}{_KEY[HPET]}", _MINE)
+    assert names == []
+    assert rows == []
 
 
 def test_rows_of_unwanted_wishes_are_named() -> None:
-    found = _unwanted(_MINE, _OTHER, f"{WANTED}ABCDE")
-    assert set(found.names) == {_OTHER, f"{WANTED}ABCDE"}
-    assert found.rows == ("vm_mode",)
+    names, rows = _unwanted(_MINE, _OTHER, f"{WANTED}ABCDE")
+    assert set(names) == {_OTHER, f"{WANTED}ABCDE"}
+    assert rows == ["vm_mode"]
 
 
 def test_row_that_another_wish_wants_too_is_not_among_those_that_agents_stop_reporting() -> None:
     """That wish stays, as Placement would lack a part of the section without it."""
-    found = _unwanted(_WITH_BOTH, _OTHER)
-    assert found.kept == (_WITH_BOTH,)
-    assert found.names == (_OTHER,)
-    assert found.rows == ()
+    names, rows = _unwanted(_WITH_BOTH, _OTHER)
+    assert names == [_OTHER]
+    assert rows == []
 
 
 def test_wish_for_more_than_the_section_goes_once_the_section_has_one_of_its_own() -> None:
-    found = _unwanted(_WITH_BOTH, _MINE)
-    assert found.names == (_WITH_BOTH,)
-    assert found.kept == ()
-    assert found.rows == ("vm_mode",)
+    names, rows = _unwanted(_WITH_BOTH, _MINE)
+    assert names == [_WITH_BOTH]
+    assert rows == ["vm_mode"]

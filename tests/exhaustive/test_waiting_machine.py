@@ -288,8 +288,8 @@ class Waiting(RuleBasedStateMachine):
         """
         placement = self.client.placement
         filters, options = wanted.configured_filters(conf_with(**SECTIONS[section]))
-        found = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
-        for name in found.names if not self.has_forgotten else ():
+        names, _ = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
+        for name in names if not self.has_forgotten else ():
             placement.delete_trait(name)
         self.has_forgotten = True
 

@@ -80,19 +80,15 @@ class ShowReadiness(Listing):
         The traits themselves stay: a scheduler with another section may name one in a query now.
         """
         placement = self.context.placement
-        found = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
-        for trait in found.names if forget else ():
+        names, rows = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
+        for trait in names if forget else ():
             placement.delete_trait(trait)
-        if found.names:
+        if names:
             what = "Removed from Placement" if forget else "In Placement, and not wanted by this section"
             advice = "" if forget else " --forget-unwanted removes them."
-            self.tell(f"{what}: {join_first_names(found.names, _MOST_NAMES)}.{advice}")
-        if found.names and found.rows:
-            self.tell(f"Rows that agents stop reporting{'' if forget else ' then'}: {', '.join(found.rows)}.")
-        if found.kept:
-            text = "They stay, because this section wants a part of them and has no name of its own in Placement"
-            advice = "Start a scheduler with this section first."
-            self.tell(f"{text}: {join_first_names(found.kept, _MOST_NAMES)}. {advice}", warning=forget)
+            self.tell(f"{what}: {join_first_names(names, _MOST_NAMES)}.{advice}")
+        if rows:
+            self.tell(f"Rows that agents stop reporting{'' if forget else ' then'}: {', '.join(rows)}.")
 
 
 def _names(names: Sequence[str], most: int) -> Cell:

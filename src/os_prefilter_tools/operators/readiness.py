@@ -48,23 +48,16 @@ class ReadinessLine(NamedTuple):
     """The names of the compute nodes that have not reported, sorted."""
 
 
-class Unwanted(NamedTuple):
-    """Names in Placement by which agents learn what a section does not want."""
-
-    names: tuple[str, ...]
-    """Those that can be deleted: wishes first, then report markers that no provider has."""
-    rows: tuple[str, ...]
-    """The rows of the vocabulary that only these wishes name, as far as this release knows them."""
-    kept: tuple[str, ...]
-    """Wishes for more than the section wants, without which Placement would lack a part that it wants."""
-
-
-def find_unwanted(unused: Collection[str], filters: Collection[LoadedFilter], options: Options) -> Unwanted:
+def find_unwanted(
+    unused: Collection[str], filters: Collection[LoadedFilter], options: Options
+) -> tuple[list[str], list[str]]:
     """Compare the wishes in Placement with what a section wants, key by key.
 
     A wish for a part of it, as of a scheduler with fewer filters, is wanted.
 
     :param unused: names of traits in Placement that no provider has
+    :return: the names that can be deleted, wishes before report markers; and the rows of the vocabulary that only these
+        wishes name, as far as this release knows them
     """
     wanted = keys_in(WANTED, traits_to_create(filters, options))
     wishes = sorted(name for name in unused if name.startswith(WANTED))
@@ -72,12 +65,11 @@ def find_unwanted(unused: Collection[str], filters: Collection[LoadedFilter], op
     other = [name for name in wishes if not keys_in(WANTED, [name]) <= wanted]
     # An agent that sees a wanted key in no name would stop reporting it.
     left = keys_in(WANTED, (name for name in wishes if name not in other))
-    kept = [name for name in other if not keys_in(WANTED, [name]) & wanted <= left]
-    names = [name for name in other if name not in kept]
+    names = [name for name in other if keys_in(WANTED, [name]) & wanted <= left]
     gone = keys_in(WANTED, names) - keys_in(WANTED, (name for name in wishes if name not in names))
     parts = parts_of(options.templates, options.emulated_architectures)
     rows = dict.fromkeys(part.row for part in parts if part.keys & gone)
-    return Unwanted((*names, *markers), tuple(rows), tuple(kept))
+    return [*names, *markers], list(rows)
 
 
 def reports_of(fleet: Fleet, parts: Iterable[Part]) -> Reports:

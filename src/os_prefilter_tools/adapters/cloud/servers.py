@@ -134,7 +134,11 @@ class _Groups:
                 self._add(row)
         except CloudError as error:
             self._unknown = f"its server group is not known: {error}"
-        self._is_complete = _is_administrator(connection)
+        session = connection.session
+        try:
+            self._is_complete = "admin" in session.auth.get_access(session).role_names
+        except Exception:  # noqa: BLE001 - a plugin without a token of Keystone: it is not known
+            self._is_complete = False
 
     def _add(self, row: Any) -> None:
         try:
@@ -171,15 +175,6 @@ def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
         if not rows:
             return
         offset += len(rows)
-
-
-def _is_administrator(connection: Any) -> bool:
-    """Return whether Nova takes the user for an administrator, by its default policy."""
-    try:
-        session = connection.session
-        return "admin" in session.auth.get_access(session).role_names
-    except Exception:  # noqa: BLE001 - a plugin without a token of Keystone: it is not known
-        return False
 
 
 class _Ports:

@@ -35,6 +35,7 @@ from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.law import cloud_of, disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import one_in
+from tests.guests import cases as guest_cases
 from tests.guests.cases import (
     NOT_SAID,
     ROWS,
@@ -194,3 +195,32 @@ def _accepts(case: Case, facts: LibvirtFacts) -> bool:
         return not unsupported(case.spec(facts.architecture), facts)
     except RequestRejected:
         return False
+
+
+_LIBVIRT_9_0 = "CPU maximum physical address"
+
+
+@pytest.mark.parametrize(
+    ("machine", "mode", "refused"),
+    [
+        ("pc-i440fx-2.4", "", "vmcoreinfo device requires fw_cfg with DMA"),
+        ("pc-q35-2.4", "", "vmcoreinfo device requires fw_cfg with DMA"),
+        ("pc-i440fx-2.5", "", ""),
+        ("pc-q35-2.5", "", ""),
+        ("pc", "passthrough", f"{_LIBVIRT_9_0} bits number specification cannot be used"),
+        ("pc", "emulate", "bits= must be specified"),
+    ],
+)
+def test_guest_of_nova_that_never_starts_is_refused_late(
+    machine: str, mode: str, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exact machine type that lacks a device of Nova's; bits beside passthrough; and no bits beside emulate."""
+    facts = as_built(probed(uri(), "qemu"), by_nova=True)
+    case = Case(facts.architecture, machine, "maxphysaddr_mode" if mode else "", mode)
+    if facts.libvirt_version >= (9, 2, 0) or not {"pc-i440fx-2.4", "pc-q35-2.4"} <= facts.own_guests.machines:
+        pytest.skip("another libvirt, or a QEMU without these machine types")
+    monkeypatch.setattr(guest_cases, "_NEEDS_NOTHING", {("maxphysaddr_mode", "emulate")})
+    outcome = started([case], facts, uri())[case]
+    assert (outcome.answer == STARTS) is not bool(refused)
+    assert refused in outcome.reason
+    assert bool(unsupported(case.spec(facts.architecture), facts)) == bool(refused)

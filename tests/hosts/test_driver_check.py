@@ -13,24 +13,32 @@
 """The driver's half: what is refused, what must be switched on, and by which of its names it was asked for."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 
 import pytest
 from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Destination, Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter import Destination, Flavor, Image, Options, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
+from os_prefilter.common.errors import (
+    FlavorImageConflict,
+    ImpossibleCombination,
+    NeverStartsWith,
+    UnsupportedByHost,
+    UnusableReporter,
+)
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.fake import REPORTER, FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts, Setting
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Template, Variant
 from os_prefilter.vocabulary.model import Row
@@ -376,3 +384,57 @@ def test_address_bits_that_the_guest_cannot_have_are_refused(
     # With the other mode they are not written, and without one they mean nothing.
     for mode in ({"hw_maxphysaddr_mode": "passthrough"}, {}):
         assert unsupported(spec_of({**mode, **properties}, extra_specs), facts) == []
+
+
+_OLD_MACHINE = (
+    "image property hw_machine_type={}: as Nova builds the guest, it gets a device (vmcoreinfo) that QEMU has"
+)
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({"hw_machine_type": "pc-i440fx-2.4"}, _OLD_MACHINE.format("pc-i440fx-2.4")),
+        ({"hw_machine_type": "pc-q35-2.4"}, _OLD_MACHINE.format("pc-q35-2.4")),
+        ({"hw_machine_type": "pc-i440fx-1.7"}, _OLD_MACHINE.format("pc-i440fx-1.7")),
+        ({"hw_machine_type": "pc-i440fx-2.5"}, ""),
+        ({"hw_machine_type": "pc-i440fx-2.12"}, ""),
+        # Those of a vendor: what they have is not known.
+        ({"hw_machine_type": "pc-i440fx-rhel7.2.0"}, ""),
+        ({"hw_maxphysaddr_mode": "passthrough", "hw_maxphysaddr_bits": 42}, "hw_maxphysaddr_bits=42: as Nova builds"),
+        ({"hw_maxphysaddr_mode": "passthrough"}, ""),
+        ({"hw_maxphysaddr_bits": 42}, ""),
+        ({"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": 42}, ""),
+    ],
+)
+def test_value_with_which_no_guest_of_nova_starts_is_refused(properties: dict[str, object], refused: str) -> None:
+    """On each host whose guests Nova builds, as the filters say before; a driver with our settings builds them."""
+    guests = {"x86_64": replace(X86, machines_are_complete=False)}
+    facts = replace(KVM, guests=guests, built_by_nova=True, nova_release=34)
+    found = [str(item) for item in unsupported(spec_of(properties), facts)]
+    assert [refused in item for item in found] == [True] * bool(refused), found
+    assert unsupported(spec_of(properties), replace(facts, built_by_nova=False)) == []
+    filters = Service.from_names("image_metadata", options=Options(nova_builds_guests=True))
+    with pytest.raises(NeverStartsWith, match="No guest of Nova starts with") if refused else nullcontext():
+        filters.apply(spec_of(properties))
+    # Of another builder, and of a server that runs, it is not known.
+    Service.from_names("image_metadata").apply(spec_of(properties))
+    exists = replace(spec_of(properties), requested_destination=Destination(cell="cell1"))
+    filters.apply(exists)
+    assert unsupported(exists, facts) == []
+
+
+@pytest.mark.parametrize(("libvirt", "is_refused"), [((8, 7, 0), True), ((9, 0, 0), True), ((9, 2, 0), False)])
+def test_address_space_without_bits_is_refused_of_nova_before_libvirt_9_2(
+    libvirt: Version, *, is_refused: bool
+) -> None:
+    """No trait tells such hosts from others: the filter notes it. Our settings have a number of bits."""
+    spec = spec_of({"hw_maxphysaddr_mode": "emulate"})
+    facts = replace(KVM, built_by_nova=True, nova_release=34, libvirt_version=libvirt)
+    found = [str(item) for item in unsupported(spec, facts)]
+    assert ["needs a number of bits; set hw_maxphysaddr_bits" in item for item in found] == [True] * is_refused
+    assert unsupported(spec, replace(facts, built_by_nova=False)) == []
+    assert guest_settings(spec, replace(facts, built_by_nova=False)).physical_address_bits
+    decision = Service.from_names("image_metadata", options=Options(nova_builds_guests=True)).apply(spec)
+    notes = [str(note) for run in decision.runs for note in run.notes]
+    assert ["it starts with libvirt 9.2 and newer alone" in note for note in notes] == [True]

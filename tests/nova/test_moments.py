@@ -158,6 +158,22 @@ _REJECTIONS = (
         False,
         True,
     ),
+    Rejection(
+        "machine type without a device of Nova's",
+        "No guest of Nova starts with image property hw_machine_type=pc-q35-2.4",
+        {"hw_machine_type": "pc-q35-2.4"},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "address bits of the flavor beside passthrough",
+        "No guest of Nova starts with flavor extra spec hw:maxphysaddr_bits='42'",
+        {"hw_maxphysaddr_mode": "passthrough"},
+        {"hw:maxphysaddr_bits": "42"},
+        True,
+        True,
+    ),
 )
 _each_rejection = pytest.mark.parametrize("rejection", _REJECTIONS, ids=lambda rejection: rejection.id)
 

@@ -159,6 +159,13 @@ class NeverStarts(ContradictingSources):
     text = "No guest of Nova has {} beside {}. Set {} as well, or change one of the two."
 
 
+class NeverStartsWith(RequestRejected):
+    """One value with which no guest starts, as Nova builds it."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"No guest of Nova starts with {source}: {reason}.")
+
+
 class NamedDevice(RequestRejected):
     """A trait names a device that Nova's drivers give to a guest by its property alone."""
 

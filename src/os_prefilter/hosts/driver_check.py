@@ -17,7 +17,6 @@ checks again, by the same table as the traits of the host, and fails the spawn r
 was requested.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -134,7 +133,12 @@ class _Check:
                     advice = f"none has it beside {other}; set {asked.advice_of(pair)} as well"
                     found.append(Unsupported(*choice.source[:2], f"as Nova builds the guest, {advice}"))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
-                found += self._invalid_address_bits()
+                found += self._invalid_address_bits(choice)
+        if self._facts.built_by_nova:
+            found += [
+                Unsupported(place, value, f"as Nova builds the guest, {reason}")
+                for place, value, reason in asked.never_start_in_nova(request)
+            ]
         places = {(item.property, item.value) for item in found}
         return [*found, *(item for item in self._named_traits() if (item.property, item.value) not in places)]
 
@@ -156,7 +160,9 @@ class _Check:
             self._guest.architecture or guest_architecture(self._facts.architecture),
             self._exact_machine() if _MACHINE.name in values else "",
             self._guest.family or self._default_family(),
-            (self._address_bits()[2] or default_bits) if address_space and address_space.value == "emulate" else None,
+            (asked.address_bits_of(self._request).number or default_bits)
+            if address_space and address_space.value == "emulate"
+            else None,
         )
 
     def _exact_machine(self) -> str:
@@ -236,17 +242,11 @@ class _Check:
                 return family
         return ""
 
-    def _address_bits(self) -> tuple[str, object, int]:
-        """Return the place, the value (None if there is none) and the number (0 if it is not one) of address bits."""
-        place, value = "flavor extra spec hw:maxphysaddr_bits", self._request.extra_spec("hw:maxphysaddr_bits") or None
-        if value is None:
-            place, value = "image property hw_maxphysaddr_bits", self._request.image_property("hw_maxphysaddr_bits")
-        # Nova's own images have numbers.
-        return place, value, int(str(value)) if re.fullmatch("[0-9]{1,3}", str(value)) else 0
-
-    def _invalid_address_bits(self) -> Iterator[Unsupported]:
+    def _invalid_address_bits(self, mode: asked.RowValue) -> Iterator[Unsupported]:
         """Yield why the guest cannot have the requested address bits; no trait has the number of a host."""
-        place, value, bits = self._address_bits()
+        place, value, bits = asked.address_bits_of(self._request)
+        if not value and self._facts.needs_address_bits:
+            yield Unsupported(*mode.source[:2], "libvirt before 9.2 needs a number of bits; set hw_maxphysaddr_bits")
         has = self._facts.physical_address_bits
         if value is not None and bits not in _ADDRESS_BITS:
             takes = f"QEMU takes a whole number from {_ADDRESS_BITS[0]} to {_ADDRESS_BITS[-1]}"

@@ -60,6 +60,11 @@ class HostFacts:
     """True if Nova's driver builds its guests, not one with our guest settings."""
 
     @property
+    def needs_address_bits(self) -> bool:
+        """True if a guest whose address space is emulated starts only with a number of bits in the request."""
+        return False
+
+    @property
     def rows(self) -> tuple[Row, ...]:
         """All rows of the deployment: the vocabulary, and its configuration templates."""
         return rows_with(self.templates)

@@ -12,6 +12,7 @@
 
 """The values that a request gives to rows of the vocabulary: each row is read once for all who ask for it."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
@@ -219,6 +220,54 @@ def _pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Nev
         other = value_of(request, other_row)
         if (other.value if other else "") == pair.value and not _is_excused(request, pair):
             yield pair, str(other.source if other else f"an image without {other_row.image_property}")
+
+
+class AddressBits(NamedTuple):
+    """The number of address bits that a request has, for the row ``maxphysaddr_mode``."""
+
+    place: str
+    value: object
+    """None if it has none."""
+    number: int
+    """0 if the value is no number."""
+
+
+def address_bits_of(request: Request) -> AddressBits:
+    """Return the address bits, of the flavor if it has any: Nova takes those of either beside a mode of either."""
+    place, value = "flavor extra spec hw:maxphysaddr_bits", request.extra_spec("hw:maxphysaddr_bits") or None
+    if value is None:
+        place, value = "image property hw_maxphysaddr_bits", request.image_property("hw_maxphysaddr_bits")
+    # Nova's own images have numbers.
+    return AddressBits(place, value, int(str(value)) if re.fullmatch("[0-9]{1,3}", str(value)) else 0)
+
+
+def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
+    """Yield the place, the value and why no guest of Nova starts with it, on any host.
+
+    Nothing that a server has lived with: it may have started before Nova built guests so.
+    """
+    place = request.place_of("hw_machine_type")
+    machine = str(request.image_property("hw_machine_type"))
+    found = _VERSION_OF_PC.fullmatch(machine)
+    is_old = found is not None and tuple(map(int, found.groups())) <= _WITHOUT_DMA
+    if is_old and request.asks_anew(place) and not _encrypts_memory(request):
+        reason = "it gets a device (vmcoreinfo) that QEMU has for version 2.5 and newer; set hw_machine_type=pc or q35"
+        yield place, machine, reason
+    bits = address_bits_of(request)
+    mode = value_of(request, row_named("maxphysaddr_mode")) if bits.value else None
+    if mode and mode.value == "passthrough" and request.asks_anew(bits.place, str(mode.source)):
+        reason = "libvirt takes no number of bits beside maxphysaddr_mode passthrough; remove one of the two"
+        yield bits.place, quote(bits.value), reason
+
+
+def _encrypts_memory(request: Request) -> bool:
+    """Return whether Nova may leave out the device: it encrypts memory by the property, or by a trait's model."""
+    return any(value_of(request, row_named(name)) for name in ("mem_encryption", "mem_encryption_model"))
+
+
+# hw_compat_2_4 in QEMU's hw/core/machine.c switches off the DMA of fw_cfg. Seen with QEMU 7.2 on KVM and without.
+_WITHOUT_DMA = (2, 4)
+_VERSION_OF_PC = re.compile(r"pc-(?:i440fx|q35)-([0-9])\.([0-9]{1,2})", re.ASCII)
 
 
 def _is_excused(request: Request, pair: Never) -> bool:

@@ -77,6 +77,9 @@ class NovaSettings:
     """The release of that Nova: 34 for 2026.2; None if it is not known. No option of the file, either."""
 
 
+_ADDRESS_BITS_OPTIONAL: Version = (9, 2, 0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LibvirtFacts(HostFacts, NovaSettings):
     """The facts of a libvirt host."""
@@ -94,6 +97,14 @@ class LibvirtFacts(HostFacts, NovaSettings):
     """True if its cores run more than one thread."""
     smm: bool | None = None
     """True if KVM has System Management Mode (x86); None if that is not known."""
+
+    @property
+    def needs_address_bits(self) -> bool:
+        """True where libvirt refuses the mode alone, as Nova writes it; our settings always have a number.
+
+        Seen with 9.0, and not with newer ones: 9.2 takes it.
+        """
+        return self.built_by_nova and self.libvirt_version < _ADDRESS_BITS_OPTIONAL
 
     @property
     def is_qemu(self) -> bool:

@@ -219,7 +219,7 @@ def _novas_queries(spec: Any, context: Any, query: str) -> list[list[tuple[str, 
     :param query: that was seen, which names the tree of a host where the request names the host
     """
     tree = dict(parse_qsl(query)).get("in_tree")
-    node = SimpleNamespace(uuid=tree, host=None, hypervisor_hostname=None)
+    node = SimpleNamespace(uuid=tree, host="", hypervisor_hostname="")
     # Of several nodes of a host, Nova names no tree.
     nodes = [node] if tree else [node, node]
     manager = SimpleNamespace(get_compute_nodes_by_host_or_node=lambda *_given, **_named: nodes)

@@ -238,6 +238,16 @@ DIFFERENCES: tuple[Difference, ...] = (
         properties={"hw_machine_type": "virt", "hw_sound_model": "sb16"},
     ),
     Difference(
+        "Packed rings of a network card that has none",
+        of=("packed_virtqueue",),
+        nova="schedules it, and each host fails to start it",
+        ours="refuses it before anything is scheduled",
+        reason="libvirt has them for virtio alone",
+        becomes=becomes.impossible,
+        since=29,
+        properties={"hw_virtio_packed_ring": "true", "hw_vif_model": "e1000"},
+    ),
+    Difference(
         "A request that requires OWNER_NOVA already",
         of=("owner",),
         nova="leaves the groups of PCI devices without it",

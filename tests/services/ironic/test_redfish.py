@@ -149,6 +149,41 @@ for kind, begins in ("deploy", "deploying"), ("clean", "cleaning"):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_steps_do_not_change_when_the_bmc_has_ceased_to_show_settings() -> None:
+    """In a process of its own, with what Ironic has read as the only thing that changes."""
+    program = """
+from types import SimpleNamespace
+from unittest import mock
+from ironic.conf import CONF
+CONF([], default_config_files=[], default_config_dirs=[])
+from os_prefilter.adapters.ironic import conductor
+class Node(SimpleNamespace):
+    def set_driver_internal_info(self, key, value):
+        self.driver_internal_info[key] = value
+fields = dict.fromkeys(("boot_mode", "secure_boot", "last_error", "instance_uuid"))
+node = Node(uuid="u", id=1, driver="prefilter-redfish", bios_interface="prefilter-redfish", properties={}, traits=[],
+    extra={}, instance_info={"deploy_config": {"hyperthreading": "disabled"}}, driver_internal_info={}, **fields)
+limits = dict.fromkeys(("lower_bound", "upper_bound", "min_length", "max_length"))
+row = SimpleNamespace(name="LogicalProc", value="Enabled", attribute_type="Enumeration",
+    allowable_values=["Enabled", "Disabled"], read_only=False, **limits)
+bios, task = conductor.RedfishBIOS(), SimpleNamespace(node=node, context=None)
+read = mock.patch.object(bios, "cache_bios_settings")
+table = mock.patch.object(conductor.objects, "BIOSSettingList", create=True)
+with read, table as rows:
+    for kind, state in ("deploy", "deploying"), ("clean", "cleaning"):
+        node.provision_state = state
+        node.instance_info = {"deploy_config": {"hyperthreading": "disabled"}} if kind == "deploy" else {}
+        rows.get_by_node_id.return_value = [row]
+        steps = getattr(bios, f"get_{kind}_steps")
+        begun = steps(task)
+        assert "LogicalProc" in str(begun)
+        node.driver_internal_info[f"{kind}_step_index"] = 0
+        rows.get_by_node_id.return_value = []
+        assert steps(task) == begun, kind
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def _steps(facts: Any, **values: str) -> list[dict[str, Any]]:
     """Return the steps of a template that gives BIOS settings these values."""
     changes = tuple(BiosChange(name, (value,)) for name, value in values.items())

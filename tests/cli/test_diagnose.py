@@ -114,6 +114,38 @@ def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
 
 
+def test_bare_metal_without_zero_cpus_is_advised_to_set_them(capsys: Capture, tmp_path: Path) -> None:
+    node = {"resources": {"CUSTOM_BAREMETAL1_SMALL": 1}, "traits": _COMMON}
+    argv = ["--filter", "noop", "--extra-spec", "resources:CUSTOM_BAREMETAL1_SMALL=1"]
+    found = _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, code=2)
+    (advice,) = {each["help"] for each in found["requirements"] if each["kind"] == "resource"}
+    assert advice == (
+        "Hosts with the rest have no CPUs, memory or disk. For bare metal set resources:MEMORY_MB=0, resources:VCPU=0."
+    )
+    zero = [f"--extra-spec=resources:{name}=0" for name in _SIZE]
+    _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, *zero, code=0)
+
+
+def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, "--extra-spec", "trait:HW_CPU_X86_AVX2=required", code=2)
+    (requirement,) = [each for each in found["requirements"] if each["names"] == ["HW_CPU_X86_AVX2"]]
+    assert "replaces all traits of the provider: name the present ones, too" in requirement["help"]
+
+
+@pytest.mark.parametrize(("policy", "notes"), [("", 1), ("isolate", 1), ("none", 0)])
+def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_fault(
+    policy: str, notes: int, capsys: Capture, tmp_path: Path
+) -> None:
+    """Two GPUs of one unit: Placement 16.0.0 offers a candidate that takes three, which no claim gets."""
+    gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}} for number in range(2)}
+    argv = ["--filter", "noop", "--extra-spec", "resources:VGPU=1", "--extra-spec", "resources1:VGPU=1"]
+    argv += ["--extra-spec", f"group_policy={policy}"] if policy else []
+    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=0)
+    assert sum("Set the flavor extra spec group_policy=none" in note for note in found["notes"]) == notes
+
+
 def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:
     argv = ["--filter", "noop", "--extra-spec", "resources1:VCPU=1", "--extra-spec", "resources2:VCPU=1"]
     assert main(["diagnose", *argv]) == 2

@@ -237,12 +237,12 @@ class PlacementReport:
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK, ProviderTraits  # noqa: PLC0415
+        from os_prefilter.adapters.placement.trait_sync import ProviderTraits  # noqa: PLC0415
 
         new_client, options = self._asked.placement(), self._asked.options()
         client = new_client()
         self._new_client, self._client, self._options = new_client, client, options
-        self._traits_of, self._second_look = ProviderTraits, SECOND_LOOK
+        self._traits_of = ProviderTraits
         self._name = ""
         self._provider: ProviderTraits | None = None
         self._wanted: frozenset[str] = frozenset()
@@ -261,12 +261,8 @@ class PlacementReport:
         if self._provider is None or name != self._name:
             self._provider = self._traits_of(self._client, name, sleep=self.sleep)
             self._name = name
-        goal, dry_run = self._goal(facts), self._asked.dry_run
-        changes = self._provider.sync(goal, dry_run=dry_run)
-        if self._provider.has_new_providers and self._asked.watch is None and not dry_run:
-            self.sleep(self._second_look)
-            changes += self._provider.sync(goal)
-        return changes
+        sync = self._provider.sync_once if self._asked.watch is None else self._provider.sync
+        return sync(self._goal(facts), dry_run=self._asked.dry_run)
 
     def write_file(self, facts: HostFacts) -> list[TraitChange]:
         """Write the traits to a provider configuration file, with which nova-compute reports them."""

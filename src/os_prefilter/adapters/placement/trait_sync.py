@@ -163,6 +163,17 @@ class ProviderTraits:
             raise errors.GenerationConflict(self._name, ATTEMPTS) from outdated
         raise outdated
 
+    def sync_once(self, goal: desired_traits.Goal, *, dry_run: bool = False) -> list[desired_traits.TraitChange]:
+        """Do as :meth:`sync` for a report without later rounds: where it sees new providers, a second round follows.
+
+        :raises PlacementError, ConfigurationError: as :meth:`sync`
+        """
+        changes = self.sync(goal, dry_run=dry_run)
+        if self.has_new_providers and not dry_run:
+            self._sleep(SECOND_LOOK)
+            changes += self.sync(goal)
+        return changes
+
     @property
     def has_new_providers(self) -> bool:
         """True if the last round saw providers that get the owner trait in the next one, if they look the same."""

@@ -19,7 +19,7 @@ from typing import Any
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.request.query import BY_REQUEST, query_string
+from os_prefilter.request.query import BY_REQUEST, Query, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.hosts_left import SUBJECTS
 from os_prefilter.service.known_traits import find_unknown
@@ -42,6 +42,13 @@ _FROM_FLEET = (
 _NO_GROUP_POLICY = (
     "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
     "or isolate (they must not)."
+)
+
+
+_COUNTED_TWICE = (
+    "A resource class is requested in the unsuffixed group and in another one: Placement counts it more than once on "
+    "some providers then (seen in 16.0.0), so that a claim fails, or a host is missing. Set the flavor extra spec "
+    "group_policy=none, or request it in groups with suffixes alone."
 )
 
 
@@ -140,7 +147,7 @@ def _analyse(
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
-        notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
+        notes=(*diagnosis.notes, *_limits(fleet, sources.query, now, empty)),
     )
 
 
@@ -155,11 +162,14 @@ def _message(now: Shortfalls, empty: Shortfalls) -> str:
     return f"No host of {now.hosts} meets all requirements, and none would if all were empty."
 
 
-def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
+def _limits(fleet: Fleet, query: Query, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if fleet.taken_at:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
         yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
+    suffixed = {name for suffix, group in query.groups.items() if suffix for name in group.resource_classes}
+    if query.policy != "none" and "" in query.groups and suffixed & query.groups[""].resource_classes:
+        yield _COUNTED_TWICE
     if now.is_limited or now.given_up or empty.given_up:
         yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
 

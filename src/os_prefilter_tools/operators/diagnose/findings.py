@@ -120,11 +120,20 @@ def findings(
         for way in now.ways[host]
         if all(item.kind == RESOURCE for item in way)
     ]
+    offers = [{name for each in (*host.own, *host.shared) for name in each.resources} for host in hosts]
+    amounts = {item.names[0] for item in now.conditions if item.kind == RESOURCE}
+    nodes = [classes for classes in offers if classes & amounts - _FIELDS.keys()]
+    # Nova requests the flavor's CPUs, memory and disk until extra specs set them to 0, and bare-metal nodes have none.
+    zeros = [f"resources:{name}=0" for name in sorted(amounts & _FIELDS.keys())]
+    is_bare_metal = zeros and nodes and not any(classes & _FIELDS.keys() for classes in nodes)
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
         state = _state(item, now, empty, offered, unknown)
         freed = [(host, free) for host, free in room if item in free]
+        help_text = "" if state == result.MET else _remedy(item, state, because, now, freed)
+        if is_bare_metal and item.kind == RESOURCE:
+            help_text = f"Hosts with the rest have no CPUs, memory or disk. For bare metal set {join_names(zeros)}."
         found.append(
             Finding(
                 number=number,
@@ -137,7 +146,7 @@ def findings(
                 candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
                 free_on=tuple(dict.fromkeys(host for host, _ in freed)),
-                help="" if state == result.MET else _remedy(item, state, because, now, freed),
+                help=help_text,
             )
         )
     return tuple(found)
@@ -224,7 +233,10 @@ def _remedy_for_trait(item: Condition, state: str, because: str, now: Shortfalls
         return f"The providers need the trait {name} of the service that owns them; see the filter owner."
     if state != result.NOWHERE:
         return f"Take or add a host that has it, or {change}."
-    how = "set it on the hosts that should have it ('openstack resource provider trait set')"
+    how = (
+        "set it on the hosts that should have it ('openstack resource provider trait set', which replaces all traits "
+        "of the provider: name the present ones, too)"
+    )
     # Those that capability reporters report.
     if frozenset(trait for row in table() for trait in row.traits).issuperset(item.names):
         how = "'os-prefilter capabilities show' on a host shows whether it has it, and why not"

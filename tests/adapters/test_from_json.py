@@ -162,6 +162,7 @@ _WRONG: list[tuple[dict[str, Any], str | None]] = [
     ({"flavor": {"vcpu": 1, "ram": 512}}, "flavor: it has no vcpus, but 'vcpu'"),
     ({"flavor": {}, "requested_ressources": []}, "it has no requested_resources, but 'requested_ressources'"),
     ({"flavor": {}, "requested_networks": [], "requested_destination": None}, None),
+    ({"flavor": {}, "scheduler_hints": ["a"]}, "scheduler_hints is a list; expected names with values"),
     ({"flavor": {}, "scheduler_hint": {}}, "it has no scheduler_hints, but 'scheduler_hint'"),
     (_with_group(required_trait=["X"]), "group 'p': it has no required_traits, but 'required_trait'"),
     (_with_group(forbidden_aggregates=["x"]), None),
@@ -207,3 +208,20 @@ def test_requested_networks_are_read_as_a_list_and_as_nova_writes_its_objects(fo
     assert spec.requested_networks == [NetworkRequest("n"), NetworkRequest(None, "p", "s", "normal")]
     with pytest.raises(DocumentError, match=r"requested_networks.*network_id is 5"):
         request_spec_from({"flavor": {"vcpus": 1}, "requested_networks": form([{"network_id": 5}])}, "the request")
+
+
+_OPTIONAL = """image is_bfv requested_resources pci_requests requested_destination request_level_params scheduler_hints
+    requested_networks project_id availability_zone"""
+
+
+@pytest.mark.parametrize("name", _OPTIONAL.split())
+@pytest.mark.parametrize("empty", [None, {}, []], ids=["null", "mapping", "list"])
+def test_request_spec_with_an_empty_field_is_read_and_can_be_scheduled_or_is_refused(name: str, empty: object) -> None:
+    """An empty mapping was taken for the destination itself."""
+    try:
+        spec = request_spec_from({"flavor": {"vcpus": 1, "ram": 512}, name: empty}, "FILE")
+    except DocumentError as error:
+        assert name in str(error)
+        return
+    pipeline_of("image_metadata", "availability_zone").apply(spec)
+    assert allocation_candidates_query(spec)

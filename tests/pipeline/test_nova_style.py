@@ -137,6 +137,18 @@ def test_nova_request_spec_is_restored_after_a_rejection() -> None:
         Pipeline([as_filter("reject", reject)]).apply(spec_of())
 
 
+def test_reason_of_a_rejection_is_whole_and_without_novas_words_before_it() -> None:
+    """Nova writes "Scheduling failed" before what we raise."""
+    reason = "The project may not start GPU servers between 8 and 18 o'clock: ask the operators of this cloud at 1234"
+
+    def closed(_context: Any, _spec: Any) -> None:
+        raise exception.RequestFilterFailed(reason=reason)
+
+    with pytest.raises(RejectedByFilter) as raised:
+        Pipeline([as_filter("closed", closed)]).apply(nova_spec())
+    assert str(raised.value) == f"The request filter 'closed' rejected the request: \"{reason}\""
+
+
 def test_filter_called_the_nova_way_that_returns_requirements_fails() -> None:
     """``f(request, options)`` looks like the Nova way, and its answer would be lost."""
 

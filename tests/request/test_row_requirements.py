@@ -85,10 +85,18 @@ def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume(
         assert device_required_by("image_type", spec_of(disk_format=unknown)) == []
 
 
-def test_name_of_a_device_profile_stays_out_of_the_source() -> None:
-    spec = spec_of(extra_specs={"accel:device_profile": "x\ny"})
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("fpga", "fpga"), ("x\ny", "x\\ny"), ("x" * 9_000, "x" * 64)],
+    ids=["plain", "line break", "long"],
+)
+def test_source_has_the_name_of_a_device_profile_on_one_line(name: str, shown: str) -> None:
+    """Not the key of the row, which no one has written."""
+    spec = spec_of(extra_specs={"accel:device_profile": name})
     (item,) = pipeline_of("accelerators").apply(spec).requirements
-    assert item.source == "flavor extra spec accel:device_profile=any"
+    assert item.source == f"flavor extra spec accel:device_profile={shown}"
+    assert item.properties == (f"accel:device_profile={shown}",)
+    assert item.trait == "COMPUTE_ACCELERATORS"
 
 
 _REFUSED: list[tuple[str, dict[str, str], dict[str, str]]] = [

@@ -151,15 +151,20 @@ _REFUSED: list[tuple[object, str]] = [
         _SPEC(Flavor(), requested_destination=_PLAIN(aggregates=[], in_tre="x")),
         "its requested_destination has no field in_tree; 'in_tre' may",
     ),
+    (objects.RequestSpec(), "it has no flavor"),
+    (_SPEC(None, Image({"hw_vif_model": "igb"})), "it has no flavor"),
+    (_PLAIN(image=Image({"hw_vif_model": "igb"})), "it has no flavor"),
+    (_SPEC(Flavor(), scheduler_hints=["group=a"]), "its scheduler_hints are a list, not a mapping"),
+    (_SPEC(Flavor(), scheduler_hints="group=a"), "its scheduler_hints are a str, not a mapping"),
 ]
 
 
 def test_object_that_is_not_a_request_spec_is_refused() -> None:
     """It would ask for nothing, and every host would do."""
 
-    @Declaration(reads=("networks",))
+    @Declaration(reads=("networks", "scheduler_hints"))
     def reads_all(request: Request) -> Requirements:
-        _ = request.requested_groups, request.networks
+        _ = request.requested_groups, request.networks, request.scheduler_hints
         return NOTHING
 
     for thing, problem in _REFUSED:
@@ -185,13 +190,13 @@ class _WithMethod:
 def test_object_with_a_part_of_the_fields_is_read() -> None:
     for spec in (
         SimpleNamespace(flavor=Flavor()),
-        SimpleNamespace(image=Image(MappingProxyType({"hw_vif_model": "igb"}))),
-        SimpleNamespace(image=_NotLoaded()),
-        SimpleNamespace(flavor=None, image=None, image_ref="x"),
+        SimpleNamespace(flavor=Flavor(), image=Image(MappingProxyType({"hw_vif_model": "igb"}))),
+        SimpleNamespace(flavor=Flavor(), image=_NotLoaded()),
+        SimpleNamespace(flavor=Flavor(), image=None, image_ref="x"),
         SimpleNamespace(flavor=Flavor(), requested_networks=[], project_id="x", image_id="x"),
         _WithMethod(),
         SimpleNamespace(flavor=SimpleNamespace(vcpus=1), image=SimpleNamespace(disk_format="raw")),
-        objects.RequestSpec(),
+        objects.RequestSpec(flavor=nova_flavor()),
         mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None),
     ):
         assert Request(spec).image_traits is not None

@@ -170,7 +170,6 @@ def test_scheduler_hints_are_lists_of_texts_whatever_the_service_gives() -> None
         ({"group": "a"}, {"group": ("a",)}),
         ({"group": ["a", 1, None]}, {"group": ("a", "1", "None")}),
         ({"group": None, 2: "b"}, {"group": (), "2": ("b",)}),
-        ("not a mapping", {}),
         (None, {}),
     ):
         assert Request(spec_of(scheduler_hints=hints)).scheduler_hints == seen

@@ -117,8 +117,8 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
         (ValueError("line 1\nline 2"), r"ValueError: 'line 1\\nline 2'"),
         (None, "returned a NoneType"),
         (True, "returned a bool"),
-        (Requirements(wrong[:1]), "returned a Requirements"),
-        (Requirements(wrong[1:]), "returned"),
+        (Requirements(wrong[:1]), "its Requirements have a part of another type"),
+        (Requirements(wrong[1:]), "its Requirements have a part of another type"),
         (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
         (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
         (

@@ -25,7 +25,7 @@ from os_prefilter_tools.testing import filter_conformance
 pytest_plugins = ["pytester"]
 
 _START = """
-import itertools, os, socket, time
+import itertools, os, random, socket, time
 from functools import cache
 from pathlib import Path
 from os_prefilter import NOTHING, Note, as_boolean, Request, Requirement, Requirements, require
@@ -90,6 +90,13 @@ _BROKEN = [
         "spelling_of_a_boolean",
         'return require("CUSTOM_A", "acme") if request.image_property("acme") == "yes" else NOTHING',
         "gave another answer to acme=True than to acme='yes'. Read booleans with os_prefilter.as_boolean.",
+    ),
+    (
+        "same_request",
+        """
+        return require("CUSTOM_A", "acme") if random.random() < 0.95 else NOTHING
+        """,
+        "no random numbers",
     ),
     ("asks_for_something", "return NOTHING", "requires nothing for a request of asks"),
 ]

@@ -244,7 +244,7 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
         raise DocumentError(path, f"it has no image, but {other}. Rename it, or set image to null.")
     for each in data.get("requested_resources") or ():
         _check_spelling(GROUP_FIELDS, each, path, f"requested_resources: group {quote(each['requester_id'])}: ")
-    destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
+    destination, level = data.get("requested_destination") or None, data.get("request_level_params") or {}
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     networks = data.get("requested_networks")
     # Nova's objects have their items below a name of its own.

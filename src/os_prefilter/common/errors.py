@@ -116,7 +116,13 @@ class InvalidOption(ConfigurationError):
 
 
 class RequestRejected(PrefilterError):
-    """The request cannot be scheduled as it is; the request spec is unchanged."""
+    """The request cannot be scheduled as it is; the request spec is unchanged.
+
+    The message is cut after 2,000 characters: it goes into the fault of a server, into logs and over the message bus.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text[:2_000])
 
 
 class UnknownValue(RequestRejected):
@@ -295,10 +301,13 @@ class NoAggregate(RequestRejected):
 
 
 class RejectedByFilter(RequestRejected):
-    """A Nova-style filter rejected the request; the cause is chained."""
+    """A Nova-style filter rejected the request; the cause is chained.
+
+    :param reason: its own, without Nova's words before it, which Nova writes again
+    """
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"The request filter {name!r} rejected the request: {quote(reason)}")
+        super().__init__(f"The request filter {name!r} rejected the request: {quote(reason, _DETAIL_LENGTH)}")
 
 
 class MalformedRequest(RequestRejected):

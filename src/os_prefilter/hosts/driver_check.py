@@ -167,7 +167,8 @@ class _Check:
 
     def _exact_machine(self) -> str:
         """Return the requested machine type with its version, which no trait has."""
-        return str(self._request.image_property(str(_MACHINE.image_property)))
+        # No machine type is longer; reasons show it.
+        return str(self._request.image_property(str(_MACHINE.image_property)))[:80]
 
     def _refusal(self, row: Row, value: str, choice: asked.RowValue | None = None) -> str:
         """Return why the host cannot do a value of a row, which is the choice of the request; empty if it can."""

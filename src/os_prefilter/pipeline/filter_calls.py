@@ -79,8 +79,10 @@ def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iter
     """
     try:
         result = call(progress)
-        if not (isinstance(result, Requirements) and (result is NOTHING or _is_well_formed(result))):
+        if not isinstance(result, Requirements):
             raise TypeError(f"it returned a {type(result).__name__}, not Requirements")
+        if result is not NOTHING and not _is_well_formed(result):
+            raise TypeError("its Requirements have a part of another type: give Requirement, Preference and the like")
         if result is not NOTHING and not each.nova_style:
             for one in adjust:
                 result = one(each, result, progress.request)

@@ -48,7 +48,8 @@ def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirement
     except Exception as error:
         # By name: this library does not import Nova.
         if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
-            raise RejectedByFilter(name, str(error)) from error
+            # Nova puts the reason behind words of its own, and will do so again.
+            raise RejectedByFilter(name, str(getattr(error, "kwargs", {}).get("reason", error))) from error
         raise
     if isinstance(answer, Requirements) or inspect.isawaitable(answer):
         raise TypeError(

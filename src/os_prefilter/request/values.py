@@ -23,7 +23,7 @@ from os_prefilter.common.errors import (
     ImpossibleCombination,
     UnknownValue,
 )
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import sources_naming
@@ -385,7 +385,9 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
                 # Nova takes it all the same, and does not look at the other one either.
                 break
         elif found is None or found.value in row.precedence.flavor_over.get(value, ()):
-            found = RowValue(value, Source(where, value, name=str(name)))
+            # Of free text, what its author has written.
+            shown = escape_line(str(raw)[:_LONGEST_KEPT]) if "" in row.spelling.prefixes else value
+            found = RowValue(value, Source(where, shown, name=str(name)))
         elif found.value != value:
             problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
             return Resolved(problem=problem)

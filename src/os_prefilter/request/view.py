@@ -249,8 +249,10 @@ def _as_text(value: object) -> str | None:
 
 def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     hints = field_of(spec, "scheduler_hints")
-    if not isinstance(hints, Mapping):
+    if hints is None:
         return ()
+    if not isinstance(hints, Mapping):
+        raise UnsuitableRequestSpec(spec, f"its scheduler_hints are a {type(hints).__name__}, not a mapping")
     # Nova makes a list of a single value; a service of another kind may leave it as it is.
     return tuple((str(name), tuple(map(str, _as_list(hints[name])))) for name in sorted(hints, key=str))
 
@@ -350,9 +352,9 @@ class Request:
             extra_specs = _NOTHING
         elif extra_specs.__class__ is not dict and not isinstance(extra_specs, Mapping):
             problem = problem or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-        if problem:
+        if problem or flavor is None:
             # It would require nothing, and any host would do.
-            raise UnsuitableRequestSpec(request_spec, problem)
+            raise UnsuitableRequestSpec(request_spec, problem or "it has no flavor")
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS

@@ -250,17 +250,11 @@ def _values(conditions: Sequence[RuleCondition]) -> Iterator[tuple[object, Claus
         named = [replace(first, values=frozenset({value} - {_UNNAMED}), in_list=False) for value in chosen]
         for value, condition in zip(chosen, named, strict=True):
             yield value, (condition,)
-        texts = [_spell(value) for value in chosen]
-        if len(chosen) > 1 and first.place in SEVERAL_VALUES:
-            yield tuple(texts), tuple(named)
+        # A boolean as no file spells it: a text that is named beside it does not match.
+        texts = [value if isinstance(value, str) else "tRuE" if value else "fAlSe" for value in chosen]
         lists = [f"{text},{_UNNAMED}" if each.in_list else text for each, text in zip(conditions, texts, strict=True)]
-        if lists != texts:
-            items = tuple(replace(each, in_list=True) for each in named if each.values)
-            yield tuple(lists) if first.place in SEVERAL_VALUES else ",".join(lists), items
-
-
-def _spell(value: Value) -> str:
-    # As no file spells it: a text that is named beside a boolean does not match.
-    if isinstance(value, str):
-        return value
-    return "tRuE" if value else "fAlSe"
+        said = tuple(replace(each, in_list=lists != texts) for each in named if each.values)
+        if first.place in SEVERAL_VALUES:
+            yield tuple(lists), said
+        elif lists != texts:
+            yield ",".join(lists), said

@@ -242,7 +242,7 @@ class CloudCommand(Command):
         except Exception as error:
             raise ConfigurationError(
                 f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
-                "and OS_... variables."
+                "and OS_... variables. Without a cloud, run 'os-prefilter' instead of 'openstack prefilter'."
             ) from error
         return connection
 

@@ -35,6 +35,7 @@ from os_prefilter.common.errors import PrefilterError
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.decision_log import LOGGER
 from os_prefilter.service.loading import NAMESPACE
+from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.pages import (
@@ -257,3 +258,14 @@ def test_nothing_tells_to_install_the_package_by_a_name_that_no_index_has() -> N
     paths = [path for folder in (DOCS, ROOT / "src") for path in folder.rglob("*.*") if "_build" not in path.parts]
     texts = [path for path in paths if path.suffix in {".md", ".py", ".rst", ".toml", ".yaml", ".yml"}]
     assert [path for path in (ROOT / "README.md", *texts) if by_name.search(path.read_text(encoding="utf-8"))] == []
+
+
+_READS_IMAGE = re.compile(r"""image_property(?:\(|=|: )["']?([a-z][a-z0-9_]+)|_?request(?:_of)?\({"([^"]+)""")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(DOCS.glob("examples/**/*.py"))], ids=lambda page: page.name)
+def test_no_example_reads_an_image_property_that_nova_drops(page: Path) -> None:
+    """Within Nova it would never do anything."""
+    names = {first or second for first, second in _READS_IMAGE.findall(page.read_text(encoding="utf-8"))}
+    # Of old names, rules.rst shows that they are refused.
+    assert names - KEPT_BY_NOVA - LEGACY_NAMES.keys() == set()

@@ -54,6 +54,7 @@ from os_prefilter.service.deployment_facts import ask_in_time, latest_end, secon
 from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.shared import MakeStore, Siblings
 from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.vocabulary import ROWS
 
 try:
     import nova.conf
@@ -63,6 +64,7 @@ try:
     from nova.compute.task_states import RESIZE_PREP
     from nova.objects import service as nova_service
     from nova.objects.compute_node import ComputeNodeList
+    from nova.objects.image_meta import ImageMetaProps
     from nova.objects.instance import Instance
     from nova.objects.instance_mapping import InstanceMapping
     from nova.scheduler import request_filter, utils, weights
@@ -220,6 +222,14 @@ def _warnings(service: Service) -> Iterator[str]:
     prefers = options.preferred_properties or "preferences" in enabled
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         yield f"Preferred traits have no effect: add {_WEIGHER} to [filter_scheduler] weight_classes."
+    for row in options.rows:
+        # A bundled row may be of another release of Nova.
+        is_of_package = row not in ROWS and enabled.intersection(row.required_by)
+        if is_of_package and row.image_property not in (None, *ImageMetaProps.fields):
+            yield (
+                f"The row {row.name} of another package reads the image property {row.image_property}, which this Nova "
+                "drops before a filter sees it. Let it read an extra spec in a namespace of its own."
+            )
     for row in filter(options.prefers, options.rows):
         for name in row.required_by:
             if name not in enabled and hasattr(request_filter, SAME_PURPOSE.get(name, "")):

@@ -16,6 +16,7 @@ Nova has it in many functions, of its driver as well; here it is a field of the 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 from unittest import mock
@@ -27,15 +28,16 @@ from nova.virt import hardware
 from nova.virt.libvirt import driver
 
 from os_prefilter import Flavor, Image, Request, RequestSpec
-from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.common.errors import FlavorImageConflict, NeverStarts, UnknownValue
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.values import value_of
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from tests.against_nova.becomes import REFUSED
 from tests.against_nova.requests import EXTRA_SPECS, IMAGE, PROPERTIES
-from tests.conftest import pipeline_of
+from tests.conftest import conf_with, pipeline_of, spec_of
 from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec
 
@@ -110,11 +112,9 @@ def _nova(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
         return REFUSED
 
 
-def _is_contradiction_to_nova_alone(row: Row, in_image: str, in_flavor: str) -> bool:
-    """Whether Nova refuses two values that do not differ: the differences of tests/against_nova say why we do not."""
-    # It compares a number with a text.
-    same_number = row.name == "usb_redirection" and in_image == in_flavor
-    return same_number or row.canonical(in_flavor) is None
+def _in_nova(*filters: str) -> Service:
+    conf = conf_with(enabled_filters=list(filters), wait_for_reports=False, reported_traits=["*"])
+    return Service.from_conf(conf, in_nova=True)
 
 
 def test_every_row_with_two_sources_is_compared_with_novas_code() -> None:
@@ -130,9 +130,10 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         pair, theirs, spec = (in_image, in_flavor), _nova(row, in_image, in_flavor), _spec(row, in_image, in_flavor)
         try:
             found = value_of(Request(spec), row, UnknownValues.SKIP)
-            pipeline_of(*(each for each in row.required_by if each != "query")).apply(spec.obj_clone())
+            filters = [each for each in row.required_by if each != "query"]
+            _in_nova(*filters).apply(spec.obj_clone())
             unsupported(spec, KVM)
-        except (FlavorImageConflict, UnknownValue):
+        except (FlavorImageConflict, NeverStarts, UnknownValue):
             assert theirs == REFUSED, pair
             continue
         if row.precedence.wins == "flavor" and row.canonical(in_flavor) is None and in_flavor:
@@ -142,9 +143,35 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         assert found, pair
         by_flavor = found.source.place.startswith("flavor")
         if theirs == REFUSED:
-            assert _is_contradiction_to_nova_alone(row, *pair), pair
+            # An unknown value is left out, with a warning (tests/against_nova/differences.py).
+            assert row.canonical(in_flavor) is None, pair
         elif row.canonical(in_flavor) is not None or row.precedence.wins == "image":
             assert theirs == _nova(row, *((None, in_flavor) if by_flavor else (in_image, None))), pair
+
+
+def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_guest() -> None:
+    """Nova compares the image's number with the flavor's text, and refuses each such guest but one without ports."""
+    row = BY_NAME["usb_redirection"]
+    for number in ("1", "15"):
+        assert _nova(row, number, number) == REFUSED
+        with pytest.raises(
+            NeverStarts, match="beside flavor extra spec hw:redirected_usb_ports. Set hw_redirected_usb"
+        ):
+            _in_nova("image_metadata").apply(_spec(row, number, number))
+        # As the message advises.
+        assert _nova(row, "0", number) == int(number)
+        _in_nova("image_metadata").apply(_spec(row, "0", number))
+        both = spec_of({str(row.image_property): number}, {str(row.extra_spec): number})
+        (found,) = unsupported(both, replace(KVM, built_by_nova=True, spice_enabled=True))
+        assert "none has it beside flavor extra spec hw:redirected_usb_ports; set" in found.reason
+    assert _nova(row, "0", "0") == 0
+    _in_nova("image_metadata").apply(_spec(row, "0", "0"))
+
+
+def test_equal_numbers_of_redirected_ports_agree_where_another_driver_builds_the_guest() -> None:
+    spec = _spec(BY_NAME["usb_redirection"], "2", "2")
+    pipeline_of("image_metadata").apply(spec)
+    assert unsupported(spec, KVM) == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from keystoneauth1 import loading
@@ -29,6 +30,9 @@ from os_prefilter.common.errors import ConfigurationError, FilterLoadError, Inva
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import options as vocabulary_options
+from os_prefilter.vocabulary.model import Row, switch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
@@ -232,6 +236,26 @@ def test_traits_of_a_configuration_that_was_replaced_are_not_written(
         assert not each.is_alive()
     assert not [each for each in threading.enumerate() if each.name == "wanted traits"]
     assert not novas_placement.sent
+
+
+_ACME = switch("CUSTOM_ACME_GPU")
+_ROWS = [
+    pytest.param(Row("acme_gpu", _ACME, image_property="os_acme_gpu"), "image_metadata", 1, id="dropped"),
+    pytest.param(Row("acme_gpu", _ACME, image_property="os_acme_gpu"), "hpet", 0, id="dropped, not required"),
+    pytest.param(Row("acme_gpu", _ACME, extra_spec="acme:gpu"), "image_metadata", 0, id="extra spec"),
+    pytest.param(Row("acme_gpu", _ACME, image_property="hw_boot_menu"), "image_metadata", 0, id="known"),
+]
+
+
+@pytest.mark.parametrize(("row", "enabled", "warnings"), _ROWS)
+def test_row_of_another_package_that_never_sees_its_image_property_is_warned_of_at_start(
+    start: Start, caplog: pytest.LogCaptureFixture, row: Row, enabled: str, warnings: int
+) -> None:
+    """Nova's image object has fields of its own, and nothing else."""
+    with mock.patch.object(vocabulary_options, "table", return_value=(*ROWS, row)):
+        start(enabled)
+    told = "The row acme_gpu of another package reads the image property os_acme_gpu, which this Nova drops before"
+    assert sum(told in record.getMessage() for record in caplog.records) == warnings
 
 
 def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(start: Start) -> None:

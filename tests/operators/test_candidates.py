@@ -12,7 +12,10 @@
 
 """Asking a Placement that must not be changed."""
 
+import pytest
+
 from os_prefilter import Flavor, RequestSpec
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.request.query import query_of
@@ -48,3 +51,12 @@ def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent() -
             found = ask_placement(query_of(spec), Decision((Run("a test", items, (), 0),)), observed.client, live=True)
             assert (found.candidates.hosts, found.unknown, found.created) == (hosts, unknown, ()), asked
         assert set(observed.methods) == {"GET"}
+
+
+@pytest.mark.parametrize(("key", "suffix"), [("traits:CUSTOM_A", "s"), ("trait_gpu:HW_CPU_X86_AVX2", "_gpu")])
+def test_traits_of_a_group_without_resources_are_refused_in_the_words_of_the_flavor(key: str, suffix: str) -> None:
+    """Placement's own words are about a query that no author of a flavor has written."""
+    query = query_of(RequestSpec(Flavor(vcpus=1, memory_mb=1, extra_specs={key: "required"})))
+    with EmbeddedPlacement(lone_host()) as placement, pytest.raises(MalformedRequest) as raised:
+        ask_placement(query, Decision(()), placement.client)
+    assert f"resources{suffix}:CLASS. Add them, or write trait:NAME for one of the host." in str(raised.value)

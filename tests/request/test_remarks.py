@@ -58,7 +58,18 @@ _EXTRA_SPECS = {
     "resource:VGPU": f"{_NO_SUCH}. Did you mean 'resources:VGPU'?",
     "deploy_config:raid": f"{_NO_SUCH}. Did you mean 'deploy-config:raid'?",
     "os:warp": _NO_SUCH,
-    "hw_vif_model": "Nova reads it of an image alone",
+    "hw_vif_model": "no effect: Nova reads hw_vif_model of an image alone",
+    # Of an image alone, and under another namespace; not the nearest name, which is about something else.
+    "hw:vif_model": "no effect: Nova reads hw_vif_model of an image alone",
+    "hw:video_model": "no effect: Nova reads hw_video_model of an image alone",
+    "hw:firmware_type": "no effect: Nova reads hw_firmware_type of an image alone",
+    "hw:machine_type": "no effect: Nova reads hw_machine_type of an image alone",
+    "os:distro": "no effect: Nova reads os_distro of an image alone",
+    "hw:secure_boot": f"{_NO_SUCH}. Did you mean os:secure_boot?",
+    "os:watchdog_action": f"{_NO_SUCH}. Did you mean hw:watchdog_action?",
+    "hw:cpu_model": _NO_SUCH,
+    "traits:CUSTOM_LICENSED": "a trait of a request group named s, which Placement refuses without "
+    "resources. Did you mean 'trait:CUSTOM_LICENSED'?",
 }
 # Of Nova, and the operator's own.
 _FINE_OF_FLAVORS = """resources:VGPU resources1:VCPU trait_gpu:CUSTOM_X preferred_trait:CUSTOM_X quota:cpu_shares

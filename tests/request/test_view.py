@@ -215,7 +215,7 @@ def test_object_with_a_part_of_the_fields_is_read() -> None:
     assert [*view._PartReaders(Flavor, (*params.fields,))[params.__class__](params)][-1] is True
     request = Request(_PLAIN(flavor=Flavor(), project_id=5, requested_resources=[_PLAIN(requester_id="p")]))
     assert (request.networks, request.project_id) == ((), "5")
-    group = RequestGroup("p", {}, frozenset(), frozenset(), [], frozenset())
+    group = RequestGroup("p", {}, frozenset(), frozenset(), (), frozenset())
     assert request.requested_groups == {"p": group}
     assert not request.is_of_host("p")
     assert not request.is_of_host("q")
@@ -233,6 +233,34 @@ def test_request_view_is_read_only() -> None:
         request.flavor_groups["1"].required_traits.add("OWNER_NOVA")  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
         request.flavor_groups["1"].resources["VGPU"] = 2  # type: ignore[index]
+
+
+_MUTABLE: dict[str, Any] = {"a_list": ["x", ["y"]], "empty": [], "text": "x"}
+_UNCHANGEABLE = {"a_list": ("x", ("y",)), "empty": (), "text": "x"}
+
+
+@pytest.mark.parametrize("name", _MUTABLE)
+def test_filter_gets_no_value_of_a_property_that_it_could_change(name: str) -> None:
+    """Else the filters after it, and Nova itself, would read what it has made of the list."""
+    request = Request(spec_of(_MUTABLE))
+    assert request.image_properties[name] == _UNCHANGEABLE[name]
+    assert request.image_property(name) == _UNCHANGEABLE[name]
+
+
+def test_filter_gets_the_lists_of_novas_image_as_tuples() -> None:
+    spec = nova_spec({"hw_numa_nodes": "1", "hw_numa_cpus.0": "0-1", "trait:CUSTOM_A": "required"})
+    request = Request(spec)
+    assert request.image_properties["traits_required"] == ("CUSTOM_A",)
+    assert isinstance(request.image_properties["hw_numa_cpus"], tuple)
+    assert request.image_traits == ("CUSTOM_A",)
+
+
+def test_filter_gets_no_list_of_a_group_or_of_a_field_beyond_the_view_that_it_could_change() -> None:
+    group = RequestGroup("p", {"VGPU": 1}, aggregates=[["a", "b"]])
+    spec = SimpleNamespace(flavor=SimpleNamespace(extra_specs={}, projects=["x"]), requested_resources=[group])
+    request = Request(spec)
+    assert request.requested_groups["p"].aggregates == (("a", "b"),)
+    assert request.flavor_attribute("projects") == ("x",)
 
 
 # -- fields of Nova's objects ------------------------------------------------------------------------------------------

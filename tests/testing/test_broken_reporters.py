@@ -64,7 +64,16 @@ def _with(line: str) -> str:
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
         ("every_value", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
-        ("each_request_is", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "break the law"),
+        (
+            "each_request_is",
+            _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'),
+            "break the law",
+        ),
+        (
+            "each_request_is",
+            _GOOD.replace('{"vga"}}', '{"vga"}, "architecture": {"x86_64"}}'),
+            "missing ['HW_ARCH_X86_64'], which mean ['architecture=i686', 'architecture=x86_64'], late check []",
+        ),
         (
             "each_request_is",
             _with('ASKED.append(value); return "no" if row == "vif_model" and ASKED.count(value) > 1 else ""'),

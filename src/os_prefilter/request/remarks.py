@@ -30,7 +30,8 @@ from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
-_CUTOFF = 0.8
+# hw:cpu_model is not meant for hw:tpm_model.
+_CUTOFF = 0.85
 OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
 """Rows whose traits say what a host is, so that a request which names one has all that it asks for."""
 

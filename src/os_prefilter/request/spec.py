@@ -57,7 +57,7 @@ class RequestGroup:
     resources: Mapping[str, int] = field(default_factory=dict)
     required_traits: AbstractSet[str] = field(default_factory=set)
     forbidden_traits: AbstractSet[str] = field(default_factory=set)
-    aggregates: list[list[str]] = field(default_factory=list)
+    aggregates: Sequence[Sequence[str]] = field(default_factory=list)
     """Member of one of each inner list."""
     forbidden_aggregates: AbstractSet[str] = field(default_factory=set)
     in_tree: str | None = None

@@ -72,6 +72,8 @@ class Resolved(NamedTuple):
 
 _NOT_SET = Resolved()
 _NOTHING_BESIDE = Beside()
+# With 0 in the image, that of the flavor counts.
+_EQUAL_PORTS = Never("usb_redirection", "", unless=(("usb_redirection", ("0",)),))
 
 
 def value_of(
@@ -191,6 +193,9 @@ def pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple
 
     None of a server that exists and has lived with both.
     """
+    if row.name == _EQUAL_PORTS.row and found.source.name == row.image_property and raw_values(request, row)[1]:
+        # Nova compares the image's number with the flavor's text.
+        yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
     for pair, source in _pairs_of_nova(request, row, found.value):
         if pair.is_certain and request.asks_anew(str(found.source), source):
             yield pair, source

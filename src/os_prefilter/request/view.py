@@ -243,6 +243,15 @@ _FLAVOR = _PartReaders(Flavor, _OF_FLAVOR)
 _PARAMS = _PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
+# Most properties are of one of these; the check is then a look at ten types.
+_UNCHANGEABLE = frozenset((str, bool, int, float, type(None)))
+
+
+def _unchangeable(value: Any) -> Any:
+    """Return a value whose lists a filter cannot change for the filters after it, or for Nova."""
+    return tuple(map(_unchangeable, value)) if isinstance(value, (list, tuple)) else value
+
+
 def _as_text(value: object) -> str | None:
     return value if value is None or value.__class__ is str else str(value)
 
@@ -301,7 +310,7 @@ def read_beyond(request_spec: Any, name: str) -> Any:
     if name in _BEYOND:
         return _BEYOND[name](request_spec)
     part, _, field = name.partition(".")
-    return field_of(field_of(request_spec, part), field)
+    return _unchangeable(field_of(field_of(request_spec, part), field))
 
 
 # -- the view ----------------------------------------------------------------------------------------------------------
@@ -320,7 +329,7 @@ class Request:
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    def __init__(  # noqa: PLR0915 - one list of attributes, without calls that not every request needs
+    def __init__(  # noqa: C901, PLR0915 - one list of attributes, without calls that not every request needs
         self,
         request_spec: Any,
         kept_machine_type: str | None = None,
@@ -384,6 +393,8 @@ class Request:
             properties = _with_current_names(properties)
         self.implied: Final = implied
         """Image properties that no one has written: Nova takes them from libosinfo."""
+        if not _UNCHANGEABLE.issuperset(map(type, properties.values())):
+            properties = dict(zip(properties, map(_unchangeable, properties.values()), strict=True))
         if implied or kept_machine_type:
             kept = {_MACHINE_TYPE: kept_machine_type} if kept_machine_type else {}
             properties = {**properties, **implied, **kept}
@@ -638,7 +649,7 @@ def _read_only_group(group: Any) -> RequestGroup:
         MappingProxyType(field_of(group, "resources", {})),
         frozenset(required),
         frozenset(forbidden),
-        [list(each) for each in field_of(group, "aggregates", ())],
+        tuple(map(tuple, field_of(group, "aggregates", ()))),
         frozenset(field_of(group, "forbidden_aggregates", ())),
         field_of(group, "in_tree"),
     )

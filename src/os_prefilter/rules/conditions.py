@@ -127,6 +127,8 @@ class RuleSubject:
             return request.extra_spec(name)
         if place == IMAGE_PROPERTY:
             value = request.image_property(name)
+            # A tuple is several values here; a list in an image is none of them.
+            value = list(value) if isinstance(value, tuple) else value
             # Nova's image reads a text that is no boolean as False.
             return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
         if place == HINT:

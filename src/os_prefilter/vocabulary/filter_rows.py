@@ -130,7 +130,7 @@ FILTERED: tuple[Row, ...] = (
         | {str(number): _USB_REDIRECTION for number in range(1, _MOST_USB_PORTS + 1)},
         image_property="hw_redirected_usb_ports",
         extra_spec="hw:redirected_usb_ports",
-        # Nova takes the image's 0 for no value.
+        # Nova takes the image's 0 for no value (nova/virt/hardware.py, _get_unique_flavor_image_meta).
         precedence=Precedence(flavor_over={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)}),
         beside={str(number): _NO_USB for number in range(1, _MOST_USB_PORTS + 1)},
     ),

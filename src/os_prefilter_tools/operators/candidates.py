@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import Query, query_of, query_string
@@ -79,6 +80,7 @@ def ask_placement(
 
     :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
+    :raises MalformedRequest: for traits of a request group without resources.
     """
     notes = tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
     created: tuple[str, ...] = ()
@@ -90,6 +92,11 @@ def ask_placement(
         if unknown := tuple(sorted({item.trait for item in missing if item.required})):
             return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, notes)
         query = _without_forbidden(query, {item.trait for item in missing})
+    for suffix, group in query.groups.items():
+        # Placement refuses it in words that no author of a flavor knows.
+        if suffix and not (group.resources or query.same_subtree):
+            expected = f"of a group with resources{suffix}:CLASS. Add them, or write trait:NAME for one of the host"
+            raise MalformedRequest("flavor", f"trait{suffix}:", expected)
     text = query_string(query, limit)
     return CandidatesFound(text, placement.allocation_candidates(text), created, notes=notes)
 

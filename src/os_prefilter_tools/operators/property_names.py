@@ -33,7 +33,7 @@ from os_prefilter.vocabulary.options import Options
 
 _FILE = "properties-without-rows.yaml"
 # Between the names that are free. os_* is not: Glance and users have properties of their own there.
-_OF_NOVA = ("hw_", "img_")
+_OF_NOVA = ("hw_", "img_", "hw:", "os:")
 _FREE_IN_IMAGE = re.compile(rf"(trait:|{PREFIX}|hw_numa_(cpus|mem)\.\d+$)")
 _FREE_IN_FLAVOR = re.compile(rf"((resources|trait)[a-zA-Z0-9_-]{{0,64}}:|preferred_trait:|{PREFIX})")
 _OTHERS = ("resources:", "trait:", "preferred_trait:", PREFIX, "capabilities:", "aggregate_instance_extra_specs:")
@@ -121,19 +121,27 @@ def _problem_of_property(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _problem_of_extra_spec(name: str) -> str:
+    namespace, colon, rest = name.partition(":")
+    if namespace == "traits":
+        # The most common suffix that is meant to be none.
+        meant = quote(f"trait:{rest}")
+        return f"a trait of a request group named s, which Placement refuses without resources. Did you mean {meant}?"
     if name in _extra_specs() or _FREE_IN_FLAVOR.match(name) or reason_without_row(name):
         return ""
-    namespace, colon, rest = name.partition(":")
     of_nova = f"{namespace}:" in _namespaces()
     known = [each for each in _extra_specs() if of_nova == each.startswith(f"{namespace}:")]
     close = nearest_name(name, known if of_nova or not colon else [])
+    for each in _extra_specs() if of_nova else ():
+        # Of another namespace.
+        close = f". Did you mean {each}?" if each.partition(":")[2] == rest else close
     others = () if of_nova or not colon else sorted((*_namespaces(), *_OTHERS))
     for other in get_close_matches(f"{namespace}:", others, cutoff=_CUTOFF):
         if other != f"{namespace}:" and not _problem_of_extra_spec(f"{other}{rest}"):
             close = f". Did you mean {quote(other + rest)}?"
             break
-    if not close and name.startswith(_OF_NOVA) and name in known_properties():
-        return "Nova reads it of an image alone"
+    in_image = name.replace(":", "_", 1)
+    if not close and name.startswith(_OF_NOVA) and in_image in known_properties():
+        return f"no effect: Nova reads {in_image} of an image alone"
     return f"Nova knows no such extra spec{close}" if of_nova or close else ""
 
 

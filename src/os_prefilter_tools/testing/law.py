@@ -195,4 +195,8 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
             else [name if wanted else f"!{name}" for name, wanted in case.required if traits.get(name, False) != wanted]
         )
         if bool(refused) != bool(missing) and (missing or case.is_complete):
-            yield f"{case} on {facts}: missing {missing}, late check {refused}"
+            # The host lacks a trait that means more than the value of the request.
+            alike = [
+                f"{row.name}={value}" for row in table() for value in row.values if row.values[value].trait in missing
+            ]
+            yield f"{case} on {facts}: missing {missing}, which mean {alike}, late check {refused}"

@@ -28,8 +28,6 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 BENCHMARKS = {
     "candidates": "candidates",
-    "mixed_cloud": "mixed_cloud",
-    "no_host": "no_host",
     "pipeline": "pipeline",
     "workers": "workers",
 }

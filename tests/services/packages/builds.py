@@ -21,7 +21,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 
 
-def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str) -> "subprocess.CompletedProcess[str]":
+def clean_run(*command: str | Path, cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run a command with nothing of this environment, but for how pip is set up and ``variables``."""
     kept = {
         name: value
@@ -33,7 +33,6 @@ def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str
         [str(each) for each in command],
         cwd=cwd,
         env=kept | variables,
-        umask=umask,
         capture_output=True,
         text=True,
         check=False,
@@ -41,10 +40,10 @@ def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str
     )
 
 
-def build(project: Path, folder: Path, *options: str, umask: int = -1, **variables: str) -> None:
+def build(project: Path, folder: Path, *options: str, **variables: str) -> None:
     """Build the source distribution, and from it the wheel; with ``--sdist --wheel`` both from the tree."""
     command = (sys.executable, "-m", "build", "--outdir")
-    done = clean_run(*command, folder, *options, project, cwd=folder, umask=umask, **variables)
+    done = clean_run(*command, folder, *options, project, cwd=folder, **variables)
     assert done.returncode == 0, done.stderr
 
 

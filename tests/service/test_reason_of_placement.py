@@ -181,7 +181,7 @@ def test_no_sentence_is_false_on_random_trees() -> None:
     seed = random.randrange(10**9)
     random.seed(seed)
     told: Counter[str] = Counter()
-    for _ in range(times(3)):
+    for _ in range(times(2)):
         fleet = _fleet(random)
         with EmbeddedPlacement(fleet) as placement:
             client = placement.client

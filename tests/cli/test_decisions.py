@@ -28,8 +28,11 @@ from hypothesis import strategies as st
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.service.decision_log import LOGGER
+from os_prefilter_tools.cli.diagnose import _with_history
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.operators.decisions import DecisionFile
+from os_prefilter_tools.fleet.server import HostFilter
+from os_prefilter_tools.operators.decisions import DecisionFile, decisions_in
+from os_prefilter_tools.operators.diagnose import result
 from tests.conftest import pipeline_of
 from tests.support.commands import Capture, json_of, placed
 
@@ -101,6 +104,36 @@ def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_clo
     ):
         assert main(["diagnose", *argv]) == 1
         assert problem in capsys.readouterr().err.splitlines()
+
+
+_LAST = {"by": "PciPassthroughFilter", "before": 1, "after": 0}
+_PCI_UNKNOWN = HostFilter("PciPassthroughFilter", 1, (), ("pci_stats",))
+_PCI_FREE = HostFilter("PciPassthroughFilter", 1, (), ())
+
+
+@pytest.mark.parametrize(
+    ("last", "runs", "stage"),
+    [
+        (_LAST, (), result.HOST_FILTERS),
+        (_LAST, (_PCI_UNKNOWN,), result.HOST_FILTERS),
+        (_LAST, (_PCI_FREE,), result.CANDIDATES),
+        ({"by": "MEMORY_MB", "before": 3, "after": 0}, (), result.CANDIDATES),
+        ({"by": "PciPassthroughFilter", "before": 3, "after": 1}, (), result.CANDIDATES),
+    ],
+    ids=["not run now", "not known now", "free now", "a resource", "some left"],
+)
+def test_host_filter_that_left_no_host_is_the_stage_unless_it_leaves_some_now(
+    last: dict[str, Any], runs: tuple[HostFilter, ...], stage: str, log: Path
+) -> None:
+    log.write_bytes(_record(server=_SERVERS[0], result="no_host", reason="No host.", hosts=[last]))
+    diagnosis = result.Diagnosis(result.CANDIDATES, "2 of 3 hosts meet all requirements.", host_filters=runs)
+    found = _with_history(diagnosis, [*decisions_in([str(log)], print)])
+    assert found.stage == stage
+    if stage == result.HOST_FILTERS:
+        assert found.by == "PciPassthroughFilter"
+        assert found.message.endswith(
+            "PciPassthroughFilter left none of 1 host. Now 2 of 3 hosts meet all requirements."
+        )
 
 
 def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:

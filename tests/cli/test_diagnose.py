@@ -13,6 +13,7 @@
 """``os-prefilter diagnose``: the stage, the states and the codes, on fleets made for each of them."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,13 +115,25 @@ def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
 
 
+def test_nothing_is_freed_that_is_free(capsys: Capture, tmp_path: Path) -> None:
+    """The group needs both of one provider: the root has the CPU free, and lacks a free FPGA."""
+    cards = {"card": {"resources": {"FPGA": 1}}}
+    full = {"resources": {**_SIZE, "FPGA": {"total": 1, "used": 1}}}
+    argv = ["--filter", "noop", "--extra-spec", "resources1:FPGA=1", "--extra-spec", "resources1:VCPU=1"]
+    argv += ["--extra-spec", "resources:DISK_GB=1"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=cards) | full}, *argv, code=2)
+    freed = {each["names"][0] for each in found["requirements"] if "Free" in each["help"]}
+    assert freed == {"FPGA"}
+
+
 def test_bare_metal_without_zero_cpus_is_advised_to_set_them(capsys: Capture, tmp_path: Path) -> None:
     node = {"resources": {"CUSTOM_BAREMETAL1_SMALL": 1}, "traits": _COMMON}
     argv = ["--filter", "noop", "--extra-spec", "resources:CUSTOM_BAREMETAL1_SMALL=1"]
     found = _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, code=2)
     (advice,) = {each["help"] for each in found["requirements"] if each["kind"] == "resource"}
     assert advice == (
-        "Hosts with the rest have no CPUs, memory or disk. For bare metal set resources:MEMORY_MB=0, resources:VCPU=0."
+        "Hosts with CUSTOM_BAREMETAL1_SMALL have no MEMORY_MB, VCPU: set resources:MEMORY_MB=0, resources:VCPU=0 in a "
+        "flavor for bare metal."
     )
     zero = [f"--extra-spec=resources:{name}=0" for name in _SIZE]
     _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, *zero, code=0)
@@ -134,16 +147,24 @@ def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
     assert "replaces all traits of the provider: name the present ones, too" in requirement["help"]
 
 
-@pytest.mark.parametrize(("policy", "notes"), [("", 1), ("isolate", 1), ("none", 0)])
+@pytest.mark.parametrize(
+    ("policy", "advice"),
+    [
+        ("", "Set the flavor extra spec group_policy=none."),
+        ("isolate", "Request it in groups with suffixes alone."),
+        ("none", ""),
+    ],
+)
 def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_fault(
-    policy: str, notes: int, capsys: Capture, tmp_path: Path
+    policy: str, advice: str, capsys: Capture, tmp_path: Path
 ) -> None:
     """Two GPUs of one unit: Placement 16.0.0 offers a candidate that takes three, which no claim gets."""
     gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}} for number in range(2)}
     argv = ["--filter", "noop", "--extra-spec", "resources:VGPU=1", "--extra-spec", "resources1:VGPU=1"]
     argv += ["--extra-spec", f"group_policy={policy}"] if policy else []
     found = _diagnosed(capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=0)
-    assert sum("Set the flavor extra spec group_policy=none" in note for note in found["notes"]) == notes
+    notes = [note for note in found["notes"] if "more than once" in note]
+    assert [note.endswith(advice) for note in notes] == [True] * bool(advice)
 
 
 def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:
@@ -188,6 +209,13 @@ def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Pat
     out = capsys.readouterr().out
     assert "same_subtree=_a,_b" in out
     assert "named by the request" not in out
+
+
+def test_novas_host_filters_load_without_warnings_of_other_libraries() -> None:
+    code = "from os_prefilter_tools.cli.diagnose import _load_nova_filters; print(_load_nova_filters().__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "run_filters\n"
+    assert done.stderr == ""
 
 
 def test_progress_of_a_diagnosis_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -14,7 +14,8 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,15 +26,17 @@ from urllib.parse import unquote
 import yaml
 
 from os_prefilter.common.errors import DocumentError, PlacementUnavailable, PrefilterError
-from os_prefilter.common.quoting import describe_error, escape_line, join_first_names
+from os_prefilter.common.quoting import describe_error, escape_line, join_first_names, pluralize
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
+from os_prefilter.vocabulary.resource_classes import is_resource_class
 from os_prefilter_tools.cli.context import Context, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
 from os_prefilter_tools.cli.request_arguments import RequestArguments, add_repeatable
 from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.server import HostFilter
 from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.diagnose import after_host_filters, diagnose
@@ -65,7 +68,7 @@ class DiagnoseRequest(RequestListing):
                 raise
             # A server that is deleted, or a cloud that does not answer: the history has the answer of that moment.
             self._diagnosis = result.Diagnosis(result.NO_ANSWER, str(error))
-        self._diagnosis = replace(self._diagnosis, recorded=tuple(each._asdict() for each in self._recorded))
+        self._diagnosis = _with_history(self._diagnosis, self._recorded)
         self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
         return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
 
@@ -96,8 +99,7 @@ class DiagnoseRequest(RequestListing):
         if not (live and arguments.server and found.candidates):
             return found
         try:
-            from os_prefilter_tools.adapters.cloud.nova_filters import run_filters  # noqa: PLC0415
-
+            run_filters = _load_nova_filters()
             runs = run_filters(self.context.connection, spec, arguments.server, found.candidates, asked.config_file)
             return after_host_filters(found, (*runs,))
         except Exception as error:  # noqa: BLE001 - of Nova's own code, without the installation that it expects
@@ -192,6 +194,35 @@ class DiagnoseRequest(RequestListing):
         if found.accounts:
             lines = [_account(each.without, each.hosts) for each in found.accounts]
             yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
+
+
+def _load_nova_filters() -> Callable[..., Iterator[HostFilter]]:
+    """Import what runs Nova's host filters, without the warnings of Nova's libraries about themselves.
+
+    :raises ImportError: Nova is not installed
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from os_prefilter_tools.adapters.cloud.nova_filters import run_filters  # noqa: PLC0415
+    return run_filters
+
+
+def _with_history(diagnosis: result.Diagnosis, recorded: Sequence[LoggedDecision]) -> result.Diagnosis:
+    """Return the diagnosis with what the scheduler recorded of the server.
+
+    :param recorded: the latest first. A host filter that left no host then is the answer, unless it leaves some now by
+        what is known of them
+    """
+    diagnosis = replace(diagnosis, recorded=tuple(each._asdict() for each in recorded))
+    if diagnosis.stage != result.CANDIDATES or not recorded or not recorded[0].hosts:
+        return diagnosis
+    last = recorded[0].hosts[-1]
+    if last["after"] or is_resource_class(last["by"]):
+        return diagnosis
+    if any(each.name == last["by"] and not each.not_known for each in diagnosis.host_filters):
+        return diagnosis
+    then = f"At {recorded[0].time} {last['by']} left none of {pluralize(last['before'], 'host')}."
+    return replace(diagnosis, stage=result.HOST_FILTERS, by=last["by"], message=f"{then} Now {diagnosis.message}")
 
 
 @contextmanager

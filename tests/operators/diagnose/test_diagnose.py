@@ -60,7 +60,15 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
         {part: _meeting(part, hosts, of_fleet, with_room) for part in _parts(merged)}
         for of_fleet in (returned, returned_if_empty)
     )
+    everything = frozenset(merged.conditions())
+    freed: dict[frozenset[str], frozenset[str]] = {}
+    if not now[everything] and empty[everything]:
+        asked = sorted({item.names[0] for item in everything if item.kind == RESOURCE})
+        for names in map(frozenset, chain.from_iterable(combinations(asked, n) for n in range(1, len(asked) + 1))):
+            with oracle(_freed(fleet, names)) as placement:
+                freed[names] = placement.meeting(merged, everything)
     _check(found, now, empty, without, hosts)
+    assert {each.condition: set(each.free_on) for each in found.requirements} == _where_room_helps(everything, freed)
     for conflict in _told(found):
         assert not returned[conflict]
 
@@ -144,9 +152,8 @@ def _check(
     # Each way to break all sets gives a host.
     least = _smallest(part for part in (frozenset[Condition](), *now) if all(part & conflict for conflict in told))
     assert all(now[everything - part] for part in least if part != everything)
-    free_on = _where_room_helps(everything, now, empty)
-    assert {each.condition: set(each.free_on) for each in found.requirements} == free_on
-    assert candidates or empty[everything] in (frozenset(), frozenset().union(*free_on.values()))
+    freed = frozenset(host for each in found.requirements for host in each.free_on)
+    assert candidates or empty[everything] == freed
     assert sorted(host for each in found.accounts for host in each.hosts) == sorted(hosts)
     for account in found.accounts:
         for host in account.hosts:
@@ -160,14 +167,34 @@ def _check(
     assert len(near) >= min(5, len(fewest))
 
 
-def _where_room_helps(everything: frozenset[Condition], now: Parts, empty: Parts) -> dict[Condition, set[str]]:
+def _where_room_helps(
+    everything: frozenset[Condition], freed: dict[frozenset[str], frozenset[str]]
+) -> dict[Condition, set[str]]:
+    """Return the hosts where freeing a requirement's class, in a smallest set of classes, gives a candidate.
+
+    :param freed: resource classes -> the candidates where nothing of them is used
+    """
     free_on: dict[Condition, set[str]] = {item: set() for item in everything}
-    for host in () if now[everything] else empty[everything]:
-        for way in _smallest(everything - p for p in (frozenset[Condition](), *now) if host in now.get(p, {host})):
-            if all(item.kind == RESOURCE for item in way):
-                for item in way:
-                    free_on[item].add(host)
+    for host in frozenset[str]().union(*freed.values()):
+        sets = [names for names, hosts in freed.items() if host in hosts]
+        smallest = [names for names in sets if not any(other < names for other in sets)]
+        for item in everything:
+            if item.kind == RESOURCE and any(item.names[0] in names for names in smallest):
+                free_on[item].add(host)
     return free_on
+
+
+def _freed(fleet: Fleet, names: frozenset[str]) -> Fleet:
+    """Return a fleet in which nothing of some resource classes is used."""
+
+    def freed(provider: Provider) -> Provider:
+        resources = {
+            name: replace(inventory, used=0) if name in names else inventory
+            for name, inventory in provider.resources.items()
+        }
+        return replace(provider, resources=resources, providers=tuple(map(freed, provider.providers)))
+
+    return Fleet(tuple(map(freed, fleet.hosts)))
 
 
 def _smallest(parts: Iterable[frozenset[Condition]]) -> list[frozenset[Condition]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.progress import Progress, no_progress
-from os_prefilter.common.quoting import pluralize
+from os_prefilter.common.quoting import join_names, pluralize
 from os_prefilter.request.query import BY_REQUEST, Query, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.hosts_left import SUBJECTS
@@ -46,9 +46,8 @@ _NO_GROUP_POLICY = (
 
 
 _COUNTED_TWICE = (
-    "A resource class is requested in the unsuffixed group and in another one: Placement counts it more than once on "
-    "some providers then (seen in 16.0.0), so that a claim fails, or a host is missing. Set the flavor extra spec "
-    "group_policy=none, or request it in groups with suffixes alone."
+    "{} is requested in the unsuffixed group and in another one: Placement counts it more than once on some providers "
+    "then (seen in 16.0.0), so that a claim fails, or a host is missing. {}"
 )
 
 
@@ -74,13 +73,14 @@ def diagnose(  # noqa: PLR0913
         sources = Sources(request_spec, service)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
-    notes = tuple(dict.fromkeys(map(str, sources.decision.notes)))
+    of_placement = _faults_of_placement(sources.query)
+    notes = (*dict.fromkeys(map(str, sources.decision.notes)), *of_placement)
     diagnosis = replace(diagnosis, query=query_string(sources.query), notes=notes)
     answer, unknown = _ask(sources, fleet, placement, live=live)
     diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)
     if isinstance(answer, PlacementError):
         return _without_answer(diagnosis, answer, demand_of(sources.query))
-    if live and bool(answer.hosts) != bool(diagnosis.candidates):
+    if live and bool(answer.hosts) != bool(diagnosis.candidates) and not of_placement:
         has = "has candidates" if answer.hosts else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
         diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
@@ -95,6 +95,19 @@ def after_host_filters(diagnosis: Diagnosis, runs: tuple[HostFilter, ...]) -> Di
     excluded = f"the last {pluralize(len(runs[-1].excluded), 'candidate')} of {len(diagnosis.candidates)}"
     message = f"{SUBJECTS.get(runs[-1].name, 'A host filter allows no host')}: Nova excludes {excluded}."
     return replace(diagnosis, stage=result.HOST_FILTERS, by=runs[-1].name, message=message)
+
+
+def _faults_of_placement(query: Query) -> list[str]:
+    """Return notes about faults of Placement that this query meets."""
+    suffixed = {name for suffix, group in query.groups.items() if suffix for name in group.resource_classes}
+    unsuffixed = query.groups[""].resource_classes if "" in query.groups else frozenset()
+    twice = sorted(unsuffixed & suffixed)
+    if not twice or query.policy == "none":
+        return []
+    remedy = "Set the flavor extra spec group_policy=none."
+    if query.policy:
+        remedy = "Request it in groups with suffixes alone."
+    return [_COUNTED_TWICE.format(join_names(twice), remedy)]
 
 
 def _ask(sources: Sources, fleet: Fleet, placement: Placement, *, live: bool) -> tuple[Any, set[str]]:
@@ -147,7 +160,7 @@ def _analyse(
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
-        notes=(*diagnosis.notes, *_limits(fleet, sources.query, now, empty)),
+        notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
     )
 
 
@@ -162,14 +175,11 @@ def _message(now: Shortfalls, empty: Shortfalls) -> str:
     return f"No host of {now.hosts} meets all requirements, and none would if all were empty."
 
 
-def _limits(fleet: Fleet, query: Query, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
+def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if fleet.taken_at:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
         yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
-    suffixed = {name for suffix, group in query.groups.items() if suffix for name in group.resource_classes}
-    if query.policy != "none" and "" in query.groups and suffixed & query.groups[""].resource_classes:
-        yield _COUNTED_TWICE
     if now.is_limited or now.given_up or empty.given_up:
         yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
 

@@ -19,9 +19,10 @@ from typing import Any
 import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_first_names, join_names
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.request.extra_specs import resource_key
 from os_prefilter.request.query import BY_REQUEST, query_of, requirements_without_filters
-from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
@@ -30,7 +31,7 @@ from os_prefilter_tools.fleet.matching import Host, capacity_of
 from os_prefilter_tools.fleet.model import Inventory
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.result import Finding
-from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
+from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
 _MOST_NAMES = 5
 _FIELDS = {
@@ -113,27 +114,19 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
-    # What to free together on each host that would be a candidate if it were empty.
-    room = [
-        (host, way)
-        for host in (() if now.candidates else empty.candidates)
-        for way in now.ways[host]
-        if all(item.kind == RESOURCE for item in way)
-    ]
-    offers = [{name for each in (*host.own, *host.shared) for name in each.resources} for host in hosts]
-    amounts = {item.names[0] for item in now.conditions if item.kind == RESOURCE}
-    nodes = [classes for classes in offers if classes & amounts - _FIELDS.keys()]
-    # Nova requests the flavor's CPUs, memory and disk until extra specs set them to 0, and bare-metal nodes have none.
-    zeros = [f"resources:{name}=0" for name in sorted(amounts & _FIELDS.keys())]
-    is_bare_metal = zeros and nodes and not any(classes & _FIELDS.keys() for classes in nodes)
+    if_empty = set(() if now.candidates else empty.candidates)
+    to_free = now.find_to_free(host for host in hosts if host.name in if_empty)
+    bare_metal = _bare_metal(now.conditions, hosts)
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
         state = _state(item, now, empty, offered, unknown)
-        freed = [(host, free) for host, free in room if item in free]
-        help_text = "" if state == result.MET else _remedy(item, state, because, now, freed)
-        if is_bare_metal and item.kind == RESOURCE:
-            help_text = f"Hosts with the rest have no CPUs, memory or disk. For bare metal set {join_names(zeros)}."
+        freed = []
+        help_text = ""
+        if item.kind == RESOURCE:
+            freed = [(host, names) for host, sets in to_free.items() for names in sets if item.names[0] in names]
+        if state != result.MET:
+            help_text = bare_metal.get(item) or _remedy(item, state, because, now, freed)
         found.append(
             Finding(
                 number=number,
@@ -179,10 +172,12 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
-def _remedy(item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, Way]]) -> str:
+def _remedy(
+    item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, frozenset[str]]]
+) -> str:
     """Return the suggested change.
 
-    :param freed: hosts on which room helps, and what to free together
+    :param freed: hosts on which room helps, and the resource classes to free together
     """
     if item.kind == TRAIT:
         return _remedy_for_trait(item, state, because, now)
@@ -209,11 +204,33 @@ def _remedy(item: Condition, state: str, because: str, now: Shortfalls, freed: I
     )
 
 
-def _free(freed: Iterable[tuple[str, Way]]) -> str:
+def _bare_metal(conditions: Collection[Condition], hosts: Sequence[Host]) -> dict[Condition, str]:
+    """Return the change for each amount of a flavor for bare metal that also requests what such nodes do not have.
+
+    Nova requests the flavor's CPUs, memory and disk too, until extra specs set them to 0.
+    """
+    amounts = [item for item in conditions if item.kind == RESOURCE and item.scope == UNSUFFIXED]
+    offered = [{name for each in (*host.own, *host.shared) for name in each.resources} for host in hosts]
+    found = {}
+    for item in amounts:
+        name = item.names[0]
+        having = [classes for classes in offered if name in classes]
+        missing = [
+            each for each in amounts if each.names[0] in _FIELDS and not any(each.names[0] in has for has in having)
+        ]
+        if name.startswith(CUSTOM_PREFIX) and having and missing:
+            names = [each.names[0] for each in missing]
+            specs = join_names([f"resources:{each}=0" for each in names])
+            text = f"Hosts with {name} have no {join_names(names)}: set {specs} in a flavor for bare metal."
+            found.update(dict.fromkeys((item, *missing), text))
+    return found
+
+
+def _free(freed: Iterable[tuple[str, frozenset[str]]]) -> str:
     """Return the suggestion to free resources, the fewest first; none if that helps nowhere."""
     together: dict[tuple[str, ...], dict[str, None]] = {}
     for host, free in freed:
-        together.setdefault(tuple(sorted({name for item in free for name in item.names})), {})[host] = None
+        together.setdefault(tuple(sorted(free)), {})[host] = None
     ways = sorted(together.items(), key=lambda each: (len(each[0]), each[0]))[:_MOST_NAMES]
     lines = [f"{' and '.join(names)} on {join_first_names(list(hosts), _MOST_NAMES)}" for names, hosts in ways]
     return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""

@@ -21,14 +21,16 @@ give the resources. A way has them nevertheless if no provider that has any of t
 the group is back once there is room. Of a host without such a provider, it is the root.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import Look
 from os_prefilter_tools.fleet.matching import Host, Work, meets
+from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.operators.diagnose.smallest_sets import SmallestSets, one_unmet, smallest_sets
 
 Way = frozenset[Condition]
@@ -36,6 +38,8 @@ Way = frozenset[Condition]
 _MOST_STEPS = 200_000
 """The most steps of searches for the ways of all hosts, then for only one way of each; and of that for conflicts."""
 _MOST_KEPT = 10_000
+_MOST_CLASSES = 6
+"""Resource classes of which all sets are tried; of more, each alone and all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,19 @@ class Shortfalls:
     def count_if_dropped(self, condition: Condition) -> int:
         """Return how many hosts Placement would return for the request without a condition."""
         return _count_hosts(self._kinds_without[condition])
+
+    def find_to_free(self, hosts: Iterable[Host]) -> dict[str, list[frozenset[str]]]:
+        """Return the smallest sets of resource classes to free on each host so that it would be a candidate.
+
+        :param hosts: those that would be candidates if they were empty; the last ones are left out after many steps
+        """
+        asked = {item.names[0] for item in self.conditions if item.kind == RESOURCE}
+        work, found = Work(), {}
+        for host in hosts:
+            if work.steps > _MOST_STEPS:
+                break
+            found[host.name] = _smallest_to_free(host, asked, self._demand, work)
+        return found
 
     @property
     def given_up(self) -> int:
@@ -250,6 +267,39 @@ class Shortfalls:
         """Return what tells when some steps are done from now on."""
         most = self._work.steps + _MOST_STEPS
         return lambda: self._work.steps > most
+
+
+def _smallest_to_free(host: Host, asked: Collection[str], demand: Demand, work: Work) -> list[frozenset[str]]:
+    used = {
+        name
+        for each in (*host.own, *host.shared)
+        for name, inventory in each.resources.items()
+        if inventory.used and name in asked
+    }
+    found: list[frozenset[str]] = []
+    for size in range(1, len(used) + 1):
+        if 1 < size < len(used) and len(used) > _MOST_CLASSES:
+            continue
+        for names in map(frozenset, combinations(sorted(used), size)):
+            # Its options are those of a host.
+            work.options.clear()
+            if not any(each <= names for each in found) and meets(_freed(host, names), demand, work=work):
+                found.append(names)
+    return found
+
+
+def _freed(host: Host, names: frozenset[str]) -> Host:
+    """Return a host of which no resource of these classes is used."""
+
+    def freed(provider: Provider) -> Provider:
+        resources = {
+            name: replace(inventory, used=0) if name in names else inventory
+            for name, inventory in provider.resources.items()
+        }
+        return replace(provider, resources=resources)
+
+    own = tuple(map(freed, host.own))
+    return Host(own[0], own, tuple(map(freed, host.shared)), host.parents)
 
 
 def _count_hosts(kinds: Iterable[_AlikeHosts]) -> int:

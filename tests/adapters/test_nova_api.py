@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import nova.policy
+import os_traits
 import pytest
 from nova import context, exception, objects
 from nova.api.openstack import wsgi
@@ -181,7 +182,10 @@ def test_installed_package_refuses_nothing_of_a_filter_that_is_not_enabled(load:
     validators.validate("deploy-config:turbo", "on")
 
 
-_DEVICES = [row for row in ROWS if row.device]
+# Nova refuses a standard trait that its os-traits lacks.
+_DEVICES = [
+    row for row in ROWS if row.device and (str(row.device) in os_traits.get_traits() or "CUSTOM_" in row.device)
+]
 _ALONE = [pytest.param({f"trait:{row.device}": "required"}, id=row.name) for row in _DEVICES]
 _BESIDE = [
     pytest.param({f"trait:{row.device}": "required", row.extra_spec: "true"}, id=f"{row.name} beside its property")

@@ -33,6 +33,8 @@ def _has_secure_boot(properties: dict[str, str], host: str) -> bool:
     drv = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
     drv._host = mock.Mock(supports_uefi=True, supports_secure_boot=True)
     drv._host.get_capabilities.return_value.host.cpu.arch = host
+    # Before Nova 33 the driver looks for the loader itself.
+    drv._host.get_loader.return_value = ("loader", "variables", True)
     guest = nova_config.LibvirtConfigGuest()
     guest.virt_type, guest.os_type = "kvm", "hvm"
     instance = objects.Instance(system_metadata={}, flavor=spec.flavor)

@@ -10,6 +10,7 @@ from unittest import mock
 import nova.conf
 import pytest
 from nova import objects
+from nova.virt import hardware
 from nova.virt.libvirt import blockinfo, driver
 from nova.virt.libvirt import config as nova_config
 
@@ -19,6 +20,10 @@ from os_prefilter.service import Service
 from os_prefilter.vocabulary.options import Options
 from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(hardware, "get_redirected_usb_ports"), reason="This Nova drops the properties of the pairs."
+)
 
 _NOVAS_HOST = replace(KVM, built_by_nova=True, spice_enabled=True)
 _PAIR = {"hw_input_bus": "virtio", "hw_redirected_usb_ports": "1"}

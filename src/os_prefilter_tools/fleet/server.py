@@ -29,7 +29,7 @@ class ServerGroup:
 
     uuid: str
     policy: str
-    """:data:`AFFINITY` or :data:`ANTI_AFFINITY`."""
+    """``affinity`` or ``anti-affinity``."""
     most_on_host: int = 1
     """The most members on one host; only of an anti-affinity group."""
     members: Collection[str] = field(default=(), repr=False)

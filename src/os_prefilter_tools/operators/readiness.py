@@ -137,12 +137,16 @@ def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
 
     def own(provider: Provider, *, is_root: bool = False) -> Provider:
         if is_foreign(provider.traits, options, uuid=provider.uuid, name=provider.name):
-            return provider if is_root else replace(provider, traits=provider.traits - {options.owner_trait})
+            return provider if is_root else disown(provider)
         recognized = is_root or not fleet.has_inventories or is_recognized(provider.resources, options)
         if not recognized and options.owner_trait not in provider.traits:
             return provider
         below = tuple(map(own, provider.providers))
         return replace(provider, traits=provider.traits | {options.owner_trait}, providers=below)
+
+    def disown(provider: Provider) -> Provider:
+        below = tuple(map(disown, provider.providers))
+        return replace(provider, traits=provider.traits - {options.owner_trait}, providers=below)
 
     compute = os_traits.COMPUTE_NODE
     hosts = (own(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)

@@ -53,6 +53,8 @@ _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("cpu_thread_policy", "isolate"): _PINNED,
     ("cpu_thread_policy", "require"): _PINNED,
     ("emulator_threads_policy", "isolate"): _PINNED,
+    # Alone it starts with libvirt 9.2 and newer only.
+    ("maxphysaddr_mode", "emulate"): {"hw:maxphysaddr_bits": "42"},
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
+from urllib.parse import parse_qsl
 
 import pytest
 from nova import exception, objects
@@ -18,7 +19,7 @@ from nova.conductor.tasks.live_migrate import LiveMigrationTask
 from nova.conductor.tasks.migrate import MigrationTask
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter import Destination, Flavor, Image, RequestSpec
+from os_prefilter import Destination, Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common import errors
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.service import Service
@@ -159,6 +160,14 @@ _REJECTIONS = (
         True,
     ),
     Rejection(
+        "equal numbers of redirected ports",
+        "hw:redirected_usb_ports",
+        {"hw_redirected_usb_ports": 2},
+        {"hw:redirected_usb_ports": "2"},
+        True,
+        True,
+    ),
+    Rejection(
         "machine type without a device of Nova's",
         "No guest of Nova starts with image property hw_machine_type=pc-q35-2.4",
         {"hw_machine_type": "pc-q35-2.4"},
@@ -172,6 +181,14 @@ _REJECTIONS = (
         {"hw_maxphysaddr_mode": "passthrough"},
         {"hw:maxphysaddr_bits": "42"},
         True,
+        True,
+    ),
+    Rejection(
+        "address bits that QEMU does not take",
+        "QEMU takes a whole number from 32 to 52",
+        {"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": 53},
+        {},
+        False,
         True,
     ),
 )
@@ -262,7 +279,12 @@ def test_server_that_moves_is_not_rejected_for_what_it_has_lived_with(
     start: Start, rejection: Rejection, moment: _Moment, server: Any
 ) -> None:
     start(_FILTERS, "unknown_values = reject")
-    assert _refused(_scheduled(rejection, moment, server)) == ""
+    spec = _scheduled(rejection, moment, server)
+    assert _refused(spec) == ""
+    query = parse_qsl(allocation_candidates_query(spec))
+    traits = {trait for key, value in query if "required" in key for trait in value.split(",")}
+    # No host has and lacks a trait.
+    assert not [trait for trait in traits if f"!{trait}" in traits]
 
 
 @_each_rejection

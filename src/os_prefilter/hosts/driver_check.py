@@ -39,8 +39,7 @@ _DEFAULT_MACHINE = BY_NAME["default_machine"]
 _EMULATION = BY_NAME["emulation_architecture"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
 _ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
-# What QEMU takes, and its default; libvirt before 9.2 requires a number.
-_ADDRESS_BITS = range(32, 53)
+# QEMU's default; libvirt before 9.2 requires a number.
 _DEFAULT_ADDRESS_BITS = 40
 # Nova 32 and later report each model on a provider of its own below the root. A forbidden one excludes no host that has
 # another one as well, or whose guest need not be encrypted.
@@ -249,8 +248,7 @@ class _Check:
         if not value and self._facts.needs_address_bits:
             yield Unsupported(*mode.source[:2], "libvirt before 9.2 needs a number of bits; set hw_maxphysaddr_bits")
         has = self._facts.physical_address_bits
-        if value is not None and bits not in _ADDRESS_BITS:
-            takes = f"QEMU takes a whole number from {_ADDRESS_BITS[0]} to {_ADDRESS_BITS[-1]}"
-            yield Unsupported(place, quote(value), takes)
+        if value is not None and bits not in asked.ADDRESS_BITS:
+            yield Unsupported(place, quote(value), asked.TAKEN_ADDRESS_BITS)
         elif has and bits > has:
             yield Unsupported(place, str(bits), f"the host's processors have {has}")

@@ -72,6 +72,9 @@ class Resolved(NamedTuple):
 
 _NOT_SET = Resolved()
 _NOTHING_BESIDE = Beside()
+ADDRESS_BITS = range(32, 53)
+"""The numbers of address bits that QEMU takes."""
+TAKEN_ADDRESS_BITS = f"QEMU takes a whole number from {ADDRESS_BITS[0]} to {ADDRESS_BITS[-1]}"
 # With 0 in the image, that of the flavor counts.
 _EQUAL_PORTS = Never("usb_redirection", "", unless=(("usb_redirection", ("0",)),))
 
@@ -195,7 +198,9 @@ def pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple
     """
     if row.name == _EQUAL_PORTS.row and found.source.name == row.image_property and raw_values(request, row)[1]:
         # Nova compares the image's number with the flavor's text.
-        yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
+        in_flavor = f"flavor extra spec {row.extra_spec}"
+        if request.asks_anew(str(found.source), in_flavor):
+            yield _EQUAL_PORTS, in_flavor
     for pair, source in _pairs_of_nova(request, row, found.value):
         if pair.is_certain and request.asks_anew(str(found.source), source):
             yield pair, source
@@ -260,9 +265,13 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         yield place, machine, reason
     bits = address_bits_of(request)
     mode = value_of(request, row_named("maxphysaddr_mode")) if bits.value else None
-    if mode and mode.value == "passthrough" and request.asks_anew(bits.place, str(mode.source)):
+    if not mode or not request.asks_anew(bits.place, str(mode.source)):
+        return
+    if mode.value == "passthrough":
         reason = "libvirt takes no number of bits beside maxphysaddr_mode passthrough; remove one of the two"
         yield bits.place, quote(bits.value), reason
+    elif bits.number not in ADDRESS_BITS:
+        yield bits.place, quote(bits.value), TAKEN_ADDRESS_BITS
 
 
 def _encrypts_memory(request: Request) -> bool:
@@ -305,12 +314,11 @@ def _read(request: Request, row: Row) -> Resolved:
 
 def _as_lived_with(request: Request, row: Row, read: Resolved) -> Resolved:
     """Return the reading for a server that exists: a contradiction that it has lived with is noted."""
-    problem = read.problem() if read.problem else None
-    if not problem and read.value:
-        problem = _named_otherwise(request, row, read.value)
+    named_otherwise = _named_otherwise(request, row, read.value) if read.value else None
+    problem = read.problem() if read.problem else named_otherwise
     if not problem or request.asks_anew(*problem.sources):
         return read
-    if not read.problem:
+    if named_otherwise:
         # No host has and lacks a trait: that it is named is in the query in any case.
         read = read._replace(value=None)
     first, second = problem.sources

@@ -382,6 +382,13 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     assert "Errno" not in err
 
 
+@pytest.mark.parametrize("command", ["explain", "candidates", "diagnose"])
+@pytest.mark.parametrize("option", ["--property", "--extra-spec"])
+def test_key_that_is_given_twice_is_an_error(option: str, command: str, capsys: Capture) -> None:
+    assert main([command, option, "a:b=1", option, "c=1", option, "a:b=2"]) == 1
+    assert capsys.readouterr().err == f"{option}: 'a:b' is given twice. Give it once, with the value that counts.\n"
+
+
 @pytest.mark.parametrize(
     "argv",
     [

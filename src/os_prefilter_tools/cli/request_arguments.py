@@ -26,6 +26,7 @@ from os_prefilter.adapters.from_json import (
     request_spec_from,
 )
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import is_file
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter_tools.cli.context import Context
@@ -86,10 +87,10 @@ class RequestArguments:
             spec = replace(spec, flavor=flavor_named(self.flavor, context))
         if self.property:
             image = spec.image or Image()
-            properties = {**image.properties, **dict(_pairs(self.property, "--property"))}
+            properties = {**image.properties, **_unique_pairs(self.property, "--property")}
             spec = replace(spec, image=replace(image, properties=properties))
         if self.extra_spec:
-            extra_specs = {**spec.flavor.extra_specs, **dict(_pairs(self.extra_spec, "--extra-spec"))}
+            extra_specs = {**spec.flavor.extra_specs, **_unique_pairs(self.extra_spec, "--extra-spec")}
             spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
         # As the client sends them: a key with several values has a list of them.
         hints: dict[str, list[str]] = {}
@@ -133,6 +134,16 @@ def _pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
             raise DocumentError(option, f"{text!r} is not KEY=VALUE.")
         pairs.append((key, value))
     return pairs
+
+
+def _unique_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return values by key; an image or a flavor has one value of each."""
+    found: dict[str, str] = {}
+    for key, value in _pairs(texts, option):
+        if key in found:
+            raise DocumentError(option, f"{quote(key)} is given twice. Give it once, with the value that counts.")
+        found[key] = value
+    return found
 
 
 def image_named(name: str, context: Context) -> Image:

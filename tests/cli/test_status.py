@@ -307,10 +307,19 @@ def test_configuration_is_named_before_or_after_the_verb(
     assert str(conf) in err or "--json" in argv
 
 
-@pytest.mark.parametrize("argv", [["upgrade", "check", "--config-file", ""], ["--config-file=", "upgrade", "check"]])
-def test_configuration_without_a_name_is_a_failure(argv: list[str], capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["upgrade", "check", "--config-file", ""], "--config-file: the value is empty"),
+        (["--config-file=", "upgrade", "check"], "--config-file: the value is empty"),
+        (["upgrade", "check", "--config-dir="], "--config-dir: the value is empty"),
+        (["upgrade", "check", "--config-file"], "--config-file: it needs a value"),
+        (["upgrade", "check", "--config-dir", "--json"], "--config-dir: it needs a value"),
+    ],
+)
+def test_configuration_without_a_name_is_a_failure(argv: list[str], message: str, capsys: Capture) -> None:
     assert main(argv) == FAILURE
-    assert "--config-file: the value is empty." in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{message}. Give a path, or leave the option out.\n"
 
 
 def test_default_of_available_filters_is_novas() -> None:

@@ -55,6 +55,7 @@ from os_prefilter_tools.operators.readiness import compute_nodes, readiness
 
 _OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
 _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
+_PATH_NEEDED = "Give a path, or leave the option out."
 # The facts that the entry point for Nova provides. Nothing queries them here.
 _FACTS = ("minimum_compute_version", "owner_coverage", "reports", "known_traits", "nested_providers")
 _MOST_TRAITS = 5
@@ -229,14 +230,16 @@ def main(argv: Sequence[str]) -> int:
     # As nova-scheduler does.
     files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
     prepare_output()
-    options, others = _configuration_in(argv)
+    try:
+        options, others = _configuration_in(argv)
+    except DocumentError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return int(Code.FAILURE)
     # oslo.config reads them before the verb alone; people write them behind it, as of any command.
     argv = [*options, *others]
     named = options[1::2] or [*files, *folders]
     try:
         for path in named:
-            if not path:
-                raise DocumentError("--config-file", "the value is empty.")
             check_readable(path)
         conf(argv, project="nova", default_config_files=files, default_config_dirs=folders)
         if not (conf.config_file or conf.config_dir):
@@ -260,15 +263,24 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options that name files and directories of the configuration, each with its path, and all others."""
+    """Return the options that name files and directories of the configuration, each with its path, and all others.
+
+    :raises DocumentError: if such an option has no path
+    """
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     for option in ("--config-file", "--config-dir"):
         parser.add_argument(option, action="append", dest="named", default=[], type=partial(_named, option))
     try:
         found, others = parser.parse_known_args(list(argv))
-    except (argparse.ArgumentError, SystemExit):
+    except (argparse.ArgumentError, SystemExit) as error:
+        option = getattr(error, "argument_name", None)
+        if option:
+            raise DocumentError(option, f"it needs a value. {_PATH_NEEDED}") from error
         # oslo.config says what is wrong.
         return [], list(argv)
+    for option, path in found.named:
+        if not path:
+            raise DocumentError(option, f"the value is empty. {_PATH_NEEDED}")
     return [word for named in found.named for word in named], others
 
 

@@ -24,6 +24,7 @@ from os_prefilter import NetworkRequest, RequestSpec, allocation_candidates_quer
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
+from os_prefilter.request.view import Request
 from tests.conftest import device_required_by, pipeline_of
 from tests.support.nova_objects import nova_spec
 
@@ -123,6 +124,33 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
         f"member_of=!in:{_UUID}3&member_of=in:{_UUID}1,{_UUID}2&requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1"
         "&resourcesp=VGPU:1&root_required=COMPUTE_NODE&same_subtree=p,q"
     )
+
+
+_CELL = objects.CellMapping(uuid=f"{_UUID}1", name="cell1", transport_url="rabbit://", database_connection="mysql://")
+
+
+@pytest.mark.parametrize(
+    ("destination", "exists"),
+    [
+        (objects.Destination(cell=_CELL), True),
+        (objects.Destination(allow_cross_cell_move=True), True),
+        (objects.Destination(aggregates=[f"{_UUID}1"]), False),
+    ],
+    ids=["in its cell", "into another cell", "new"],
+)
+def test_cell_of_a_stored_request_says_that_the_server_exists(destination: Any, exists: bool) -> None:
+    spec = nova_spec(requested_destination=destination)
+    read = request_spec_from(_stored(spec), "r")
+    assert (Request(spec).server_exists, Request(read).server_exists) == (exists, exists)
+    assert read.requested_destination is not None
+    assert read.requested_destination.cell in (f"{_UUID}1", "of the server", None)
+
+
+@pytest.mark.parametrize(("cell", "expected"), [("c", "c"), ({"name": "c"}, "of the server"), ({}, None), ("", None)])
+def test_cell_in_the_plain_form_is_read(cell: object, expected: str | None) -> None:
+    read = request_spec_from({"flavor": {"vcpus": 1}, "requested_destination": {"cell": cell, "in_tree": None}}, "r")
+    assert read.requested_destination is not None
+    assert read.requested_destination.cell == expected
 
 
 def test_missing_special_or_too_large_file_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from os_prefilter.request import spec
 from os_prefilter.request.view import GROUP_FIELDS, OTHER_IMAGE_NAMES, SPEC_FIELDS, loose_properties
 
 _NOVA_DATA = "nova_object.data"
+# Only that there is one counts.
+_SOME_CELL = "of the server"
 
 
 def _or_empty(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +100,11 @@ _SPEC = {
         pci_requests=_or_empty(_mapping_of(requests=_or_empty({"type": "array", "items": _mapping_of()}))),
         requested_destination={
             "if": {"type": "null"},
-            "else": _mapping_of(**_each(_STRINGS, "aggregates", "forbidden_aggregates"), in_tree=_TEXT),
+            "else": _mapping_of(
+                **_each(_STRINGS, "aggregates", "forbidden_aggregates"),
+                in_tree=_TEXT,
+                cell=_or_empty({"type": ["object", "string"], "expected": "the cell of a server, or its UUID"}),
+            ),
         },
         request_level_params=_or_empty(
             _mapping_of(**_each(_STRINGS, "root_required", "root_forbidden"), same_subtree=_STRING_LISTS)
@@ -265,6 +271,7 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
             aggregates=destination.get("aggregates") or None,
             forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
             in_tree=destination.get("in_tree"),
+            cell=_cell(destination),
         ),
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
@@ -337,6 +344,17 @@ def _group(data: Mapping[str, Any]) -> spec.RequestGroup:
         forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
         in_tree=data.get("in_tree"),
     )
+
+
+def _cell(destination: Mapping[str, Any]) -> str | None:
+    """Return the cell of a server that exists; None for a new server."""
+    cell = destination.get("cell")
+    if isinstance(cell, dict) and cell:
+        # Nova's whole mapping, with the passwords of the cell.
+        cell = cell.get("uuid") or _SOME_CELL
+    if not cell and destination.get("allow_cross_cell_move"):
+        return _SOME_CELL
+    return str(cell) if cell else None
 
 
 def _lists(values: Iterable[list[str] | None] | None) -> list[list[str]]:

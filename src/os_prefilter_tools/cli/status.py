@@ -273,9 +273,9 @@ def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     try:
         found, others = parser.parse_known_args(list(argv))
     except (argparse.ArgumentError, SystemExit) as error:
-        option = getattr(error, "argument_name", None)
-        if option:
-            raise DocumentError(option, f"it needs a value. {_PATH_NEEDED}") from error
+        without = getattr(error, "argument_name", None)
+        if without:
+            raise DocumentError(without, f"it needs a value. {_PATH_NEEDED}") from error
         # oslo.config says what is wrong.
         return [], list(argv)
     for option, path in found.named:

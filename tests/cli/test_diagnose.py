@@ -167,10 +167,19 @@ def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_faul
     assert [note.endswith(advice) for note in notes] == [True] * bool(advice)
 
 
-def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:
+@pytest.mark.parametrize("command", ["candidates", "diagnose"])
+def test_missing_group_policy_is_reported_with_the_value_to_set(command: str, capsys: Capture) -> None:
     argv = ["--filter", "noop", "--extra-spec", "resources1:VCPU=1", "--extra-spec", "resources2:VCPU=1"]
-    assert main(["diagnose", *argv]) == 2
-    assert "set the flavor extra spec group_policy to none" in capsys.readouterr().out
+    assert main([command, *argv]) == {"candidates": 1, "diagnose": 2}[command]
+    assert "set the flavor extra spec group_policy to none" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("trait", ["CUSTOM_NOPE", "HW_CPU_X86_AVX2"])
+def test_misspelt_key_of_a_trait_is_the_answer_before_its_name(trait: str, capsys: Capture, tmp_path: Path) -> None:
+    argv = ["--extra-spec", f"traits:{trait}=required"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    assert found["stage"] == "refused"
+    assert f"Did you mean 'trait:{trait}'?" in found["message"]
 
 
 def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: Capture, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def _add_resource(resources: dict[str, int], key: str, name: str, value: object)
         resources[name] = amount
     elif amount:
         # Nova sends it, and Placement refuses the query; left out, the request would fit on hosts without it.
-        raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
+        raise MalformedRequest("flavor extra spec", key, f"{_start(key)}:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
 
 
 def _is_trait(key: str, name: str, value: object) -> bool:
@@ -89,8 +89,13 @@ def _is_trait(key: str, name: str, value: object) -> bool:
         LOG.warning(_LEFT_OUT, quote(key), quote(value), "name a trait, and be required or forbidden")
         return False
     if not is_trait_name(name):
-        raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
+        raise MalformedRequest("flavor extra spec", key, f"{_start(key)}:NAME with a NAME of A-Z, 0-9 and _")
     return True
+
+
+def _start(key: str) -> str:
+    """Return the kind of a key with its suffix: ``trait1`` of ``trait1:NAME``."""
+    return key.partition(":")[0]
 
 
 def preferred_trait(key: object, value: object) -> str | None:

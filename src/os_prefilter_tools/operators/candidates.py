@@ -16,12 +16,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from os_prefilter.common.errors import MalformedRequest
+from os_prefilter.common.errors import MalformedRequest, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import Query, query_of, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
+
+_NO_GROUP_POLICY = (
+    "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
+    "or isolate (they must not)."
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def ask_placement(
 
     :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
-    :raises MalformedRequest: for traits of a request group without resources.
+    :raises RequestRejected: for request groups that Placement refuses
     """
     notes = tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
     created: tuple[str, ...] = ()
@@ -92,13 +97,29 @@ def ask_placement(
         if unknown := tuple(sorted({item.trait for item in missing if item.required})):
             return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, notes)
         query = _without_forbidden(query, {item.trait for item in missing})
-    for suffix, group in query.groups.items():
-        # Placement refuses it in words that no author of a flavor knows.
-        if suffix and not (group.resources or query.same_subtree):
-            expected = f"of a group with resources{suffix}:CLASS. Add them, or write trait:NAME for one of the host"
-            raise MalformedRequest("flavor", f"trait{suffix}:", expected)
+    check_groups(query)
     text = query_string(query, limit)
     return CandidatesFound(text, placement.allocation_candidates(text), created, notes=notes)
+
+
+def check_groups(query: Query) -> None:
+    """Refuse request groups that Placement refuses in words that no author of a flavor knows.
+
+    :raises MalformedRequest: for traits of a request group without resources.
+    :raises RequestRejected: for several request groups without ``group_policy``
+    """
+    for suffix, group in query.groups.items():
+        if not suffix or group.resources or query.same_subtree:
+            continue
+        names = sorted({*group.required_traits, *group.forbidden_traits})
+        name = names[0] if names else "NAME"
+        expected = f"of a group with resources{suffix}:CLASS. Add them, or write trait:{name} for one of the host"
+        if suffix == "s":
+            # The most common suffix that is meant to be none.
+            expected = f"of a group with resources. Did you mean 'trait:{name}'? That one is of the host"
+        raise MalformedRequest("flavor extra spec", f"trait{suffix}:{name}", expected)
+    if len(query.groups.keys() - {""}) > 1 and not query.policy:
+        raise RequestRejected(_NO_GROUP_POLICY)
 
 
 def _without_forbidden(query: Query, traits: set[str]) -> Query:

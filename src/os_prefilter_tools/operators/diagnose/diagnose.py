@@ -16,18 +16,24 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.common.errors import (
+    PlacementError,
+    PlacementUnavailable,
+    PrefilterError,
+    RequestRejected,
+    UnknownTraits,
+)
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import join_names, pluralize
 from os_prefilter.request.query import BY_REQUEST, Query, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.hosts_left import SUBJECTS
 from os_prefilter.service.known_traits import find_unknown
-from os_prefilter_tools.fleet.demand import TRAIT, Condition, Demand, demand_of
+from os_prefilter_tools.fleet.demand import TRAIT, Condition, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import HostFilter
-from os_prefilter_tools.operators.candidates import Placement, ask_placement
+from os_prefilter_tools.operators.candidates import Placement, ask_placement, check_groups
 from os_prefilter_tools.operators.diagnose import result
 from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
 from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
@@ -37,11 +43,6 @@ _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
     "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it from the fleet."
-)
-
-_NO_GROUP_POLICY = (
-    "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
-    "or isolate (they must not)."
 )
 
 
@@ -78,8 +79,8 @@ def diagnose(  # noqa: PLR0913
     diagnosis = replace(diagnosis, query=query_string(sources.query), notes=notes)
     answer, unknown = _ask(sources, fleet, placement, live=live)
     diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)
-    if isinstance(answer, PlacementError):
-        return _without_answer(diagnosis, answer, demand_of(sources.query))
+    if isinstance(answer, PrefilterError):
+        return _without_answer(diagnosis, answer)
     if live and bool(answer.hosts) != bool(diagnosis.candidates) and not of_placement:
         has = "has candidates" if answer.hosts else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
@@ -120,25 +121,24 @@ def _ask(sources: Sources, fleet: Fleet, placement: Placement, *, live: bool) ->
             unknown |= {item.trait for item in find_unknown(requirements, known) if item.required}
         conditions = demand_of(sources.query).conditions()
         named = {name for item in conditions if item.kind == TRAIT for name in item.names}
+        # Before the traits: of a misspelt key they are beside the point.
+        check_groups(sources.query)
         if of_request := named - {item.trait for item in requirements} - known:
             unknown |= of_request
             # Placement may return no candidates before it checks them.
             raise UnknownTraits(of_request)
         return ask_placement(sources.query, sources.decision, placement, 1, live=live).candidates, unknown
-    except PlacementError as error:
+    except (PlacementError, RequestRejected) as error:
         return error, unknown
 
 
-def _without_answer(diagnosis: Diagnosis, error: PlacementError, demand: Demand) -> Diagnosis:
-    """Return the diagnosis of a query that Placement refused, or did not answer."""
-    more = [_FROM_FLEET]
-    if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in diagnosis.query:
-        more.append(_NO_GROUP_POLICY)
+def _without_answer(diagnosis: Diagnosis, error: PrefilterError) -> Diagnosis:
+    """Return the diagnosis of a query that Placement refuses, or did not answer."""
     if diagnosis.candidates:
         # Placement might have returned these.
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
     stage = result.NO_ANSWER if isinstance(error, PlacementUnavailable) else result.REFUSED
-    return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *more))
+    return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, _FROM_FLEET))
 
 
 def _analyse(

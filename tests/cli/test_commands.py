@@ -65,6 +65,18 @@ def test_misspelt_names_and_traits_without_their_property_are_told(
     assert command == "audit" or "it builds the guest by hw_sound_model or hw:sound_model" in told
 
 
+@pytest.mark.parametrize(
+    ("model", "advice"), [([], "as well"), (["--property", "hw_usb_model=none"], "instead of none")], ids=["", "none"]
+)
+def test_advice_for_a_value_beside_another_says_which_value_it_replaces(
+    model: list[str], advice: str, capsys: Capture
+) -> None:
+    asked = ["--property", "hw_input_bus=virtio", "--property", "hw_redirected_usb_ports=1", *model]
+    lines = json_of(capsys, "explain", *asked)
+    reasons = [line["Because of"] for line in lines if "may not start" in line["Because of"]]
+    assert [reason.partition("; set ")[2] for reason in reasons] == [f"hw_usb_model=qemu-xhci {advice}"]
+
+
 _REQUEST = ("--property", "hw_vif_model=e1000")
 _ASKING = [
     ["explain", *_REQUEST],
@@ -247,6 +259,7 @@ _WRONG = [
     ("explain --extra-spec trait1:ü=required", r"'trait1:\xfc' is not trait1:NAME with a NAME of"),
     ("explain --extra-spec resources1:CUSTOM_ü=1", r"'resources1:CUSTOM_\xfc' is not resources1:CUSTOM_NAME with"),
     ("audit --images {tmp}/broken", "broken JSON"),
+    ("audit --images {tmp}/null", "null: it holds null; expected a list of images."),
     ("audit --flavor {tmp}/images", "the document is a list"),
     ("audit --flavor {tmp}/flavor --flavor {tmp}/flavor", "another --flavor has the same name"),
     ("audit --enable nosuch", "'nosuch' cannot be used: no installed package offers"),
@@ -371,6 +384,7 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "binary").write_bytes(b"[prefilter]\n\xff")
     (tmp_path / "images").write_text("[1]")
+    (tmp_path / "null").write_text("null")
     (tmp_path / "fleet").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
     (tmp_path / "no-hosts").write_text('{"hosts": {}}')
     (tmp_path / "unknown-key").write_text("hosts: {a: {x: 1}}")

@@ -139,7 +139,9 @@ def _notes_on_pairs(request: Request) -> Iterator[Note]:
             if not found:
                 continue
             for pair, other in uncertain_pairs_of_nova(request, row, found):
-                reason = f"beside {other} a guest of Nova may not start; set {advice_of(pair)} as well"
+                present = value_of(request, row_named(pair.unless[0][0]))
+                how = f"instead of {present.value}" if present else "as well"
+                reason = f"beside {other} a guest of Nova may not start; set {advice_of(pair)} {how}"
                 yield Note(str(found.source), reason, warn=True)
 
 

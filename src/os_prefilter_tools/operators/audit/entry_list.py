@@ -90,7 +90,8 @@ def _entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str,
         broken("next: this is one page of a longer list; the other pages are missing")
     entries = document.get(key, [document]) if isinstance(document, dict) else document
     if not isinstance(entries, list):
-        raise DocumentError(path, f"it holds {quote(entries)}; expected a list of {key}.")
+        held = "null" if entries is None else quote(entries)
+        raise DocumentError(path, f"it holds {held}; expected a list of {key}.")
     for number, entry in enumerate(entries):
         yield f"{key}[{number}]", entry
 

@@ -30,7 +30,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.hosts.desired_traits import Goal
-from os_prefilter.hosts.reports import REPORTED
+from os_prefilter.hosts.reports import REPORTED, names_noting
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases
@@ -151,7 +151,8 @@ def test_fifty_reporters_and_operators_converge_without_losing_a_write(connect: 
         reporter.report(ROUNDS - 1)
     last = {f"{REPORTED}GOES_": False, f"{REPORTED}GOES_STAYSTURNS": True, **goal_of(ROUNDS - 1).traits}
     theirs = {"OWNER_NOVA", *(f"CUSTOM_OPERATOR_{number}" for number in range(OPERATORS))}
-    expected = {trait for trait in {*BASE, *last} if last.get(trait, True)} | theirs
+    note = names_noting(trait for trait, has in goal_of(ROUNDS - 1).traits.items() if has)
+    expected = {trait for trait in {*BASE, *last} if last.get(trait, True)} | theirs | {*note}
     client = connect()
     for number in range(HOSTS):
         assert client.provider_traits(provider_uuid(f"host-{number}"))[1] == expected

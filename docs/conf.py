@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration of Sphinx; build with ``sphinx-build -W -n -b html docs docs/_build/html``."""
+"""Configuration of Sphinx; build with
+``sphinx-build -W -n -b html docs docs/_build/html``.
+"""
 
 import logging
 import sys
@@ -8,7 +10,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-# The page of the differences from Nova is made from the list that the tests use.
+# The page of the differences from Nova is made from the list that the tests
+# use.
 sys.path[:0] = [str(_HERE / "_ext"), str(_HERE.parent)]
 
 project = "os-prefilter"
@@ -28,17 +31,25 @@ extensions = [
 ]
 _GIT = _HERE.parent / ".git"
 if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
-    # reno reads the whole history of the repository. Where that is not there, from_code gives the directive.
+    # reno reads the whole history of the repository. Where that is not there,
+    # from_code gives the directive.
     extensions.append("reno.sphinxext")
 
 exclude_patterns = ["_build", "releasenotes"]
 # Read from the distribution that is installed, as below, not from tags of git.
 openstackdocs_auto_name = openstackdocs_auto_version = False
 html_theme = "openstackdocs"
-# It warns where it cannot name the commit: in a source distribution, or in a clone that another user owns.
-logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(lambda record: "gitsha" not in record.msg)
+# It warns where it cannot name the commit: in a source distribution, or in a
+# clone that another user owns.
+logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(
+    lambda record: "gitsha" not in record.msg
+)
 # No analytics; the search is Sphinx's own.
-html_theme_options = {"analytics_tracking_code": "", "display_badge": False, "sidebar_search": True}
+html_theme_options = {
+    "analytics_tracking_code": "",
+    "display_badge": False,
+    "sidebar_search": True,
+}
 # The licence of the pages is the project's.
 templates_path = ["_templates"]
 html_static_path = ["_static"]
@@ -48,23 +59,36 @@ highlight_language = "none"
 
 # What every listing has, told once on the page.
 _OF_LISTINGS = (
-    "--format --column --quote --noindent --max-width --fit-width --print-empty --sort-column --sort-ascending"
+    "--format --column --quote --noindent --max-width --fit-width"
+    " --print-empty --sort-column --sort-ascending"
 )
-autoprogram_cliff_ignored = [*_OF_LISTINGS.split(), "--sort-descending", "--help"]
+autoprogram_cliff_ignored = [
+    *_OF_LISTINGS.split(),
+    "--sort-descending",
+    "--help",
+]
 autoprogram_cliff_application = "openstack"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
-# Types of other projects: the build needs no network, so their documentation is not there to refer to.
+# Types of other projects: the build needs no network, so their documentation
+# is not there to refer to.
 nitpick_ignore_regex = [
-    ("py:.*", r"(abc|argparse|collections|contextlib|logging|pathlib|threading|time|typing|types|importlib)(\..*)?"),
+    (
+        "py:.*",
+        r"(abc|argparse|collections|contextlib|logging|pathlib|threading|time|typing|types|importlib)(\..*)?",
+    ),
     ("py:.*", r"(cfg|oslo_config|keystoneauth1|os_traits|stevedore)(\..*)?"),
     # Read from files, and not to be made by others.
     ("py:class", r"os_prefilter\.rules\..*"),
     # Annotations that are strings come in pieces.
     ("py:class", r"(dict|tuple)\[.*"),
-    # Names beside the one that is documented: fields without a docstring of their own, and constants of the module.
+    # Names beside the one that is documented: fields without a docstring of
+    # their own, and constants of the module.
     ("py:(attr|data)", r"(client|(.*\.)?values|other_traits|ROOT|UNSUFFIXED)"),
-    ("py:.*", r"((.*\.)?Nodes|Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)"),
+    (
+        "py:.*",
+        r"((.*\.)?Nodes|Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)",
+    ),
 ]

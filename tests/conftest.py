@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What tests share: requests in one line, pipelines from names, and a real Placement that holds the example fleet."""
+"""What tests share: requests in one line, pipelines from names, and a real
+Placement that holds the example fleet.
+"""
 
 import logging
 import os
@@ -13,7 +15,11 @@ from hypothesis import settings
 from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
-from os_prefilter import RequestSpec, allocation_candidates_query, default_service
+from os_prefilter import (
+    RequestSpec,
+    allocation_candidates_query,
+    default_service,
+)
 from os_prefilter.adapters import shared_cache
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.service import Service, deployment_facts
@@ -37,7 +43,9 @@ def _examples() -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise ValueError(f"{_VARIABLE} is {text!r}: give a number above 0, such as 50.")
+        raise ValueError(
+            f"{_VARIABLE} is {text!r}: give a number above 0, such as 50."
+        )
     return number
 
 
@@ -45,27 +53,37 @@ _EXAMPLES = _examples()
 
 
 def times(number: float) -> int:
-    """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times the number, at least one."""
+    """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES``
+    times the number, at least one.
+    """
     return max(1, round(number * _EXAMPLES))
 
 
 PATIENCE = deployment_facts.PATIENCE
 """The seconds that a request of the product waits."""
-# Here a minute, for all that is made from now on: on a busy machine, a test that is not about time fails at the
-# product's own. The tests about time set it.
+# Here a minute, for all that is made from now on: on a busy machine, a test
+# that is not about time fails at the product's own. The tests about time set
+# it.
 deployment_facts.PATIENCE = 60.0
 shared_cache._SLOW = 60.0
 
-# Of each law that does not say how many examples it takes, those of the test kit as well, which is imported after this.
-# In CI too, other examples each time: hypothesis's own profile of CI has the same ones for ever.
-settings.register_profile("os-prefilter", max_examples=times(30), derandomize=False, print_blob=True)
+# Of each law that does not say how many examples it takes, those of the test
+# kit as well, which is imported after this. In CI too, other examples each
+# time: hypothesis's own profile of CI has the same ones for ever.
+settings.register_profile(
+    "os-prefilter", max_examples=times(30), derandomize=False, print_blob=True
+)
 settings.load_profile("os-prefilter")
 
-from os_prefilter_tools.testing import request_of  # noqa: E402 - its laws take the profile of that moment
+from os_prefilter_tools.testing import (
+    request_of,
+)  # noqa: E402 - its laws take the profile of that moment
 
 
 def one_in(number: int) -> int:
-    """Return the step of a sample: one in ``number``, and with ``OS_PREFILTER_EXAMPLES`` so many times as many."""
+    """Return the step of a sample: one in ``number``, and with
+    ``OS_PREFILTER_EXAMPLES`` so many times as many.
+    """
     return max(1, round(number / _EXAMPLES))
 
 
@@ -74,7 +92,9 @@ Required = list[tuple[str, bool, str]]
 
 
 spec_of = request_of
-"""A small request with an image of these properties and a flavor of these extra specs."""
+"""A small request with an image of these properties and a flavor of these
+extra specs.
+"""
 
 
 def conf_with(**options: Any) -> cfg.ConfigOpts:
@@ -87,42 +107,71 @@ def conf_with(**options: Any) -> cfg.ConfigOpts:
 
 
 def pipeline_of(*names: str, **options: Any) -> Service:
-    """Return the pipeline of these filters in a cloud without aggregates; the gate of ``owner`` is open by default."""
+    """Return the pipeline of these filters in a cloud without aggregates; the
+    gate of ``owner`` is open by default.
+    """
     options = {"wait_for_reports": False, "reported_traits": ["*"], **options}
-    facts: dict[str, Callable[[Any], Any]] = {"aggregates": lambda _context: (), "networks": lambda _context: {}}
-    return Service.from_conf(conf_with(enabled_filters=list(names), **options), facts)
+    facts: dict[str, Callable[[Any], Any]] = {
+        "aggregates": lambda _context: (),
+        "networks": lambda _context: {},
+    }
+    return Service.from_conf(
+        conf_with(enabled_filters=list(names), **options), facts
+    )
 
 
 def required_by(name: str, request_spec: Any, **options: Any) -> Required:
     """Return what the filter ``name`` requires of a request."""
     decision = pipeline_of(name, **options).apply(request_spec)
-    return [(item.trait, item.required, item.scope) for item in decision.requirements]
+    return [
+        (item.trait, item.required, item.scope)
+        for item in decision.requirements
+    ]
 
 
-def device_required_by(name: str, request_spec: Any, **options: Any) -> Required:
-    """Return the same without the default machine types that the device keeps its hosts off."""
+def device_required_by(
+    name: str, request_spec: Any, **options: Any
+) -> Required:
+    """Return the same without the default machine types that the device keeps
+    its hosts off.
+    """
     required = required_by(name, request_spec, **options)
-    return [item for item in required if item[1] or "DEFAULT_MACHINE" not in item[0]]
+    return [
+        item
+        for item in required
+        if item[1] or "DEFAULT_MACHINE" not in item[0]
+    ]
 
 
 @pytest.fixture(autouse=True)
 def _only_warnings_are_logged() -> None:
-    """Commands and services set the root logger's level for their process, which is that of all tests."""
+    """Commands and services set the root logger's level for their process,
+    which is that of all tests.
+    """
     logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(autouse=True)
 def _intervals_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Query a fact again after its interval: not at a random moment of the first one, nor later for its cost."""
-    monkeypatch.setattr("os_prefilter.service.deployment_facts.uniform", lambda _low, high: high)
+    """Query a fact again after its interval: not at a random moment of the
+    first one, nor later for its cost.
+    """
+    monkeypatch.setattr(
+        "os_prefilter.service.deployment_facts.uniform",
+        lambda _low, high: high,
+    )
     monkeypatch.setattr("os_prefilter.service.deployment_facts._PAUSE", 0)
     # On a slow machine, a request may wait long for a reload of the rules.
-    monkeypatch.setattr("os_prefilter.service.facts_from_conf._RELOAD_PATIENCE", 60.0)
+    monkeypatch.setattr(
+        "os_prefilter.service.facts_from_conf._RELOAD_PATIENCE", 60.0
+    )
 
 
 @pytest.fixture(autouse=True)
 def _clean_default_pipeline() -> Iterator[None]:
-    """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
+    """Undo what a test, or an example of the documentation, did to the one
+    global and to oslo.config's CONF.
+    """
     yield
     default_service.use(None)
     register_opts(cfg.CONF)
@@ -138,13 +187,19 @@ def placement() -> Iterator[PlacementClient]:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Return a function that makes an installed package be of a version, as its metadata says."""
+def install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], None]:
+    """Return a function that makes an installed package be of a version, as
+    its metadata says.
+    """
 
     def install(name: str, version: str) -> None:
         folder = tmp_path / "first" / f"{name.replace('-', '_')}-0.dist-info"
         folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
         monkeypatch.syspath_prepend(str(folder.parent))
 
     return install
@@ -158,12 +213,26 @@ def observed() -> Iterator[Observed]:
 
 @pytest.fixture
 def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
-    """Return a function: the hosts that Placement offers for a request, after these filters."""
+    """Return a function: the hosts that Placement offers for a request, after
+    these filters.
+    """
 
-    def hosts_for(request_spec: RequestSpec, *names: str, **options: Any) -> tuple[str, ...]:
+    def hosts_for(
+        request_spec: RequestSpec, *names: str, **options: Any
+    ) -> tuple[str, ...]:
         decision = pipeline_of(*names, **options).apply(request_spec)
-        placement.ensure_traits({item.trait for item in decision.requirements if item.trait.startswith("CUSTOM_")})
-        return tuple(placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts)
+        placement.ensure_traits(
+            {
+                item.trait
+                for item in decision.requirements
+                if item.trait.startswith("CUSTOM_")
+            }
+        )
+        return tuple(
+            placement.allocation_candidates(
+                allocation_candidates_query(request_spec)
+            ).hosts
+        )
 
     return hosts_for
 
@@ -183,21 +252,43 @@ _TOGETHER = (
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests that share a cloud in one process; all others go where there is room."""
+    """Keeps the tests that share a cloud in one process; all others go where
+    there is room.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((part for part in _TOGETHER if nodeid.startswith(part)), nodeid)
+        return next(
+            (part for part in _TOGETHER if nodeid.startswith(part)), nodeid
+        )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadgroup`` is for this; with pytest 9.2 it does nothing (pytest-xdist issue 1386)."""
-    return _Scheduling(config, log) if config.getvalue("dist") == "load" else None
+    """``--dist loadgroup`` is for this; with pytest 9.2 it does nothing
+    (pytest-xdist issue 1386).
+    """
+    return (
+        _Scheduling(config, log) if config.getvalue("dist") == "load" else None
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many cases the enumeration of the law had, over all processes of the run."""
-    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
-    numbers = [number for report in reports for name, number in report.user_properties if name == "law_cases"]
+    """Print how many cases the enumeration of the law had, over all processes
+    of the run.
+    """
+    reports = [
+        report
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+    ]
+    numbers = [
+        number
+        for report in reports
+        for name, number in report.user_properties
+        if name == "law_cases"
+    ]
     if numbers:
-        terminalreporter.write_line(f"The law: {sum(numbers):,} requests on hosts compared in {len(numbers)} tests.")
+        terminalreporter.write_line(
+            f"The law: {sum(numbers):,} requests on hosts compared in"
+            f" {len(numbers)} tests."
+        )

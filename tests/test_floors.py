@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The architecture: which part may import which, and what importing the library costs."""
+"""The architecture: which part may import which, and what importing the
+library costs.
+"""
 
 import ast
 import re
@@ -13,7 +15,8 @@ import pytest
 import os_prefilter
 
 _SRC = Path(os_prefilter.__file__).parents[1]
-# From the ground up, by package. A folder imports only from the floors below its own.
+# From the ground up, by package. A folder imports only from the floors below
+# its own.
 _FLOORS = {
     "os_prefilter": (
         ("common",),
@@ -38,15 +41,29 @@ def _imports(path: Path) -> set[tuple[str, str]]:
     """Return package and folder of each import of ours, wherever it stands."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in _FLOORS:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] in _FLOORS
+        ):
             package, *rest = node.module.split(".")
-            found.update([(package, rest[0])] if rest else [(package, alias.name) for alias in node.names])
+            found.update(
+                [(package, rest[0])]
+                if rest
+                else [(package, alias.name) for alias in node.names]
+            )
     return found
 
 
 @pytest.mark.parametrize("package", _FLOORS)
-def test_each_folder_imports_only_from_the_floors_below_it(package: str) -> None:
-    floor = {name: number for number, names in enumerate(_FLOORS[package]) for name in names}
+def test_each_folder_imports_only_from_the_floors_below_it(
+    package: str,
+) -> None:
+    floor = {
+        name: number
+        for number, names in enumerate(_FLOORS[package])
+        for name in names
+    }
     for path in (_SRC / package).rglob("*.py"):
         parts = path.relative_to(_SRC / package).parts
         part = parts[0] if len(parts) > 1 else path.stem
@@ -54,45 +71,83 @@ def test_each_folder_imports_only_from_the_floors_below_it(package: str) -> None
             if other == package:
                 # A name of the package itself is one of its __init__.
                 of_init = floor.get(imported, floor["__init__"])
-                assert of_init < floor[part], f"{path.relative_to(_SRC)} must not import {imported}"
+                assert of_init < floor[part], (
+                    f"{path.relative_to(_SRC)} must not import {imported}"
+                )
 
 
 def test_the_library_never_imports_the_tools() -> None:
     for path in (_SRC / "os_prefilter").rglob("*.py"):
         packages = {package for package, _ in _imports(path)}
-        assert packages <= {"os_prefilter"}, f"{path.relative_to(_SRC)} must not import the tools"
+        assert packages <= {"os_prefilter"}, (
+            f"{path.relative_to(_SRC)} must not import the tools"
+        )
 
 
 def _loaded_by(code: str) -> set[str]:
-    script = f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=600)
+    script = (
+        f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name"
+        " in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
     return set(done.stdout.split())
 
 
 def test_importing_the_library_loads_no_optional_dependency() -> None:
-    """No network, no command line, no Nova, no Placement; of OpenStack only what the core depends on."""
+    """No network, no command line, no Nova, no Placement; of OpenStack only
+    what the core depends on.
+    """
     loaded = _loaded_by("import os_prefilter")
-    others = "cliff jsonschema libvirt nova openstack oslo_config oslo_log prometheus_client sqlalchemy yaml"
-    assert not loaded & {*others.split(), "keystoneauth1", "placement", "requests"}
+    others = (
+        "cliff jsonschema libvirt nova openstack oslo_config oslo_log"
+        " prometheus_client sqlalchemy yaml"
+    )
+    assert not loaded & {
+        *others.split(),
+        "keystoneauth1",
+        "placement",
+        "requests",
+    }
 
 
 def test_core_imports_os_traits_alone() -> None:
-    """It is pure: without oslo.config, threads and plugins, and in few modules, which a newcomer reads in an hour."""
+    """It is pure: without oslo.config, threads and plugins, and in few
+    modules, which a newcomer reads in an hour.
+    """
     for folder in ("vocabulary", "request", "filters", "pipeline"):
         for path in (_SRC / "os_prefilter" / folder).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             others = re.findall(
-                r"^ *(?:from|import) (oslo_\w+|threading|stevedore|yaml|jsonschema)\b", text, re.MULTILINE
+                r"^ *(?:from|import)"
+                r" (oslo_\w+|threading|stevedore|yaml|jsonschema)\b",
+                text,
+                re.MULTILINE,
             )
             assert others == [], path
-    script = "import sys, os_prefilter; print(*(name for name in sys.modules if name.startswith('os_prefilter')))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=600)
+    script = (
+        "import sys, os_prefilter; print(*(name for name in sys.modules if"
+        " name.startswith('os_prefilter')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
     assert len(done.stdout.split()) <= 40
 
 
 def test_explain_command_does_not_import_placement_or_openstacksdk() -> None:
     loaded = _loaded_by(
-        "from os_prefilter_tools.cli.main import main; main(['explain', '--example', 'intel-nic', '-f', 'value'])"
+        "from os_prefilter_tools.cli.main import main; main(['explain',"
+        " '--example', 'intel-nic', '-f', 'value'])"
     )
     assert "cliff" in loaded
     assert not loaded & {
@@ -114,5 +169,9 @@ def test_each_class_name_has_one_home() -> None:
         for path in sorted((_SRC / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
-                    homes.setdefault(node.name, []).append(str(path.relative_to(_SRC)))
-    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+                    homes.setdefault(node.name, []).append(
+                        str(path.relative_to(_SRC))
+                    )
+    assert {
+        name: paths for name, paths in homes.items() if len(paths) > 1
+    } == {}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is installed is what the project says: names, entry points, the public interface."""
+"""What is installed is what the project says: names, entry points, the public
+interface.
+"""
 
 from importlib.metadata import distribution, entry_points
 
@@ -8,9 +10,19 @@ from tests.support.project import project_table
 
 
 def test_every_entry_point_loads() -> None:
-    groups = ("os_prefilter.request_filters", "openstack.prefilter.v1", "oslo.config.opts", "console_scripts")
+    groups = (
+        "os_prefilter.request_filters",
+        "openstack.prefilter.v1",
+        "oslo.config.opts",
+        "console_scripts",
+    )
     own = ("os_prefilter.", "os_prefilter_tools.")
-    ours = [point for group in groups for point in entry_points(group=group) if point.value.startswith(own)]
+    ours = [
+        point
+        for group in groups
+        for point in entry_points(group=group)
+        if point.value.startswith(own)
+    ]
     assert {point.group for point in ours} == set(groups)
     for point in ours:
         assert callable(point.load()), point
@@ -20,9 +32,19 @@ def test_installed_entry_points_are_those_of_pyproject_toml() -> None:
     """An editable install does not see a new one by itself."""
     table = project_table()
     written = {("console_scripts", *each) for each in table["scripts"].items()}
-    written |= {(group, *each) for group, points in table["entry-points"].items() for each in points.items()}
-    installed = {(each.group, each.name, each.value) for each in distribution("os-prefilter").entry_points}
-    assert installed == written, "pyproject.toml and what is installed differ. Install it again: pip install -e ."
+    written |= {
+        (group, *each)
+        for group, points in table["entry-points"].items()
+        for each in points.items()
+    }
+    installed = {
+        (each.group, each.name, each.value)
+        for each in distribution("os-prefilter").entry_points
+    }
+    assert installed == written, (
+        "pyproject.toml and what is installed differ. Install it again: pip"
+        " install -e ."
+    )
 
 
 def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:
@@ -32,4 +54,12 @@ def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:
         for requirement in distribution("os-prefilter").requires or []
         if "extra ==" not in requirement
     }
-    assert core == {"jsonschema", "os-resource-classes", "os-traits", "oslo-config", "oslo-log", "pyyaml", "stevedore"}
+    assert core == {
+        "jsonschema",
+        "os-resource-classes",
+        "os-traits",
+        "oslo-config",
+        "oslo-log",
+        "pyyaml",
+        "stevedore",
+    }

@@ -11,7 +11,12 @@ from os_prefilter.hosts.drivers.libvirt import VERSIONS
 from os_prefilter.hosts.drivers.libvirt_facts import Version, version_text
 from os_prefilter.hosts.drivers.vmware import REPORTER, VmwareFacts
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINE_PREFIXES, MACHINES, OTHER
+from os_prefilter.vocabulary.machine_types import (
+    FAMILIES_WITHOUT,
+    MACHINE_PREFIXES,
+    MACHINES,
+    OTHER,
+)
 
 _FAMILIES = (*MACHINES, OTHER)
 
@@ -22,9 +27,14 @@ def libvirt_versions() -> Iterator[str]:
         ("Value", "libvirt", "QEMU"),
         (
             (
-                _requested([row], [value]) + (f", for guests of {needs.guest}" if needs.guest else ""),
+                _requested([row], [value])
+                + (f", for guests of {needs.guest}" if needs.guest else ""),
                 _version(needs.libvirt),
-                _version(needs.qemu) if needs.qemu >= needs.since_qemu else f"{_version(needs.since_qemu)} and newer",
+                (
+                    _version(needs.qemu)
+                    if needs.qemu >= needs.since_qemu
+                    else f"{_version(needs.since_qemu)} and newer"
+                ),
             )
             for (row, value), needs in VERSIONS.items()
         ),
@@ -35,12 +45,17 @@ def machine_types() -> Iterator[str]:
     """Yield the families of machine types that can be named."""
     yield from table(
         ("Family", "Machine types", "Guests of"),
-        ((family, _values(_names(family)), ", ".join(guests)) for family, guests in MACHINES.items()),
+        (
+            (family, _values(_names(family)), ", ".join(guests))
+            for family, guests in MACHINES.items()
+        ),
     )
 
 
 def never() -> Iterator[str]:
-    """Yield what a family of machine types can never have; equal rows and values share a line."""
+    """Yield what a family of machine types can never have; equal rows and
+    values share a line.
+    """
     rows: dict[tuple[str, frozenset[str]], list[str]] = {}
     for (row, value), without in FAMILIES_WITHOUT.items():
         rows.setdefault((value, without), []).append(row)
@@ -50,7 +65,11 @@ def never() -> Iterator[str]:
     yield from table(
         ("Value", "Possible on", "Never on"),
         (
-            (_requested(of_rows, found), _families(set(_FAMILIES) - without), _families(without))
+            (
+                _requested(of_rows, found),
+                _families(set(_FAMILIES) - without),
+                _families(without),
+            )
             for (of_rows, without), found in values.items()
         ),
     )
@@ -69,13 +88,21 @@ def vmware_can() -> Iterator[str]:
         for row in rows
     }
     yield from table(
-        ("Property", "Values"), ((f"``{name}``", _values(values)) for name, values in can.items() if values)
+        ("Property", "Values"),
+        (
+            (f"``{name}``", _values(values))
+            for name, values in can.items()
+            if values
+        ),
     )
 
 
 def _requested(rows: Iterable[str], values: Iterable[str]) -> str:
     """Return how a request asks for these values of these rows."""
-    return f"{_values(str(BY_NAME[row].image_property) for row in rows)}: {_values(values)}"
+    return (
+        f"{_values(str(BY_NAME[row].image_property) for row in rows)}:"
+        f" {_values(values)}"
+    )
 
 
 def _values(values: Iterable[str]) -> str:
@@ -84,7 +111,9 @@ def _values(values: Iterable[str]) -> str:
 
 def _names(family: str) -> Iterator[str]:
     yield family
-    yield from (f"{prefix}*" for prefix, of in MACHINE_PREFIXES.items() if of == family)
+    yield from (
+        f"{prefix}*" for prefix, of in MACHINE_PREFIXES.items() if of == family
+    )
 
 
 def _families(families: Iterable[str]) -> str:

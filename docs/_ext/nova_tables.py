@@ -15,12 +15,19 @@ from os_prefilter.request.remarks import IGNORED, OF_HOSTS
 from os_prefilter.request.values import advice_of
 from os_prefilter.vocabulary import ROWS, row_named
 from os_prefilter.vocabulary.model import Never, Row
-from tests.against_nova.differences import AGGREGATE_DIFFERENCES, DIFFERENCES, QUERY, Difference
+from tests.against_nova.differences import (
+    AGGREGATE_DIFFERENCES,
+    DIFFERENCES,
+    QUERY,
+    Difference,
+)
 from tests.against_nova.releases import page
 
 
 def differences() -> Iterator[str]:
-    """Yield each difference as reStructuredText: what Nova does, what we do, and why."""
+    """Yield each difference as reStructuredText: what Nova does, what we do,
+    and why.
+    """
     for difference in (*DIFFERENCES, *AGGREGATE_DIFFERENCES):
         yield difference.title
         yield "^" * len(difference.title)
@@ -50,18 +57,35 @@ def nova_releases() -> Iterator[str]:
         known = NOVA_RELEASES[number]
         title = f"Nova {number} ({known.openstack})"
         yield from (title, "~" * len(title), "")
-        yield f":Runs on: libvirt {version_text(known.libvirt)} and QEMU {version_text(known.qemu)}, or newer"
-        queries = [each.title for each in DIFFERENCES if QUERY in each.of and each.since <= number < each.before]
+        yield (
+            f":Runs on: libvirt {version_text(known.libvirt)} and QEMU"
+            f" {version_text(known.qemu)}, or newer"
+        )
+        queries = [
+            each.title
+            for each in DIFFERENCES
+            if QUERY in each.of and each.since <= number < each.before
+        ]
         if queries:
-            yield f":Another query: {'; '.join(queries)} (:ref:`nova-differences`)"
+            yield (
+                f":Another query: {'; '.join(queries)}"
+                " (:ref:`nova-differences`)"
+            )
         yield from (f":{heading}: {text}" for heading, text in lists)
         yield ""
 
 
 def ways_to_ask() -> Iterator[str]:
-    """Yield a table of the ways to ask for a value of each row, and what a guest of Nova has then."""
+    """Yield a table of the ways to ask for a value of each row, and what a
+    guest of Nova has then.
+    """
     yield from table(
-        ("Image property", "Extra spec", "Then the guest has it, unless", "The trait by name alone"),
+        (
+            "Image property",
+            "Extra spec",
+            "Then the guest has it, unless",
+            "The trait by name alone",
+        ),
         (
             (
                 f"``{row.image_property}``" if row.image_property else "",
@@ -81,7 +105,9 @@ def _unless(row: Row) -> str:
         for pairs in _of_one_kind(beside.never):
             alike.setdefault(pairs, []).append(value)
     notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
-    return ". ".join([*(_pairs(values, never) for never, values in alike.items()), *notes])
+    return ". ".join(
+        [*(_pairs(values, never) for never, values in alike.items()), *notes]
+    )
 
 
 def _of_one_kind(never: tuple[Never, ...]) -> Iterator[tuple[Never, ...]]:
@@ -95,11 +121,20 @@ def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
     result = "rejected" if first.is_certain else "noted"
     where = f" on hosts with ``{first.on}``" if first.on else ""
     unless = f", unless ``{advice_of(first)}``" if first.unless else ""
-    name = f"``{other.image_property}``" if other.image_property else f"the image's ``{other.image_attribute}``"
+    name = (
+        f"``{other.image_property}``"
+        if other.image_property
+        else f"the image's ``{other.image_attribute}``"
+    )
     if not first.value:
-        return f"{result}{where}: ``{' '.join(values)}`` without {name}{unless}"
+        return (
+            f"{result}{where}: ``{' '.join(values)}`` without {name}{unless}"
+        )
     others = " or ".join(f"``{each.value}``" for each in never)
-    return f"{result}{where}: ``{' '.join(values)}`` beside {name} {others}{unless}"
+    return (
+        f"{result}{where}: ``{' '.join(values)}`` beside {name}"
+        f" {others}{unless}"
+    )
 
 
 def _by_trait(row: Row) -> str:
@@ -107,7 +142,11 @@ def _by_trait(row: Row) -> str:
         return "rejected if the filter of the device is enabled"
     if not row.traits:
         return "has none"
-    return "enough: it is about the host" if row.name in OF_HOSTS else "noted: it chooses a host, and gives no device"
+    return (
+        "enough: it is about the host"
+        if row.name in OF_HOSTS
+        else "noted: it chooses a host, and gives no device"
+    )
 
 
 class WaysToAsk(FromCode):

@@ -15,13 +15,16 @@ _service: "Service | None" = None
 
 
 def process_reqspec(context: Any, request_spec: Any) -> Decision:
-    """Run the filters that oslo.config's ``CONF`` enables on ``request_spec``, which is changed in place.
+    """Run the filters that oslo.config's ``CONF`` enables on ``request_spec``,
+    which is changed in place.
 
-    It has the signature of Nova's function of that name. The first call loads the filters. A scheduler that must not
-    start with a wrong configuration, or that provides facts, calls ``Service.from_conf(CONF)`` when it starts, and may
-    pass the service to :func:`os_prefilter.default_service.use`.
+    It has the signature of Nova's function of that name. The first call loads
+    the filters. A scheduler that must not start with a wrong configuration, or
+    that provides facts, calls ``Service.from_conf(CONF)`` when it starts, and
+    may pass the service to :func:`os_prefilter.default_service.use`.
 
-    :raises ConfigurationError: at the first call, if the configuration is wrong.
+    :raises ConfigurationError: at the first call, if the configuration is
+        wrong.
     :raises RequestRejected: if the request cannot be scheduled as it is.
     :raises FilterFailed: if a filter raises an error of its own.
     """
@@ -38,7 +41,9 @@ def process_reqspec(context: Any, request_spec: Any) -> Decision:
 
 
 def use(service: "Service | None") -> None:
-    """Set the service of ``process_reqspec``; None lets the next call load it from ``CONF`` again."""
+    """Set the service of ``process_reqspec``; None lets the next call load it
+    from ``CONF`` again.
+    """
     global _service  # noqa: PLW0603
     with _lock:
         _service = service

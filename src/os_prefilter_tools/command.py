@@ -2,8 +2,9 @@
 
 """Start of the commands ``os-prefilter`` and ``os-prefilter-status``.
 
-Importing the commands takes a few tenths of a second, and Ctrl-C during that would print a traceback. So this module
-imports them where an interruption is caught.
+Importing the commands takes a few tenths of a second, and Ctrl-C during that
+would print a traceback. So this module imports them where an interruption is
+caught.
 """
 
 import gc
@@ -19,26 +20,41 @@ _UNEXPECTED = 255
 
 
 def status() -> int:
-    """Run ``os-prefilter-status``; return its exit code, that of oslo.upgradecheck, or 130 after Ctrl-C."""
-    return _run("status", "os-prefilter-status needs {}, which is not installed: pip install '.[agent]'", _UNEXPECTED)
+    """Run ``os-prefilter-status``; return its exit code, that of
+    oslo.upgradecheck, or 130 after Ctrl-C.
+    """
+    return _run(
+        "status",
+        "os-prefilter-status needs {}, which is not installed: pip install"
+        " '.[agent]'",
+        _UNEXPECTED,
+    )
 
 
 def main() -> int:
     """Run the command; return its exit code, which is 130 after Ctrl-C."""
-    return _run("main", "os-prefilter: the command needs more than the library: pip install '.[cli]'", _ERROR)
+    return _run(
+        "main",
+        "os-prefilter: the command needs more than the library: pip install"
+        " '.[cli]'",
+        _ERROR,
+    )
 
 
 def _run(program: str, missing: str, code: int) -> int:
     """Import a program of the folder cli, and run it.
 
-    :param missing: the message if a package is not installed, whose name stands for ``{}``
+    :param missing: the message if a package is not installed, whose name
+        stands for ``{}``
     :param code: the exit code then
     """
     # Python's own handler, or none if a script ignores the signal.
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         # The import machinery swallows exceptions at some places.
-        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
+        signal.signal(
+            signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED)
+        )
     try:
         try:
             module = import_module(f"os_prefilter_tools.cli.{program}")
@@ -52,5 +68,6 @@ def _run(program: str, missing: str, code: int) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
-        # At its end the interpreter would look through all that was imported, an eighth of the time of a short command.
+        # At its end the interpreter would look through all that was imported,
+        # an eighth of the time of a short command.
         gc.freeze()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Responses and logins end, whatever comes or does not come; no secret follows a redirect to another origin."""
+"""Responses and logins end, whatever comes or does not come; no secret follows
+a redirect to another origin.
+"""
 
 import gzip
 import io
@@ -49,7 +51,9 @@ def session_at(url: str, timeout: float = 60, auth: Any = None) -> Session:
 
 @contextmanager
 def endless(seconds: float, *, headers_only: bool = False) -> Iterator[str]:
-    """Serve a response that never ends: a space each so many seconds, or no byte at all."""
+    """Serve a response that never ends: a space each so many seconds, or no
+    byte at all.
+    """
     over = threading.Event()
 
     def pieces() -> Iterator[bytes]:
@@ -66,20 +70,30 @@ def endless(seconds: float, *, headers_only: bool = False) -> Iterator[str]:
         yield url
 
 
-def test_endless_response_times_out_and_one_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_response_times_out_and_one_that_is_too_long_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with endless(0.001) as url, pytest.raises(exceptions.ConnectTimeout):
         session_at(url, 0.2).get(url)
     monkeypatch.setattr(session_limits, "MOST_BYTES", 5000)
     bodies = iter((b"x" * 5000, b"x" * 5001))
     with serving(lambda _call: Reply(200, next(bodies), {})) as url:
         assert len(session_at(url).get(url).content) == 5000
-        with pytest.raises(exceptions.ConnectFailure, match="longer than 5000 bytes"):
+        with pytest.raises(
+            exceptions.ConnectFailure, match="longer than 5000 bytes"
+        ):
             session_at(url).get(url)
 
 
-@pytest.mark.parametrize("headers_only", [False, True], ids=["trickles", "says nothing"])
+@pytest.mark.parametrize(
+    "headers_only", [False, True], ids=["trickles", "says nothing"]
+)
 def test_command_and_round_of_the_agent_end_although_placement_never_does(
-    headers_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
+    headers_only: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    caplog: Any,
 ) -> None:
     """Each byte comes within the timeout of the client."""
     conf = tmp_path / "nova.conf"
@@ -90,33 +104,66 @@ def test_command_and_round_of_the_agent_end_although_placement_never_does(
         watch = Watch(Host(), lambda _facts: str(client.traits()), 1.0)
         with caplog.at_level(logging.INFO, agent.LOG.name):
             start_thread(watch.round, "a round").result(FOREVER)
-        (line,) = (record.getMessage() for record in caplog.records if record.name == agent.LOG.name)
+        (line,) = (
+            record.getMessage()
+            for record in caplog.records
+            if record.name == agent.LOG.name
+        )
         assert "the report has not ended in 0.3 seconds" in line
         monkeypatch.setattr(context, "TIMEOUT", 0.3)
-        argv = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", "kvm-1"]
+        argv = [
+            "capabilities",
+            "report",
+            "--driver",
+            "fake",
+            "--nova-conf",
+            str(conf),
+            "--provider",
+            "kvm-1",
+        ]
         assert main(argv) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "was ended after 0.3 seconds" in line
 
 
 def test_complete_responses_and_streams_pass_through_unchanged() -> None:
-    """Status, headers, compressed and empty bodies; errors of the connection; what is read as a stream."""
+    """Status, headers, compressed and empty bodies; errors of the connection;
+    what is read as a stream.
+    """
 
     def answer(call: Call) -> Reply | None:
         if call.path == "/lost":
             return None
         if call.path == "/packed":
-            return Reply(200, gzip.compress(b'{"a": 1}'), {"Content-Encoding": "gzip"})
-        return Reply(204, b"", {}) if call.path == "/empty" else Reply(404, b"not here", {"X-A": "b"})
+            return Reply(
+                200, gzip.compress(b'{"a": 1}'), {"Content-Encoding": "gzip"}
+            )
+        return (
+            Reply(204, b"", {})
+            if call.path == "/empty"
+            else Reply(404, b"not here", {"X-A": "b"})
+        )
 
     with serving(answer) as url:
         session = session_at(url)
         limit(session)
         http: requests.Session = session.session
-        assert (len(http.hooks["response"]), http.get(f"{url}/packed", timeout=60).json()) == (1, {"a": 1})
-        assert (http.get(f"{url}/empty", timeout=60).content, http.get(url, timeout=(60, 60)).text) == (b"", "not here")
-        assert (http.get(url, timeout=60).status_code, http.get(url, timeout=60).headers["X-A"]) == (404, "b")
-        assert b"".join(http.get(url, timeout=60, stream=True).iter_content(3)) == b"not here"
+        assert (
+            len(http.hooks["response"]),
+            http.get(f"{url}/packed", timeout=60).json(),
+        ) == (1, {"a": 1})
+        assert (
+            http.get(f"{url}/empty", timeout=60).content,
+            http.get(url, timeout=(60, 60)).text,
+        ) == (b"", "not here")
+        assert (
+            http.get(url, timeout=60).status_code,
+            http.get(url, timeout=60).headers["X-A"],
+        ) == (404, "b")
+        assert (
+            b"".join(http.get(url, timeout=60, stream=True).iter_content(3))
+            == b"not here"
+        )
         assert http.get(url, timeout=None).text == "not here"
         with pytest.raises(requests.ConnectionError):
             http.get(f"{url}/lost", timeout=60)
@@ -124,30 +171,55 @@ def test_complete_responses_and_streams_pass_through_unchanged() -> None:
 
 def login_at(url: str) -> Session:
     """Return a session that logs in with a password at a Keystone."""
-    domains: dict[str, Any] = {"user_domain_id": "default", "project_domain_id": "default"}
-    login: dict[str, Any] = {"username": "operator", "password": PASSWORD, "project_name": "project"}
-    return session_at(url, auth=generic.Password(auth_url=f"{url}/v3", **login, **domains))
+    domains: dict[str, Any] = {
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    login: dict[str, Any] = {
+        "username": "operator",
+        "password": PASSWORD,
+        "project_name": "project",
+    }
+    return session_at(
+        url, auth=generic.Password(auth_url=f"{url}/v3", **login, **domains)
+    )
 
 
 @pytest.mark.parametrize("ask", ["token", "endpoint"])
-def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_does_not(ask: str) -> None:
-    """Keystoneauth would wait for its own lock, and so would whatever logs in after that (ADR 0015)."""
+def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_does_not(
+    ask: str,
+) -> None:
+    """Keystoneauth would wait for its own lock, and so would whatever logs in
+    after that (ADR 0015).
+    """
     logins = Logins()
     logins.catalog = {"placement": "http://placement.invalid"}
     refused = {"GET", "POST"}
 
     def answer(call: Call) -> Reply:
         if call.method in refused:
-            return Reply(401, b'{"error": {"code": 401, "message": "no", "title": "Unauthorized"}}', {})
+            return Reply(
+                401,
+                b'{"error": {"code": 401, "message": "no", "title":'
+                b' "Unauthorized"}}',
+                {},
+            )
         status, document = logins.answer(call.method, call.path)
-        headers = {"Content-Type": "application/json", "X-Subject-Token": "token"}
+        headers = {
+            "Content-Type": "application/json",
+            "X-Subject-Token": "token",
+        }
         return Reply(status, json.dumps(document).encode(), headers)
 
     with serving(answer) as logins.url:
         session = login_at(logins.url)
 
         def log_in() -> object:
-            return session.get_token() if ask == "token" else session.get_endpoint(service_type="placement")
+            return (
+                session.get_token()
+                if ask == "token"
+                else session.get_endpoint(service_type="placement")
+            )
 
         for _ in range(2):
             with pytest.raises(exceptions.Unauthorized) as caught:
@@ -155,7 +227,12 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
             assert PASSWORD not in str(caught.value)
         # The version is that of the URL, as keystoneauth means it.
         refused.remove("POST")
-        assert start_thread(login_at(logins.url).get_token, "a login").result(FOREVER) == "token"
+        assert (
+            start_thread(login_at(logins.url).get_token, "a login").result(
+                FOREVER
+            )
+            == "token"
+        )
         refused.clear()
         start_thread(log_in, "a login").result(FOREVER)
         assert session.get_token() == "token"
@@ -163,11 +240,18 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
 
 @pytest.mark.parametrize("headers", [{}, {"X-Subject-Token": "t"}])
 @pytest.mark.parametrize("token", [None, [], {}, {"expires_at": "no"}])
-def test_token_that_cannot_be_read_is_an_error_of_the_login(token: Any, headers: dict[str, str]) -> None:
+def test_token_that_cannot_be_read_is_an_error_of_the_login(
+    token: Any, headers: dict[str, str]
+) -> None:
     """Of a Keystone that does not answer as Keystone does."""
     body = json.dumps({"token": token}).encode()
-    failed = pytest.raises(ConfigurationError, match="the login at Keystone failed")
-    with serving(lambda _call: Reply(201, body, headers)) as url, failed as caught:
+    failed = pytest.raises(
+        ConfigurationError, match="the login at Keystone failed"
+    )
+    with (
+        serving(lambda _call: Reply(201, body, headers)) as url,
+        failed as caught,
+    ):
         log_in(login_at(url), "mine")
     assert PASSWORD not in str(caught.value)
 
@@ -196,7 +280,9 @@ TARGETS = (
 )
 
 
-def test_token_and_password_follow_no_redirect_to_another_origin(elsewhere: tuple[str, list[Call]]) -> None:
+def test_token_and_password_follow_no_redirect_to_another_origin(
+    elsewhere: tuple[str, list[Call]],
+) -> None:
     port, came = elsewhere
     replies: list[Reply] = []
     refused = "is a redirect to '.*: to another scheme, host or port"
@@ -204,12 +290,24 @@ def test_token_and_password_follow_no_redirect_to_another_origin(elsewhere: tupl
         session = session_at(url)
         for status in (301, 303, 307):
             for to in TARGETS:
-                replies.append(Reply(status, b"", {"Location": to.format(port=port)}))
-                with pytest.raises(exceptions.ClientException, match=refused) as caught:
+                replies.append(
+                    Reply(status, b"", {"Location": to.format(port=port)})
+                )
+                with pytest.raises(
+                    exceptions.ClientException, match=refused
+                ) as caught:
                     session.get(f"{url}/resource_providers")
                 assert "'token'" not in str(caught.value)
-        replies.append(Reply(307, b"", {"Location": f"http://127.0.0.1:{port}/v3/auth/tokens"}))
-        with pytest.raises(exceptions.ClientException, match=refused) as caught:
+        replies.append(
+            Reply(
+                307,
+                b"",
+                {"Location": f"http://127.0.0.1:{port}/v3/auth/tokens"},
+            )
+        )
+        with pytest.raises(
+            exceptions.ClientException, match=refused
+        ) as caught:
             login_at(url).get_token()
     assert PASSWORD not in str(caught.value)
     assert came == []
@@ -228,22 +326,39 @@ def test_token_and_password_follow_no_redirect_to_another_origin(elsewhere: tupl
 def test_default_port_is_a_port_and_a_change_of_the_scheme_is_refused(
     before: str, after: str, is_followed: bool
 ) -> None:
-    """``https`` to ``http`` on the same host and port would send the token as clear text."""
+    """``https`` to ``http`` on the same host and port would send the token as
+    clear text.
+    """
     sent, tokens = [], []
 
     class Redirecting(HTTPAdapter):
-        def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
+        def send(
+            self,
+            request: requests.PreparedRequest,
+            *_args: object,
+            **_options: object,
+        ) -> requests.Response:
             sent.append(request.url)
             tokens.append(request.headers["X-Auth-Token"])
             response = requests.Response()
             response.status_code = 200 if sent[1:] else 302
             response.headers["Location"] = after
-            response.raw, response.request, response.url = io.BytesIO(b"{}"), request, str(request.url)
+            response.raw, response.request, response.url = (
+                io.BytesIO(b"{}"),
+                request,
+                str(request.url),
+            )
             return response
 
     session = session_at(before)
     for scheme in ("http://", "https://"):
         session.session.mount(scheme, Redirecting())
-    with nullcontext() if is_followed else pytest.raises(exceptions.ClientException, match="is a redirect to"):
+    with (
+        nullcontext()
+        if is_followed
+        else pytest.raises(
+            exceptions.ClientException, match="is a redirect to"
+        )
+    ):
         session.get(before)
     assert (len(sent), tokens) == (1 + is_followed, ["token"] * len(sent))

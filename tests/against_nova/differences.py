@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where we differ from Nova on purpose: THE list, which the tests use and the documentation is made from.
+"""Where we differ from Nova on purpose: THE list, which the tests use and the
+documentation is made from.
 
-Each entry says what Nova does, what we do, and why; and computes our answer from Nova's, exactly. Applied one after the
-other to Nova's answer for any request, the entries must give ours. This module imports nothing of Nova.
+Each entry says what Nova does, what we do, and why; and computes our answer
+from Nova's, exactly. Applied one after the other to Nova's answer for any
+request, the entries must give ours. This module imports nothing of Nova.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,17 +35,23 @@ class Difference:
     ours: str
     reason: str
     becomes: Callable[[Answer, Any, Nova], Answer]
-    """``(what Nova answers, request spec, Nova) -> what we answer``; the same where the difference does not apply."""
+    """``(what Nova answers, request spec, Nova) -> what we answer``; the same
+    where the difference does not apply.
+    """
     before: int = 0
     """The version of Nova that does as we do; 0 if none does."""
     since: int = 0
-    """The version of Nova that brought it; an older one does not know its properties. 0 if it is older than all."""
+    """The version of Nova that brought it; an older one does not know its
+    properties. 0 if it is older than all.
+    """
     properties: Mapping[str, str] = field(default_factory=dict)
     """Image properties of a request that shows it."""
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     """Extra specs of the flavor of a request that shows it."""
     change: Callable[[Any], object] = lambda _spec: None
-    """What else the request needs to show it. It has a PCI device of the flavor's, and an empty destination."""
+    """What else the request needs to show it. It has a PCI device of the
+    flavor's, and an empty destination.
+    """
 
 
 DIFFERENCES: tuple[Difference, ...] = (
@@ -52,7 +60,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         of=_IMAGE_READERS,
         nova="fails with an internal error",
         ours="asks for nothing that only an image could ask for",
-        reason="the field may be null, and is for some servers that boot from a volume",
+        reason=(
+            "the field may be null, and is for some servers that boot from a"
+            " volume"
+        ),
         becomes=becomes.completed,
         change=lambda spec: setattr(spec, "image", None),
     ),
@@ -68,7 +79,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "An extra spec that is empty",
         of=(QUERY, "ephemeral_encryption", "packed_virtqueue"),
-        nova="takes it for false in some places, for a contradiction of the image in others, and ignores it in most",
+        nova=(
+            "takes it for false in some places, for a contradiction of the"
+            " image in others, and ignores it in most"
+        ),
         ours="ignores it everywhere",
         reason="it says nothing",
         becomes=becomes.empty_says_nothing,
@@ -77,17 +91,30 @@ DIFFERENCES: tuple[Difference, ...] = (
             "hw_ephemeral_encryption": "true",
             "hw_cpu_thread_policy": "require",
         },
-        extra_specs={"hw:virtio_packed_ring": "", "hw:ephemeral_encryption": "", "hw:cpu_thread_policy": ""},
+        extra_specs={
+            "hw:virtio_packed_ring": "",
+            "hw:ephemeral_encryption": "",
+            "hw:cpu_thread_policy": "",
+        },
     ),
     Difference(
         "A boolean extra spec that is no boolean",
         of=("ephemeral_encryption", "packed_virtqueue"),
         nova="takes it for false, which contradicts an image that says true",
-        ours="warns and ignores it, or refuses the request (unknown_values = reject)",
+        ours=(
+            "warns and ignores it, or refuses the request (unknown_values ="
+            " reject)"
+        ),
         reason='a misspelt "true" is not a wish for the opposite',
         becomes=becomes.no_boolean_says_nothing,
-        properties={"hw_virtio_packed_ring": "true", "hw_ephemeral_encryption": "true"},
-        extra_specs={"hw:virtio_packed_ring": "maybe", "hw:ephemeral_encryption": "maybe"},
+        properties={
+            "hw_virtio_packed_ring": "true",
+            "hw_ephemeral_encryption": "true",
+        },
+        extra_specs={
+            "hw:virtio_packed_ring": "maybe",
+            "hw:ephemeral_encryption": "maybe",
+        },
     ),
     Difference(
         "Stateless firmware without UEFI",
@@ -103,7 +130,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "The model of a TPM",
         of=(QUERY,),
-        nova="before Nova 30, requires the trait of its version alone, and its hosts report no model",
+        nova=(
+            "before Nova 30, requires the trait of its version alone, and its"
+            " hosts report no model"
+        ),
         ours="requires the trait of the model as well, as Nova 30 does",
         reason="a host must have both",
         becomes=becomes.tpm_model,
@@ -113,12 +143,19 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "The model of memory encryption",
         of=(QUERY,),
-        nova="before Nova 32, requires the resource alone, and does not know hw:mem_encryption_model",
+        nova=(
+            "before Nova 32, requires the resource alone, and does not know"
+            " hw:mem_encryption_model"
+        ),
         ours="requires the trait of the model as well, as Nova 32 does",
         reason="hosts have the resource for several models",
         becomes=becomes.mem_encryption_model,
         before=32,
-        properties={"hw_mem_encryption": "true", "hw_firmware_type": "uefi", "hw_machine_type": "q35"},
+        properties={
+            "hw_mem_encryption": "true",
+            "hw_firmware_type": "uefi",
+            "hw_machine_type": "q35",
+        },
     ),
     Difference(
         "The width of physical addresses",
@@ -135,7 +172,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         of=(QUERY,),
         nova="takes it for false",
         ours="refuses the request",
-        reason="an instance must not run unencrypted because of a misspelt extra spec",
+        reason=(
+            "an instance must not run unencrypted because of a misspelt extra"
+            " spec"
+        ),
         becomes=becomes.no_boolean_is_refused,
         extra_specs={"hw:mem_encryption": "maybe"},
     ),
@@ -143,18 +183,30 @@ DIFFERENCES: tuple[Difference, ...] = (
         "What Nova's scheduler adds after from_request_spec",
         of=(QUERY,),
         nova=(
-            "adds the aggregates and the host of requested_destination, and group_policy=none where two groups came "
-            "from outside the flavor, in resources_from_request_spec"
+            "adds the aggregates and the host of requested_destination, and"
+            " group_policy=none where two groups came from outside the flavor,"
+            " in resources_from_request_spec"
         ),
-        ours="has them in the query at once; a host's name must have become in_tree, and limit is the caller's",
-        reason="without them the query asks for the wrong hosts, or Placement refuses it",
+        ours=(
+            "has them in the query at once; a host's name must have become"
+            " in_tree, and limit is the caller's"
+        ),
+        reason=(
+            "without them the query asks for the wrong hosts, or Placement"
+            " refuses it"
+        ),
         becomes=becomes.as_sent,
-        change=lambda spec: spec.requested_destination.require_aggregates(["33333333-3333-4333-8333-333333333333"]),
+        change=lambda spec: spec.requested_destination.require_aggregates(
+            ["33333333-3333-4333-8333-333333333333"]
+        ),
     ),
     Difference(
         "A group without resources, an empty same_subtree",
         of=(QUERY,),
-        nova="sends an empty parameter, resources_X= or same_subtree=, which Placement refuses",
+        nova=(
+            "sends an empty parameter, resources_X= or same_subtree=, which"
+            " Placement refuses"
+        ),
         ours="leaves the parameter out",
         reason="a group of traits alone is allowed beside same_subtree",
         becomes=becomes.no_empty_parameter,
@@ -163,36 +215,71 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "One value without a trait",
         of=("image_metadata",),
-        nova="drops the traits of all properties of that image, and lets every host pass",
+        nova=(
+            "drops the traits of all properties of that image, and lets every"
+            " host pass"
+        ),
         ours="leaves out that one requirement, and says so",
         reason="the other properties are as important as before",
         becomes=becomes.each_alone,
-        properties={"hw_vif_model": "e1000e", "hw_architecture": "x86_64", "hw_emulation_architecture": "sparc"},
+        properties={
+            "hw_vif_model": "e1000e",
+            "hw_architecture": "x86_64",
+            "hw_emulation_architecture": "sparc",
+        },
     ),
     Difference(
         "vIOMMU models",
         of=("image_metadata",),
-        nova="makes COMPUTE_VIOMMU_<X> of hw_viommu_model, which no os-traits has, and does not read hw:viommu_model",
-        ours="requires COMPUTE_VIOMMU_MODEL_<X>, of the flavor's extra spec before the image's property",
-        reason="that is the trait that the libvirt driver reports, and the model that it gives the guest",
+        nova=(
+            "makes COMPUTE_VIOMMU_<X> of hw_viommu_model, which no os-traits"
+            " has, and does not read hw:viommu_model"
+        ),
+        ours=(
+            "requires COMPUTE_VIOMMU_MODEL_<X>, of the flavor's extra spec"
+            " before the image's property"
+        ),
+        reason=(
+            "that is the trait that the libvirt driver reports, and the model"
+            " that it gives the guest"
+        ),
         becomes=becomes.viommu,
         properties={"hw_viommu_model": "intel"},
     ),
     Difference(
         "Devices of a guest of armv7l or ppc64, emulated",
         of=("image_metadata",),
-        nova="drops all traits of that image, as it has none for these architectures",
-        ours="requires no bus, video model or vIOMMU; if it is in emulated_architectures, that of such guests",
-        reason="any host may run the guest, and what its own guests can have says nothing of it",
+        nova=(
+            "drops all traits of that image, as it has none for these"
+            " architectures"
+        ),
+        ours=(
+            "requires no bus, video model or vIOMMU; if it is in"
+            " emulated_architectures, that of such guests"
+        ),
+        reason=(
+            "any host may run the guest, and what its own guests can have says"
+            " nothing of it"
+        ),
         becomes=becomes.of_no_platform,
-        properties={"hw_emulation_architecture": "armv7l", "hw_disk_bus": "scsi", "hw_vif_model": "virtio"},
+        properties={
+            "hw_emulation_architecture": "armv7l",
+            "hw_disk_bus": "scsi",
+            "hw_vif_model": "virtio",
+        },
     ),
     Difference(
         "32-bit x86",
         of=("image_metadata",),
-        nova="requires HW_ARCH_I686 for hw_architecture=i686, and has no trait for hw_emulation_architecture=i686",
+        nova=(
+            "requires HW_ARCH_I686 for hw_architecture=i686, and has no trait"
+            " for hw_emulation_architecture=i686"
+        ),
         ours="requires HW_ARCH_X86_64, and COMPUTE_ARCH_X86_64",
-        reason="an x86_64 host runs it, and reports HW_ARCH_X86_64 alone; the emulator is that of x86_64",
+        reason=(
+            "an x86_64 host runs it, and reports HW_ARCH_X86_64 alone; the"
+            " emulator is that of x86_64"
+        ),
         becomes=becomes.i686,
         properties={"hw_architecture": "i686"},
     ),
@@ -201,13 +288,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         of=("image_metadata", "sound_model"),
         nova="requires a trait for virtio alone, in a filter of its own",
         ours="requires the trait of every model",
-        reason="the libvirt driver reports each of them, and a host without it fails the spawn",
+        reason=(
+            "the libvirt driver reports each of them, and a host without it"
+            " fails the spawn"
+        ),
         becomes=becomes.sound,
         since=32,
         properties={"hw_sound_model": "ich9"},
     ),
     Difference(
-        "Image and flavor that ask for different USB controllers, or numbers of redirected USB ports",
+        "Image and flavor that ask for different USB controllers, or numbers"
+        " of redirected USB ports",
         of=("image_metadata",),
         nova="schedules it, and the libvirt driver of each host refuses it",
         ours="refuses it before anything is scheduled",
@@ -218,10 +309,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         extra_specs={"hw:usb_model": "qemu-xhci"},
     ),
     Difference(
-        "A device that no guest of the machine type, or of the architecture to emulate, has",
+        "A device that no guest of the machine type, or of the architecture to"
+        " emulate, has",
         of=("image_metadata", "sound_model"),
-        nova="schedules it, and each host fails to start it, or starts it without the device",
-        ours="refuses it before anything is scheduled; a bus counts only where the guest has a disk or CD-ROM on it",
+        nova=(
+            "schedules it, and each host fails to start it, or starts it"
+            " without the device"
+        ),
+        ours=(
+            "refuses it before anything is scheduled; a bus counts only where"
+            " the guest has a disk or CD-ROM on it"
+        ),
         reason="no host can do both",
         becomes=becomes.impossible,
         since=32,
@@ -251,44 +349,72 @@ DIFFERENCES: tuple[Difference, ...] = (
         of=("owner",),
         nova="requires OWNER_NOVA",
         ours="requires COMPUTE_MANAGED_PCI_DEVICE",
-        reason="Nova gives both to its PCI devices; before version 34, it removes OWNER_NOVA from them",
+        reason=(
+            "Nova gives both to its PCI devices; before version 34, it removes"
+            " OWNER_NOVA from them"
+        ),
         becomes=becomes.trait_of_pci_devices,
     ),
     Difference(
         "The flavor's own groups",
         of=("owner",),
-        nova="leaves them alone: resources1:VGPU=1 may be given another service's GPU",
-        ours=(
-            "requires OWNER_NOVA on each group that asks for a class whose providers Nova creates, and "
-            "COMPUTE_MANAGED_PCI_DEVICE where that is CUSTOM_PCI_*"
+        nova=(
+            "leaves them alone: resources1:VGPU=1 may be given another"
+            " service's GPU"
         ),
-        reason="measured on a real Placement: the root's trait does not bind its children",
+        ours=(
+            "requires OWNER_NOVA on each group that asks for a class whose"
+            " providers Nova creates, and COMPUTE_MANAGED_PCI_DEVICE where"
+            " that is CUSTOM_PCI_*"
+        ),
+        reason=(
+            "measured on a real Placement: the root's trait does not bind its"
+            " children"
+        ),
         becomes=becomes.owner_on_flavors_groups,
         extra_specs={"resources1:VGPU": "1"},
     ),
     Difference(
         "Nested resources in the group without a suffix",
         of=("owner",),
-        nova="leaves it alone: resources:VGPU=1 may be given another service's GPU",
-        ours=(
-            "asks for a class whose providers Nova creates in a group of its own, with the same trait, unless that "
-            "could ask for something else (a required trait that the device may have, group_policy); then, and for "
-            "other classes, it forbids the traits of other owners in the group without a suffix, and an image that "
-            "requires one of them is refused"
+        nova=(
+            "leaves it alone: resources:VGPU=1 may be given another"
+            " service's GPU"
         ),
-        reason="a trait that is required there may be met by any provider of that group, the root above all",
+        ours=(
+            "asks for a class whose providers Nova creates in a group of its"
+            " own, with the same trait, unless that could ask for something"
+            " else (a required trait that the device may have, group_policy);"
+            " then, and for other classes, it forbids the traits of other"
+            " owners in the group without a suffix, and an image that requires"
+            " one of them is refused"
+        ),
+        reason=(
+            "a trait that is required there may be met by any provider of that"
+            " group, the root above all"
+        ),
         becomes=becomes.not_anothers,
         extra_specs={"resources:VGPU": "1"},
     ),
     Difference(
         "The groups of device profiles",
         of=("owner",),
-        nova="leaves them alone: a profile for a GPU may be given one of Nova's",
-        ours="forbids OWNER_NOVA on each that asks for resources, unless it requires the trait itself",
-        reason="a profile cannot name an owner, and most of Cyborg's drivers do not report theirs",
+        nova=(
+            "leaves them alone: a profile for a GPU may be given one of Nova's"
+        ),
+        ours=(
+            "forbids OWNER_NOVA on each that asks for resources, unless it"
+            " requires the trait itself"
+        ),
+        reason=(
+            "a profile cannot name an owner, and most of Cyborg's drivers do"
+            " not report theirs"
+        ),
         becomes=becomes.not_of_profiles,
         # A group of another origin becomes one of a profile.
-        change=lambda spec: setattr(spec.requested_resources[0], "requester_id", "device_profile_0"),
+        change=lambda spec: setattr(
+            spec.requested_resources[0], "requester_id", "device_profile_0"
+        ),
     ),
 )
 """In the order in which they are applied."""
@@ -305,8 +431,8 @@ AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
         of=("tenant_isolation",),
         nova="fails with an internal error",
         ours=(
-            "treats it as one of a project that no aggregate is for: nothing is required, or it is rejected "
-            "(tenant_aggregate_required)"
+            "treats it as one of a project that no aggregate is for: nothing"
+            " is required, or it is rejected (tenant_aggregate_required)"
         ),
         reason="the field may be null or unset",
         becomes=becomes.as_of_another_project,
@@ -324,11 +450,16 @@ AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "A requested network that names neither a network nor a port",
         of=("routed_networks",),
-        nova="fails with an internal error, or requires the aggregates of the network before it again",
+        nova=(
+            "fails with an internal error, or requires the aggregates of the"
+            " network before it again"
+        ),
         ours="requires nothing of it",
         reason="it says nothing",
         becomes=becomes.without_unnamed_networks,
         change=_any_network,
     ),
 )
-"""Of the filters that are for other schedulers: Nova's own take their place inside nova-scheduler."""
+"""Of the filters that are for other schedulers: Nova's own take their place
+inside nova-scheduler.
+"""

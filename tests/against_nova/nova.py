@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's own code on Nova's own objects, as tests ask it; and ours beside it."""
+"""Nova's own code on Nova's own objects, as tests ask it; and ours beside
+it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +26,11 @@ from tests.against_nova.differences import DIFFERENCES, QUERY
 
 NOVA = int(version("nova").partition(".")[0])
 # Older Novas do not have all of them.
-FILTERS = tuple(name for name, function in SAME_PURPOSE.items() if hasattr(request_filter, function))
+FILTERS = tuple(
+    name
+    for name, function in SAME_PURPOSE.items()
+    if hasattr(request_filter, function)
+)
 
 
 class NovaCode:
@@ -32,17 +38,30 @@ class NovaCode:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._function = None if name == QUERY else getattr(request_filter, SAME_PURPOSE[name])
+        self._function = (
+            None
+            if name == QUERY
+            else getattr(request_filter, SAME_PURPOSE[name])
+        )
 
     def __call__(self, spec: Any) -> Answer:
         """Return what it answers; the request spec is left as it is."""
         try:
             if self._function is None:
-                return str(ResourceRequest.from_request_spec(spec.obj_clone()).to_querystring())
+                return str(
+                    ResourceRequest.from_request_spec(
+                        spec.obj_clone()
+                    ).to_querystring()
+                )
             clone = spec.obj_clone()
             self._function(None, clone)
-        except (exception.ObjectActionError, AttributeError, NotImplementedError):
-            # A field that is not set, or null: for the scheduler, an error of its own.
+        except (
+            exception.ObjectActionError,
+            AttributeError,
+            NotImplementedError,
+        ):
+            # A field that is not set, or null: for the scheduler, an error of
+            # its own.
             return FAILED
         except (exception.NovaException, ValueError):
             return REFUSED
@@ -50,7 +69,9 @@ class NovaCode:
 
     @staticmethod
     def completed(spec: Any) -> Any:
-        """Return a copy of the request spec with an empty image and no extra specs where those are not set."""
+        """Return a copy of the request spec with an empty image and no extra
+        specs where those are not set.
+        """
         clone = spec.obj_clone()
         if "image" not in clone or clone.image is None:
             clone.image = objects.ImageMeta.from_dict({})
@@ -90,15 +111,25 @@ def expected(name: str, spec: Any) -> Answer:
 
 
 def _traits(spec: Any) -> frozenset[Required]:
-    """Return what is asked for: the traits, and the resources of the flavor's groups."""
-    written = {(item.scope, str(item.trait), item.required) for item in written_requirements(Request(spec))}
+    """Return what is asked for: the traits, and the resources of the flavor's
+    groups.
+    """
+    written = {
+        (item.scope, str(item.trait), item.required)
+        for item in written_requirements(Request(spec))
+    }
     required = {("root", trait, True) for trait in spec.root_required}
     resources = {
         (suffix, f"{name}:{amount}", True)
         for suffix, group in Request(spec).flavor_groups.items()
         for name, amount in group.resources.items()
     }
-    return frozenset(written | resources | required | {("root", trait, False) for trait in spec.root_forbidden})
+    return frozenset(
+        written
+        | resources
+        | required
+        | {("root", trait, False) for trait in spec.root_forbidden}
+    )
 
 
 @contextmanager
@@ -106,10 +137,16 @@ def filters_switched_on() -> Iterator[None]:
     """Let Nova's filters run that its configuration or a gate would stop."""
     conf = nova.conf.CONF
     conf.set_override("image_metadata_prefilter", True, "scheduler")
-    conf.set_override("query_placement_for_image_type_support", True, "scheduler")
-    with mock.patch.object(objects.service, "get_minimum_version_all_cells", return_value=10_000):
+    conf.set_override(
+        "query_placement_for_image_type_support", True, "scheduler"
+    )
+    with mock.patch.object(
+        objects.service, "get_minimum_version_all_cells", return_value=10_000
+    ):
         try:
             yield
         finally:
             conf.clear_override("image_metadata_prefilter", "scheduler")
-            conf.clear_override("query_placement_for_image_type_support", "scheduler")
+            conf.clear_override(
+                "query_placement_for_image_type_support", "scheduler"
+            )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A bus excludes hosts by their machine types only where Nova's ``get_disk_info`` gives the guest a device on it."""
+"""A bus excludes hosts by their machine types only where Nova's
+``get_disk_info`` gives the guest a device on it.
+"""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -31,7 +33,9 @@ def _kvm() -> Iterator[None]:
 
 
 def _buses(spec: Any) -> list[tuple[str, str]]:
-    """Return (row, bus) of each disk that Nova's libvirt driver gives to a guest of the request at its spawn."""
+    """Return (row, bus) of each disk that Nova's libvirt driver gives to a
+    guest of the request at its spawn.
+    """
     instance = objects.Instance(
         flavor=spec.flavor,
         ephemeral_gb=spec.flavor.ephemeral_gb,
@@ -45,15 +49,36 @@ def _buses(spec: Any) -> list[tuple[str, str]]:
 
 
 def _families_without_one(spec: Any, row: str, bus: str) -> set[str]:
-    """Return the families of machine types that cannot have what Nova gives the guest on a bus for a kind of disk."""
-    return {family for family in MACHINES if (row, bus) in _buses(spec) and family in families_without(row, bus)}
+    """Return the families of machine types that cannot have what Nova gives
+    the guest on a bus for a kind of disk.
+    """
+    return {
+        family
+        for family in MACHINES
+        if (row, bus) in _buses(spec) and family in families_without(row, bus)
+    }
 
 
-@pytest.mark.parametrize("name", ["hw_cdrom_bus", "hw_disk_bus", "hw_floppy_bus", "hw_rescue_bus"])
-def test_bus_is_refused_on_a_machine_type_only_if_nova_builds_a_device_on_it(name: str) -> None:
-    """And forbids default machine types likewise; each bus that Nova's driver takes, in Nova's object and in ours."""
-    families, compared = {term.trait for family, term in _DEFAULTS.items() if family in MACHINES}, 0
-    for disk_format, disks, bus in product(("qcow2", "iso"), _DISKS, objects.fields.DiskBus.ALL):
+@pytest.mark.parametrize(
+    "name", ["hw_cdrom_bus", "hw_disk_bus", "hw_floppy_bus", "hw_rescue_bus"]
+)
+def test_bus_is_refused_on_a_machine_type_only_if_nova_builds_a_device_on_it(
+    name: str,
+) -> None:
+    """And forbids default machine types likewise; each bus that Nova's driver
+    takes, in Nova's object and in ours.
+    """
+    families, compared = (
+        {
+            term.trait
+            for family, term in _DEFAULTS.items()
+            if family in MACHINES
+        },
+        0,
+    )
+    for disk_format, disks, bus in product(
+        ("qcow2", "iso"), _DISKS, objects.fields.DiskBus.ALL
+    ):
         spec = nova_spec({name: bus})
         spec.image.disk_format = disk_format
         for field, amount in disks.items():
@@ -62,11 +87,24 @@ def test_bus_is_refused_on_a_machine_type_only_if_nova_builds_a_device_on_it(nam
             never = _families_without_one(spec, name.removeprefix("hw_"), bus)
         except exception.UnsupportedHardware:
             continue
-        for each in (spec, RequestSpec(spec.flavor, Image({name: bus}, disk_format=disk_format))):
+        for each in (
+            spec,
+            RequestSpec(
+                spec.flavor, Image({name: bus}, disk_format=disk_format)
+            ),
+        ):
             decision = pipeline_of("image_metadata").apply(each)
-            forbidden = {item.trait for item in decision.requirements if not item.required}
-            assert forbidden & families == {_DEFAULTS[family].trait for family in never}
-        assert {family for family in MACHINES if _is_refused(spec, family)} == never
+            forbidden = {
+                item.trait
+                for item in decision.requirements
+                if not item.required
+            }
+            assert forbidden & families == {
+                _DEFAULTS[family].trait for family in never
+            }
+        assert {
+            family for family in MACHINES if _is_refused(spec, family)
+        } == never
         compared += 1
     assert compared >= 36
 
@@ -94,7 +132,14 @@ _NOT_BUILT = (
 def test_guest_that_nova_builds_without_the_device_is_not_refused() -> None:
     for properties in _NOT_BUILT:
         spec = nova_spec(properties)
-        assert {bus for _row, bus in _buses(spec)} == {properties.get("hw_disk_bus", "virtio")}
+        assert {bus for _row, bus in _buses(spec)} == {
+            properties.get("hw_disk_bus", "virtio")
+        }
         pipeline_of("image_metadata").apply(spec)
     for name in ("hw_rescue_bus", "hw_floppy_bus"):
-        assert pipeline_of("image_metadata").apply(nova_spec({name: "usb"})).requirements == ()
+        assert (
+            pipeline_of("image_metadata")
+            .apply(nova_spec({name: "usb"}))
+            .requirements
+            == ()
+        )

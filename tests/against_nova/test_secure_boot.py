@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Secure Boot is refused exactly where Nova's libvirt driver gives the guest none."""
+"""Secure Boot is refused exactly where Nova's libvirt driver gives the guest
+none.
+"""
 
 from collections.abc import Iterator
 from unittest import mock
@@ -28,7 +30,9 @@ def _kvm() -> Iterator[None]:
 
 
 def _has_secure_boot(properties: dict[str, str], host: str) -> bool:
-    """Return whether Nova's driver gives a guest Secure Boot, on a host of an architecture that has it."""
+    """Return whether Nova's driver gives a guest Secure Boot, on a host of an
+    architecture that has it.
+    """
     spec = nova_spec(properties)
     drv = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
     drv._host = mock.Mock(supports_uefi=True, supports_secure_boot=True)
@@ -38,10 +42,17 @@ def _has_secure_boot(properties: dict[str, str], host: str) -> bool:
     guest = nova_config.LibvirtConfigGuest()
     guest.virt_type, guest.os_type = "kvm", "hvm"
     instance = objects.Instance(system_metadata={}, flavor=spec.flavor)
-    own = {"hw_architecture": host} if "hw_architecture" not in properties else {}
+    own = (
+        {"hw_architecture": host}
+        if "hw_architecture" not in properties
+        else {}
+    )
     image = nova_spec({**properties, **own}).image
     with (
-        mock.patch("nova.virt.libvirt.utils.get_machine_type", return_value=_MACHINES[host]),
+        mock.patch(
+            "nova.virt.libvirt.utils.get_machine_type",
+            return_value=_MACHINES[host],
+        ),
         mock.patch.object(drv, "_get_guest_config_sysinfo", return_value=None),
     ):
         drv._configure_guest_by_virt_type(guest, instance, image, spec.flavor)
@@ -49,16 +60,28 @@ def _has_secure_boot(properties: dict[str, str], host: str) -> bool:
 
 
 @pytest.mark.parametrize("host", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("firmware", [{}, {"hw_firmware_type": "uefi"}], ids=["no firmware", "UEFI"])
-@pytest.mark.parametrize("named", [False, True], ids=["any architecture", "named"])
+@pytest.mark.parametrize(
+    "firmware", [{}, {"hw_firmware_type": "uefi"}], ids=["no firmware", "UEFI"]
+)
+@pytest.mark.parametrize(
+    "named", [False, True], ids=["any architecture", "named"]
+)
 def test_host_is_refused_exactly_where_nova_gives_the_guest_no_secure_boot(
     host: str, firmware: dict[str, str], named: bool
 ) -> None:
-    properties = {"os_secure_boot": "required", **firmware, **({"hw_architecture": host} if named else {})}
-    service = Service.from_names("image_metadata", options=Options(nova_builds_guests=True))
+    properties = {
+        "os_secure_boot": "required",
+        **firmware,
+        **({"hw_architecture": host} if named else {}),
+    }
+    service = Service.from_names(
+        "image_metadata", options=Options(nova_builds_guests=True)
+    )
     try:
         requirements = service.decide(nova_spec(properties)).requirements
-        is_refused = (_HOST_TRAITS[host], False) in {(each.trait, each.required) for each in requirements}
+        is_refused = (_HOST_TRAITS[host], False) in {
+            (each.trait, each.required) for each in requirements
+        }
     except NeverStarts:
         is_refused = True
     assert is_refused is not _has_secure_boot(properties, host)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who wins where image and flavor give one row different values: what Nova's own code of that row says, for each pair.
+"""Who wins where image and flavor give one row different values: what Nova's
+own code of that row says, for each pair.
 
-Nova has it in many functions, of its driver as well; here it is a field of the row.
+Nova has it in many functions, of its driver as well; here it is a field of the
+row.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +20,11 @@ from nova.virt import hardware
 from nova.virt.libvirt import driver
 
 from os_prefilter import Flavor, Image, Request, RequestSpec
-from os_prefilter.common.errors import FlavorImageConflict, NeverStarts, UnknownValue
+from os_prefilter.common.errors import (
+    FlavorImageConflict,
+    NeverStarts,
+    UnknownValue,
+)
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.values import value_of
@@ -38,11 +44,17 @@ _driver._host = mock.Mock()
 def _watchdog(flavor: Any, image: Any) -> Any:
     guest = mock.Mock()
     _driver._guest_add_watchdog_action(guest, flavor, image)
-    return guest.add_device.call_args[0][0].action if guest.add_device.called else None
+    return (
+        guest.add_device.call_args[0][0].action
+        if guest.add_device.called
+        else None
+    )
 
 
 def _constraint(name: str, part: str = "") -> Callable[[Any, Any], Any]:
-    """Return a function of ``nova.virt.hardware``, looked up late: older Novas do not have all of them."""
+    """Return a function of ``nova.virt.hardware``, looked up late: older Novas
+    do not have all of them.
+    """
 
     def call(flavor: Any, image: Any) -> Any:
         found = getattr(hardware, f"get_{name}")(flavor, image)
@@ -52,7 +64,9 @@ def _constraint(name: str, part: str = "") -> Callable[[Any, Any], Any]:
 
 
 _NOVA: Mapping[str, Callable[[Any, Any], Any]] = {
-    "viommu_model": lambda flavor, image: _driver._get_iommu_model(mock.Mock(os_mach_type=None), image, flavor),
+    "viommu_model": lambda flavor, image: _driver._get_iommu_model(
+        mock.Mock(os_mach_type=None), image, flavor
+    ),
     "sound_model": _constraint("sound_model"),
     "usb_model": _constraint("usb_model"),
     "usb_redirection": _constraint("redirected_usb_ports"),
@@ -76,11 +90,21 @@ _BESIDE: Mapping[str, Mapping[str, str]] = {
     "tpm_model": {"hw_tpm_version": "2.0"},
     "ephemeral_encryption_format": {"hw_ephemeral_encryption": "true"},
     "mem_encryption": _ENCRYPTED,
-    "mem_encryption_model": _ENCRYPTED
-    | {"hw_mem_encryption": "true", "hw_firmware_stateless": "true", "hw_video_model": "none"},
+    "mem_encryption_model": (
+        _ENCRYPTED
+        | {
+            "hw_mem_encryption": "true",
+            "hw_firmware_stateless": "true",
+            "hw_video_model": "none",
+        }
+    ),
 }
 """Row -> the other properties that it counts beside."""
-_BOTH = tuple(row.name for row in ROWS if row.image_property in ImageMetaProps.fields and row.extra_spec)
+_BOTH = tuple(
+    row.name
+    for row in ROWS
+    if row.image_property in ImageMetaProps.fields and row.extra_spec
+)
 
 
 def _spec(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
@@ -103,21 +127,35 @@ def _nova(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
 
 
 def _in_nova(*filters: str) -> Service:
-    conf = conf_with(enabled_filters=list(filters), wait_for_reports=False, reported_traits=["*"])
+    conf = conf_with(
+        enabled_filters=list(filters),
+        wait_for_reports=False,
+        reported_traits=["*"],
+    )
     return Service.from_conf(conf, in_nova=True)
 
 
 def test_every_row_with_two_sources_is_compared_with_novas_code() -> None:
     assert _NOVA.keys() >= set(_BOTH)
-    assert {row.name for row in ROWS if row.image_property and row.extra_spec} == _NOVA.keys()
+    assert {
+        row.name for row in ROWS if row.image_property and row.extra_spec
+    } == _NOVA.keys()
 
 
 @pytest.mark.parametrize("name", _BOTH)
 def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
-    """Where Nova starts the server, neither a filter nor the late check refuses it as a contradiction."""
+    """Where Nova starts the server, neither a filter nor the late check
+    refuses it as a contradiction.
+    """
     row = BY_NAME[name]
-    for in_image, in_flavor in product(PROPERTIES[str(row.image_property)], EXTRA_SPECS[str(row.extra_spec)]):
-        pair, theirs, spec = (in_image, in_flavor), _nova(row, in_image, in_flavor), _spec(row, in_image, in_flavor)
+    for in_image, in_flavor in product(
+        PROPERTIES[str(row.image_property)], EXTRA_SPECS[str(row.extra_spec)]
+    ):
+        pair, theirs, spec = (
+            (in_image, in_flavor),
+            _nova(row, in_image, in_flavor),
+            _spec(row, in_image, in_flavor),
+        )
         try:
             found = value_of(Request(spec), row, UnknownValues.SKIP)
             filters = [each for each in row.required_by if each != "query"]
@@ -126,40 +164,70 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         except (FlavorImageConflict, NeverStarts, UnknownValue):
             assert theirs == REFUSED, pair
             continue
-        if row.precedence.wins == "flavor" and row.canonical(in_flavor) is None and in_flavor:
+        if (
+            row.precedence.wins == "flavor"
+            and row.canonical(in_flavor) is None
+            and in_flavor
+        ):
             # Nova gives the guest that of the flavor, and no trait is for it.
             assert (found, theirs) == (None, in_flavor), pair
             continue
         assert found, pair
         by_flavor = found.source.place.startswith("flavor")
         if theirs == REFUSED:
-            # An unknown value is left out, with a warning (tests/against_nova/differences.py).
+            # An unknown value is left out, with a warning
+            # (tests/against_nova/differences.py).
             assert row.canonical(in_flavor) is None, pair
-        elif row.canonical(in_flavor) is not None or row.precedence.wins == "image":
-            assert theirs == _nova(row, *((None, in_flavor) if by_flavor else (in_image, None))), pair
+        elif (
+            row.canonical(in_flavor) is not None
+            or row.precedence.wins == "image"
+        ):
+            assert theirs == _nova(
+                row, *((None, in_flavor) if by_flavor else (in_image, None))
+            ), pair
 
 
-@pytest.mark.skipif(not hasattr(hardware, "get_redirected_usb_ports"), reason="This Nova has no redirected ports.")
-def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_guest() -> None:
-    """Nova compares the image's number with the flavor's text, and refuses each such guest but one without ports."""
+@pytest.mark.skipif(
+    not hasattr(hardware, "get_redirected_usb_ports"),
+    reason="This Nova has no redirected ports.",
+)
+def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_guest() -> (
+    None
+):
+    """Nova compares the image's number with the flavor's text, and refuses
+    each such guest but one without ports.
+    """
     row = BY_NAME["usb_redirection"]
     for number in ("1", "15"):
         assert _nova(row, number, number) == REFUSED
         with pytest.raises(
-            NeverStarts, match="beside flavor extra spec hw:redirected_usb_ports. Set hw_redirected_usb"
+            NeverStarts,
+            match=(
+                "beside flavor extra spec hw:redirected_usb_ports. Set"
+                " hw_redirected_usb"
+            ),
         ):
             _in_nova("image_metadata").apply(_spec(row, number, number))
         # As the message advises.
         assert _nova(row, "0", number) == int(number)
         _in_nova("image_metadata").apply(_spec(row, "0", number))
-        both = spec_of({str(row.image_property): number}, {str(row.extra_spec): number})
-        (found,) = unsupported(both, replace(KVM, built_by_nova=True, spice_enabled=True))
-        assert "none has it beside flavor extra spec hw:redirected_usb_ports; set" in found.reason
+        both = spec_of(
+            {str(row.image_property): number}, {str(row.extra_spec): number}
+        )
+        (found,) = unsupported(
+            both, replace(KVM, built_by_nova=True, spice_enabled=True)
+        )
+        assert (
+            "none has it beside flavor extra spec hw:redirected_usb_ports; set"
+            in found.reason
+        )
     assert _nova(row, "0", "0") == 0
     _in_nova("image_metadata").apply(_spec(row, "0", "0"))
 
 
-def test_equal_numbers_of_redirected_ports_agree_where_another_driver_builds_the_guest() -> None:
+def test_equal_numbers_of_redirected_ports_agree_where_another_driver_builds_the_guest() -> (
+    None
+):
     spec = _spec(BY_NAME["usb_redirection"], "2", "2")
     pipeline_of("image_metadata").apply(spec)
     assert unsupported(spec, KVM) == []
@@ -175,10 +243,14 @@ def test_equal_numbers_of_redirected_ports_agree_where_another_driver_builds_the
 def test_unknown_value_of_the_source_that_wins_leaves_the_other_out(
     name: str, in_image: str, in_flavor: str, place: str
 ) -> None:
-    """Nova's ImageMeta takes no unknown action; that of another scheduler may have one."""
+    """Nova's ImageMeta takes no unknown action; that of another scheduler may
+    have one.
+    """
     row, notes = BY_NAME[name], list[Note]()
     flavor = Flavor(1, 1, extra_specs={str(row.extra_spec): in_flavor})
-    request = Request(RequestSpec(flavor, Image({str(row.image_property): in_image})))
+    request = Request(
+        RequestSpec(flavor, Image({str(row.image_property): in_image}))
+    )
     assert value_of(request, row, UnknownValues.SKIP, notes) is None
     assert [note.source for note in notes] == [place]
     with pytest.raises(UnknownValue, match=place):

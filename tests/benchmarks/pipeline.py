@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python -m tests.benchmarks.pipeline``.
+"""What the request filters cost, beside Nova's own and beside a loop by hand:
+``python -m tests.benchmarks.pipeline``.
 
-All sides get the same requests, each one once and as it came: what a filter has written is not there the next time.
-``small`` takes seconds.
+All sides get the same requests, each one once and as it came: what a filter
+has written is not there the next time. ``small`` takes seconds.
 """
 
 import sys
@@ -44,9 +45,16 @@ PROPERTIES = {
     "os_require_quiesce": "yes",
     "os_type": "linux",
 }
-"""Seventeen that Nova knows; six of them, and two things that no property says, make eight traits."""
-TEN = "architecture cdrom_bus disk_bus machine_type qemu_guest_agent rng_model video_model vif_model"
-"""What eight of them are called after ``hw_``: ten things are said together with two extra specs; five make traits."""
+"""Seventeen that Nova knows; six of them, and two things that no property
+says, make eight traits.
+"""
+TEN = (
+    "architecture cdrom_bus disk_bus machine_type qemu_guest_agent rng_model"
+    " video_model vif_model"
+)
+"""What eight of them are called after ``hw_``: ten things are said together
+with two extra specs; five make traits.
+"""
 _FACTS: dict[str, Callable[[Any], Any]] = {
     "owner_is_reported": lambda _context: True,
     "minimum_compute_version": lambda _context: 1000,
@@ -60,12 +68,24 @@ def _extra_specs(number: int) -> dict[str, str]:
     return {"hw:cpu_policy": "shared", "quota:cpu_shares": str(number)}
 
 
-def nova_spec(number: int = 0, properties: Mapping[str, str] = PROPERTIES) -> Any:
+def nova_spec(
+    number: int = 0, properties: Mapping[str, str] = PROPERTIES
+) -> Any:
     """Return a request spec of Nova's; of another flavor for each number."""
-    unset = dict.fromkeys(("numa_topology", "pci_requests", "availability_zone"))
+    unset = dict.fromkeys(
+        ("numa_topology", "pci_requests", "availability_zone")
+    )
     groups = objects.SecurityGroupList(objects=[])
-    fields = {"is_bfv": False, "requested_resources": [], "project_id": "project", "num_instances": 1, **unset}
-    return nova_objects.nova_spec(properties, _extra_specs(number), security_groups=groups, **fields)
+    fields = {
+        "is_bfv": False,
+        "requested_resources": [],
+        "project_id": "project",
+        "num_instances": 1,
+        **unset,
+    }
+    return nova_objects.nova_spec(
+        properties, _extra_specs(number), security_groups=groups, **fields
+    )
 
 
 def own_spec(number: int = 0) -> RequestSpec:
@@ -91,14 +111,25 @@ def by_hand(request_spec: RequestSpec) -> None:
 
 
 _TRAITS_BY_HAND: dict[str, dict[object, str]] = {
-    str(row.image_property): {value: term.trait for value, term in row.values.items() if term.trait and not term.opt_in}
-    for row in rows_required_by("image_metadata") + rows_required_by("packed_virtqueue")
+    str(row.image_property): {
+        value: term.trait
+        for value, term in row.values.items()
+        if term.trait and not term.opt_in
+    }
+    for row in rows_required_by("image_metadata")
+    + rows_required_by("packed_virtqueue")
 }
-_IMAGE_TYPES = {value: term.trait for value, term in BY_NAME["image_type"].values.items()}
+_IMAGE_TYPES = {
+    value: term.trait for value, term in BY_NAME["image_type"].values.items()
+}
 
 
-def medians(sides: Mapping[str, Side], rounds: int, calls: int) -> dict[str, float]:
-    """Return the median seconds of one call of each side, turn by turn, each call with a request made just before."""
+def medians(
+    sides: Mapping[str, Side], rounds: int, calls: int
+) -> dict[str, float]:
+    """Return the median seconds of one call of each side, turn by turn, each
+    call with a request made just before.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, (call, made) in sides.items():
@@ -109,7 +140,9 @@ def medians(sides: Mapping[str, Side], rounds: int, calls: int) -> dict[str, flo
     return {name: median(each) for name, each in seconds.items()}
 
 
-def _traits_of(call: Callable[[Any], object], spec: Any) -> tuple[set[str], set[str]]:
+def _traits_of(
+    call: Callable[[Any], object], spec: Any
+) -> tuple[set[str], set[str]]:
     call(spec)
     return set(spec.root_required), set(spec.root_forbidden)
 
@@ -118,28 +151,53 @@ def measure(rounds: int, calls: int) -> None:
     """Print the filters beside Nova's and the loop by hand."""
 
     def fresh() -> Callable[[Any], object]:
-        return Service.from_names(*SAME_PURPOSE, options=Options(), facts=_FACTS).apply
+        return Service.from_names(
+            *SAME_PURPOSE, options=Options(), facts=_FACTS
+        ).apply
 
     def nova_call(spec: Any) -> None:
         request_filter.process_reqspec(None, spec)
 
     ours, expected = fresh(), _traits_of(nova_call, nova_spec())
-    for call, spec in ((ours, nova_spec()), (ours, nova_spec(1)), (ours, own_spec()), (by_hand, own_spec())):
+    for call, spec in (
+        (ours, nova_spec()),
+        (ours, nova_spec(1)),
+        (ours, own_spec()),
+        (by_hand, own_spec()),
+    ):
         assert _traits_of(call, spec) == expected
-    number, ten = count(1), {f"hw_{name}": PROPERTIES[f"hw_{name}"] for name in TEN.split()}
+    number, ten = (
+        count(1),
+        {f"hw_{name}": PROPERTIES[f"hw_{name}"] for name in TEN.split()},
+    )
     sides: dict[str, Side] = {
         "Nova's process_reqspec": (nova_call, nova_spec),
         "this library, the request was made before": (fresh(), nova_spec),
-        "this library, it never was": (fresh(), lambda: nova_spec(next(number))),
+        "this library, it never was": (
+            fresh(),
+            lambda: nova_spec(next(number)),
+        ),
         "a loop by hand": (by_hand, own_spec),
         "this library, the same request was made before": (fresh(), own_spec),
-        "this library, the same never was": (fresh(), lambda: own_spec(next(number))),
+        "this library, the same never was": (
+            fresh(),
+            lambda: own_spec(next(number)),
+        ),
         "Nova's process_reqspec, ten": (nova_call, lambda: nova_spec(0, ten)),
-        "this library, ten, the request was made before": (fresh(), lambda: nova_spec(0, ten)),
-        "this library, ten, it never was": (fresh(), lambda: nova_spec(next(number), ten)),
+        "this library, ten, the request was made before": (
+            fresh(),
+            lambda: nova_spec(0, ten),
+        ),
+        "this library, ten, it never was": (
+            fresh(),
+            lambda: nova_spec(next(number), ten),
+        ),
     }
     times = list(medians(sides, rounds, calls).items())
-    print(f"{len(expected[0])} traits required, {len(expected[1])} forbidden, the same by all.")
+    print(
+        f"{len(expected[0])} traits required, {len(expected[1])} forbidden,"
+        " the same by all."
+    )
     parts = {
         "On Nova's RequestSpec": times[:3],
         "On this library's RequestSpec": times[3:6],
@@ -148,7 +206,10 @@ def measure(rounds: int, calls: int) -> None:
     for title, part in parts.items():
         print(f"\n{title}")
         for name, seconds in part:
-            print(f"  {name:68} {seconds * 1e6:7.1f} us {seconds / part[0][1]:6.2f} x")
+            print(
+                f"  {name:68} {seconds * 1e6:7.1f} us"
+                f" {seconds / part[0][1]:6.2f} x"
+            )
 
 
 def _newest(*_given: object, **_named: object) -> int:
@@ -158,10 +219,16 @@ def _newest(*_given: object, **_named: object) -> int:
 def main(arguments: Sequence[str]) -> None:
     rounds, calls = (3, 20) if "small" in arguments else (30, 200)
     nova.conf.CONF([], project="nova", default_config_files=[])
-    for option in ("image_metadata_prefilter", "query_placement_for_image_type_support"):
+    for option in (
+        "image_metadata_prefilter",
+        "query_placement_for_image_type_support",
+    ):
         nova.conf.CONF.set_override(option, True, "scheduler")
-    # Nova's one query to its databases. A Mock would take longer than what is measured.
-    with mock.patch.object(objects.service, "get_minimum_version_all_cells", _newest):
+    # Nova's one query to its databases. A Mock would take longer than what is
+    # measured.
+    with mock.patch.object(
+        objects.service, "get_minimum_version_all_cells", _newest
+    ):
         measure(rounds, calls)
 
 

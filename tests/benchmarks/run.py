@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Run benchmarks and keep what they print: ``python -m tests.benchmarks.run [NAME ...]``; without names, all of them.
+"""Run benchmarks and keep what they print:
+``python -m tests.benchmarks.run [NAME ...]``; without names, all of them.
 
-Each runs in a process of its own. ``results/NAME.txt`` gets a line about the machine and then what it printed; the
-documentation shows these files. ``python -m tests.benchmarks.MODULE ... small`` takes seconds and keeps nothing.
+Each runs in a process of its own. ``results/NAME.txt`` gets a line about the
+machine and then what it printed; the documentation shows these files. ``python
+-m tests.benchmarks.MODULE ... small`` takes seconds and keeps nothing.
 """
 
 import os
@@ -25,35 +27,67 @@ BENCHMARKS = {
 
 
 def machine() -> str:
-    """Return one line about where and when this is measured, and how busy it was in 1, 5 and 15 minutes."""
+    """Return one line about where and when this is measured, and how busy it
+    was in 1, 5 and 15 minutes.
+    """
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    processor = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
-    packages = (f"{name} {version(name)}" for name in ("nova", "openstack-placement"))
+    processor = next(
+        (
+            line.partition(": ")[2]
+            for line in lines
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    packages = (
+        f"{name} {version(name)}" for name in ("nova", "openstack-placement")
+    )
     load = " ".join(f"{each:.1f}" for each in os.getloadavg())
     return (
-        f"{datetime.now(timezone.utc):%Y-%m-%d}; {processor}, {os.cpu_count()} cores; Python "
-        f"{platform.python_version()}; {'; '.join(packages)}; SQLite {sqlite3.sqlite_version}; load average {load}"
+        f"{datetime.now(timezone.utc):%Y-%m-%d}; {processor}, {os.cpu_count()}"
+        f" cores; Python {platform.python_version()}; {'; '.join(packages)};"
+        f" SQLite {sqlite3.sqlite_version}; load average {load}"
     )
 
 
 def main(asked: list[str]) -> int:
-    """Run the benchmarks of these names; return 1 if one fails, and keep its old result."""
+    """Run the benchmarks of these names; return 1 if one fails, and keep its
+    old result.
+    """
     if unknown := ", ".join(sorted(set(asked) - BENCHMARKS.keys())):
-        print(f"There is no benchmark {unknown}. There are: {', '.join(BENCHMARKS)}.", file=sys.stderr)
+        print(
+            f"There is no benchmark {unknown}. There are:"
+            f" {', '.join(BENCHMARKS)}.",
+            file=sys.stderr,
+        )
         return 1
     failed = []
     for name in asked or BENCHMARKS:
         print(f"# {name}", flush=True)
         module, *arguments = BENCHMARKS[name].split()
-        command = [sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.{module}", *arguments]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            f"tests.benchmarks.{module}",
+            *arguments,
+        ]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=False
+        )
         print(done.stdout, flush=True)
         if done.returncode:
             failed.append(name)
         else:
-            (RESULTS / f"{name}.txt").write_text(f"{machine()}\n\n{done.stdout}", encoding="utf-8")
+            (RESULTS / f"{name}.txt").write_text(
+                f"{machine()}\n\n{done.stdout}", encoding="utf-8"
+            )
     if failed:
-        print(f"Failed: {', '.join(failed)}. Their results are as they were.", file=sys.stderr)
+        print(
+            f"Failed: {', '.join(failed)}. Their results are as they were.",
+            file=sys.stderr,
+        )
     return int(bool(failed))
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What benchmarks share: sides that run in turns, KVM hosts, and a Placement on SQLite or MariaDB."""
+"""What benchmarks share: sides that run in turns, KVM hosts, and a Placement
+on SQLite or MariaDB.
+"""
 
 import os
 import statistics
@@ -13,22 +15,38 @@ from uuid import uuid4
 from sqlalchemy import create_engine, text
 
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.model import (
+    Fleet,
+    Inventory,
+    Provider,
+    provider_uuid,
+)
 from os_prefilter_tools.fleet.reader import example_fleet
 
 MARIADB = "OS_PREFILTER_MARIADB_URL"
-"""The environment variable with the URL of a MariaDB, as SQLAlchemy writes it, without a database's name."""
-NESTINGS = FLAT, SHARED, ONE_NESTED, ALL_NESTED = "flat", "flat, shared disk", "nested, one host", "nested, each host"
+"""The environment variable with the URL of a MariaDB, as SQLAlchemy writes it,
+without a database's name.
+"""
+NESTINGS = FLAT, SHARED, ONE_NESTED, ALL_NESTED = (
+    "flat",
+    "flat, shared disk",
+    "nested, one host",
+    "nested, each host",
+)
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 """The trait that few hosts have."""
 
 
-def side_by_side(sides: Mapping[str, Callable[[], object]], *, rounds: int, calls: int = 1) -> dict[str, float]:
-    """Run the sides turn by turn, so that a slower minute of the machine falls on all of them.
+def side_by_side(
+    sides: Mapping[str, Callable[[], object]], *, rounds: int, calls: int = 1
+) -> dict[str, float]:
+    """Run the sides turn by turn, so that a slower minute of the machine falls
+    on all of them.
 
     Each side is called once before, so that caches are warm.
 
-    :param calls: how many calls a turn has, for sides that are too quick for the clock
+    :param calls: how many calls a turn has, for sides that are too quick for
+        the clock
     :return: the median seconds of one call
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
@@ -44,23 +62,49 @@ def side_by_side(sides: Mapping[str, Callable[[], object]], *, rounds: int, call
 
 
 def fleet_of(hosts: int, *, capable: int, nesting: str) -> Fleet:
-    """Return KVM hosts as they report themselves; ``capable`` of them, spread evenly, have the trait ``IGB``.
+    """Return KVM hosts as they report themselves; ``capable`` of them, spread
+    evenly, have the trait ``IGB``.
 
-    With ``SHARED`` there is one more provider, which shares its disk with no host.
+    With ``SHARED`` there is one more provider, which shares its disk with no
+    host.
     """
-    kind = next(each for each in example_fleet().hosts if each.name == "kvm-new-1")
+    kind = next(
+        each for each in example_fleet().hosts if each.name == "kvm-new-1"
+    )
     nested = {ONE_NESTED: 1, ALL_NESTED: hosts}.get(nesting, 0)
 
     def host(number: int) -> Provider:
         name = f"host-{number}"
-        gpu = Provider(f"{name}_gpu", provider_uuid(f"{name}_gpu"), {"VGPU": Inventory(4)}, frozenset({"OWNER_NOVA"}))
-        traits = kind.traits - {IGB} if number % (hosts // capable) else kind.traits | {IGB}
+        gpu = Provider(
+            f"{name}_gpu",
+            provider_uuid(f"{name}_gpu"),
+            {"VGPU": Inventory(4)},
+            frozenset({"OWNER_NOVA"}),
+        )
+        traits = (
+            kind.traits - {IGB}
+            if number % (hosts // capable)
+            else kind.traits | {IGB}
+        )
         below = (gpu,) if number < nested else ()
-        return replace(kind, name=name, uuid=provider_uuid(name), traits=traits, providers=below)
+        return replace(
+            kind,
+            name=name,
+            uuid=provider_uuid(name),
+            traits=traits,
+            providers=below,
+        )
 
     sharing = frozenset({"MISC_SHARES_VIA_AGGREGATE"})
-    disk = Provider("disk", provider_uuid("disk"), {"DISK_GB": Inventory(1_000_000)}, sharing)
-    return Fleet((*map(host, range(hosts)), *([disk] if nesting == SHARED else [])))
+    disk = Provider(
+        "disk",
+        provider_uuid("disk"),
+        {"DISK_GB": Inventory(1_000_000)},
+        sharing,
+    )
+    return Fleet(
+        (*map(host, range(hosts)), *([disk] if nesting == SHARED else []))
+    )
 
 
 def databases() -> tuple[str, ...]:
@@ -69,24 +113,38 @@ def databases() -> tuple[str, ...]:
 
 @contextmanager
 def placement_on(database: str, fleet: Fleet) -> Iterator[EmbeddedPlacement]:
-    """Open a Placement with a fleet on a kind of database; a new one of MariaDB is dropped at the end."""
+    """Open a Placement with a fleet on a kind of database; a new one of
+    MariaDB is dropped at the end.
+    """
     if database == "SQLite":
         with EmbeddedPlacement(fleet) as placement:
             yield placement
         return
-    with mariadb_with(fleet) as url, EmbeddedPlacement(database=url) as placement:
+    with (
+        mariadb_with(fleet) as url,
+        EmbeddedPlacement(database=url) as placement,
+    ):
         yield placement
 
 
 @contextmanager
 def mariadb_with(fleet: Fleet) -> Iterator[str]:
-    """Yield the URL of a new database of MariaDB in which a Placement has a fleet."""
-    server, name = os.environ[MARIADB], f"os_prefilter_bench_{uuid4().hex[:12]}"
+    """Yield the URL of a new database of MariaDB in which a Placement has a
+    fleet.
+    """
+    server, name = (
+        os.environ[MARIADB],
+        f"os_prefilter_bench_{uuid4().hex[:12]}",
+    )
     execute(server, f"CREATE DATABASE {name}")
     try:
         with EmbeddedPlacement(fleet, database=f"{server}/{name}"):
-            # MariaDB would count by itself some seconds after many rows were written.
-            tables = "resource_providers, resource_provider_traits, inventories, allocations"
+            # MariaDB would count by itself some seconds after many rows were
+            # written.
+            tables = (
+                "resource_providers, resource_provider_traits, inventories,"
+                " allocations"
+            )
             execute(f"{server}/{name}", f"ANALYZE TABLE {tables}")
         yield f"{server}/{name}"
     finally:

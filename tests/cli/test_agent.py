@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The watch: when it probes, what it says while something is down, and how it ends."""
+"""The watch: when it probes, what it says while something is down, and how it
+ends.
+"""
 
 import logging
 import os
@@ -15,16 +17,28 @@ import pytest
 from os_prefilter.common import errors
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter_tools.cli import agent
-from os_prefilter_tools.cli.agent import PROBE_INTERVAL, Watch, run_until_signal
+from os_prefilter_tools.cli.agent import (
+    PROBE_INTERVAL,
+    Watch,
+    run_until_signal,
+)
 
-DOWN = errors.ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
-NO_ANSWER = errors.PlacementUnavailable("GET /resource_providers", "connection refused")
+DOWN = errors.ProbeFailed(
+    "open('qemu:///system')", "connection refused", "Check that libvirt runs."
+)
+NO_ANSWER = errors.PlacementUnavailable(
+    "GET /resource_providers", "connection refused"
+)
 
 
 @pytest.fixture(autouse=True)
 def _first_round_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin at the start of the first interval, not at a random moment of it."""
-    monkeypatch.setattr("os_prefilter_tools.cli.agent.uniform", lambda low, _high: low)
+    """Begin at the start of the first interval, not at a random moment of
+    it.
+    """
+    monkeypatch.setattr(
+        "os_prefilter_tools.cli.agent.uniform", lambda low, _high: low
+    )
 
 
 class FakeHost:
@@ -75,7 +89,10 @@ class Story:
         self._caplog.clear()
         for _ in range(rounds):
             self.watch.round()
-        return [(record.levelname, record.getMessage()) for record in self._caplog.records]
+        return [
+            (record.levelname, record.getMessage())
+            for record in self._caplog.records
+        ]
 
 
 @pytest.fixture
@@ -85,12 +102,16 @@ def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
 
 
 class TestProbing:
-    def test_unchanged_host_is_probed_again_once_per_probe_interval(self, story: Story) -> None:
+    def test_unchanged_host_is_probed_again_once_per_probe_interval(
+        self, story: Story
+    ) -> None:
         for story.now in (number * PROBE_INTERVAL / 2 for number in range(6)):
             story.lines()
         assert len(story.host.probed) == 3
 
-    def test_failed_probe_is_retried_in_the_next_round_and_reports_nothing_meanwhile(self, story: Story) -> None:
+    def test_failed_probe_is_retried_in_the_next_round_and_reports_nothing_meanwhile(
+        self, story: Story
+    ) -> None:
         story.lines()
         story.host.version = "libvirt 10"
         story.host.down["facts"] = DOWN
@@ -98,39 +119,71 @@ class TestProbing:
         assert story.report.told == ["libvirt 9"]
         story.host.down.clear()
         story.lines()
-        assert (story.host.probed, story.report.told) == (["libvirt 9", "libvirt 10"], ["libvirt 9", "libvirt 10"])
+        assert (story.host.probed, story.report.told) == (
+            ["libvirt 9", "libvirt 10"],
+            ["libvirt 9", "libvirt 10"],
+        )
 
 
 class TestOutages:
-    """One line when it begins, one when it ends, and nothing is changed in between."""
+    """One line when it begins, one when it ends, and nothing is changed in
+    between.
+    """
 
     @pytest.mark.parametrize("call", ["identity", "facts"])
-    @pytest.mark.parametrize("error", [DOWN, errors.ConfigurationError("nova.conf is being written")])
+    @pytest.mark.parametrize(
+        "error",
+        [DOWN, errors.ConfigurationError("nova.conf is being written")],
+    )
     def test_unreachable_host_is_logged_once_and_nothing_is_reported_until_it_recovers(
         self, story: Story, call: str, error: errors.PrefilterError
     ) -> None:
         story.lines(2)
         story.now = PROBE_INTERVAL
         story.host.down[call] = error
-        begin = f"Failed to probe the host; its traits stay as they are until that works. {error}"
-        assert (story.lines(5), story.report.told) == ([("WARNING", begin)], ["libvirt 9"] * 2)
+        begin = (
+            "Failed to probe the host; its traits stay as they are until that"
+            f" works. {error}"
+        )
+        assert (story.lines(5), story.report.told) == (
+            [("WARNING", begin)],
+            ["libvirt 9"] * 2,
+        )
         story.host.down.clear()
-        assert (story.lines(5), story.report.told) == ([("INFO", "Able to probe the host again.")], ["libvirt 9"] * 7)
+        assert (story.lines(5), story.report.told) == (
+            [("INFO", "Able to probe the host again.")],
+            ["libvirt 9"] * 7,
+        )
 
     @pytest.mark.parametrize(
-        "error", [NO_ANSWER, errors.GenerationConflict("kvm-1", 10), errors.UnknownProvider("kvm-1")]
+        "error",
+        [
+            NO_ANSWER,
+            errors.GenerationConflict("kvm-1", 10),
+            errors.UnknownProvider("kvm-1"),
+        ],
     )
     def test_failed_report_is_logged_once_and_retried_without_a_new_probe(
         self, story: Story, error: errors.PrefilterError
     ) -> None:
         story.report.error = error
-        begin = f"Failed to report the traits of the host; its traits stay as they are until that works. {error}"
-        assert (story.lines(5), story.host.probed) == ([("WARNING", begin)], ["libvirt 9"])
+        begin = (
+            "Failed to report the traits of the host; its traits stay as they"
+            f" are until that works. {error}"
+        )
+        assert (story.lines(5), story.host.probed) == (
+            [("WARNING", begin)],
+            ["libvirt 9"],
+        )
         story.report.error = None
-        assert story.lines(5) == [("INFO", "Able to report the traits of the host again.")]
+        assert story.lines(5) == [
+            ("INFO", "Able to report the traits of the host again.")
+        ]
         assert story.report.told == ["libvirt 9"] * 5
 
-    def test_host_outage_and_placement_outage_are_logged_independently(self, story: Story) -> None:
+    def test_host_outage_and_placement_outage_are_logged_independently(
+        self, story: Story
+    ) -> None:
         story.report.error = NO_ANSWER
         assert [level for level, _ in story.lines(2)] == ["WARNING"]
         story.host.down["identity"] = DOWN
@@ -140,10 +193,18 @@ class TestOutages:
         assert [level for level, _ in story.lines(2)] == ["INFO", "INFO"]
 
     @pytest.mark.parametrize(
-        ("at", "action"), [("identity", "probe the host"), ("report", "report the traits of the host")]
+        ("at", "action"),
+        [
+            ("identity", "probe the host"),
+            ("report", "report the traits of the host"),
+        ],
     )
     def test_call_that_never_ends_is_given_up_and_the_next_round_reports(
-        self, at: str, action: str, story: Story, monkeypatch: pytest.MonkeyPatch
+        self,
+        at: str,
+        action: str,
+        story: Story,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """In a thread of its own, which nothing waits for any more."""
         hangs, given_up = threading.Event(), threading.Event()
@@ -155,7 +216,9 @@ class TestOutages:
             return ""
 
         usual = story.host.identity
-        hung = lambda: usual() if at == "report" or given_up.is_set() else hangs.wait()  # noqa: E731
+        hung = lambda: (
+            usual() if at == "report" or given_up.is_set() else hangs.wait()
+        )  # noqa: E731
         monkeypatch.setattr(story.host, "identity", hung)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 1.0)
         story.watch = Watch(story.host, report, 1.0, give_up=given_up.set)
@@ -176,8 +239,12 @@ def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
 
 @pytest.mark.parametrize("at", ["identity", "facts", "report"])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_configuration_error_stops_the_agent_only_in_the_first_round(story: Story, at: str, is_first: bool) -> None:
-    """Else an operator would see a service that runs and does nothing. In a later round it is logged once."""
+def test_configuration_error_stops_the_agent_only_in_the_first_round(
+    story: Story, at: str, is_first: bool
+) -> None:
+    """Else an operator would see a service that runs and does nothing. In a
+    later round it is logged once.
+    """
     if not is_first:
         story.lines()
         story.now = PROBE_INTERVAL
@@ -191,7 +258,9 @@ def test_configuration_error_stops_the_agent_only_in_the_first_round(story: Stor
         assert [level for level, _ in story.lines(3)] == ["WARNING"]
 
 
-def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:
+def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> (
+    None
+):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def fail(_facts: HostFacts) -> str:
@@ -199,7 +268,10 @@ def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handle
 
     with pytest.raises(LookupError, match="a mistake of ours"):
         run_until_signal(Watch(FakeHost(), fail, 1.0))
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert (
+        signal.getsignal(signal.SIGTERM),
+        signal.getsignal(signal.SIGINT),
+    ) == before
 
 
 def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
@@ -233,18 +305,32 @@ print("ended", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("state", "end"), [("waits", signal.SIGINT), ("waits", signal.SIGTERM), ("hangs", signal.SIGTERM)]
+    ("state", "end"),
+    [
+        ("waits", signal.SIGINT),
+        ("waits", signal.SIGTERM),
+        ("hangs", signal.SIGTERM),
+    ],
 )
 def test_sighup_makes_a_round_at_once_and_sigterm_and_sigint_end_a_waiting_or_hanging_agent(
     state: str, end: signal.Signals
 ) -> None:
-    """With exit code 0. Other signals do nothing: their default action would end the agent."""
+    """With exit code 0. Other signals do nothing: their default action would
+    end the agent.
+    """
     command = [sys.executable, "-c", SERVICE, state]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout
             assert process.stdout.readline() == "round\n"
-            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE, signal.SIGHUP):
+            for number in (
+                signal.SIGUSR1,
+                signal.SIGUSR2,
+                signal.SIGPIPE,
+                signal.SIGHUP,
+            ):
                 process.send_signal(number)
             if state == "waits":
                 assert process.stdout.readline() == "round\n"

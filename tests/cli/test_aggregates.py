@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands with the filters by availability zone, tenant and isolated aggregates, on the aggregates of a fleet file."""
+"""Commands with the filters by availability zone, tenant and isolated
+aggregates, on the aggregates of a fleet file.
+"""
 
 from pathlib import Path
 
@@ -42,26 +44,76 @@ def test_candidates_are_the_hosts_of_the_aggregates(
     arguments: list[str], expected: list[str], hosts: str, capsys: Capture
 ) -> None:
     """Also as a real Placement has it."""
-    found = json_of(capsys, "candidates", "--hosts", hosts, "--filter", _FILTERS, *arguments)
+    found = json_of(
+        capsys,
+        "candidates",
+        "--hosts",
+        hosts,
+        "--filter",
+        _FILTERS,
+        *arguments,
+    )
     assert sorted(row["Host"] for row in found) == expected
 
 
-def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(hosts: str, capsys: Capture) -> None:
-    found = json_of(capsys, "candidates", "--hosts", hosts, "--availability-zone", "north")
+def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(
+    hosts: str, capsys: Capture
+) -> None:
+    found = json_of(
+        capsys, "candidates", "--hosts", hosts, "--availability-zone", "north"
+    )
     assert sorted(row["Host"] for row in found) == ["a", "c"]
 
 
-def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Capture) -> None:
+def test_diagnosis_names_the_filter_and_the_aggregates(
+    hosts: str, capsys: Capture
+) -> None:
     request = ["--availability-zone", "north", "--project", "p1"]
-    found = json_of(capsys, "diagnose", "--hosts", hosts, "--filter", _FILTERS, *request, code=2)
-    assert {each["by"]: each["because"] for each in found["requirements"] if each["kind"] == "aggregate"} == {
+    found = json_of(
+        capsys,
+        "diagnose",
+        "--hosts",
+        hosts,
+        "--filter",
+        _FILTERS,
+        *request,
+        code=2,
+    )
+    assert {
+        each["by"]: each["because"]
+        for each in found["requirements"]
+        if each["kind"] == "aggregate"
+    } == {
         "availability_zone": "availability zone 'north': aggregate rack-1",
         "tenant_isolation": "tenant 'p1': aggregate rack-2",
-        "isolated_aggregates": "reserved for requests that require other traits: CUSTOM_WINDOWS (aggregate licensed)",
+        "isolated_aggregates": (
+            "reserved for requests that require other traits: CUSTOM_WINDOWS"
+            " (aggregate licensed)"
+        ),
     }
 
 
-def test_audit_of_images_refuses_a_filter_that_adds_aggregates(hosts: str, tmp_path: Path, capsys: Capture) -> None:
-    images = placed(tmp_path / "images.json", [{"name": "i", "properties": {}}])
-    assert main(["audit", "--images", images, "--hosts", hosts, "--enable", _FILTERS]) == 1
-    assert "which an audit of images cannot judge. Leave that filter out." in capsys.readouterr().err
+def test_audit_of_images_refuses_a_filter_that_adds_aggregates(
+    hosts: str, tmp_path: Path, capsys: Capture
+) -> None:
+    images = placed(
+        tmp_path / "images.json", [{"name": "i", "properties": {}}]
+    )
+    assert (
+        main(
+            [
+                "audit",
+                "--images",
+                images,
+                "--hosts",
+                hosts,
+                "--enable",
+                _FILTERS,
+            ]
+        )
+        == 1
+    )
+    assert (
+        "which an audit of images cannot judge. Leave that filter out."
+        in capsys.readouterr().err
+    )

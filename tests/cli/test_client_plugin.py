@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plugin of the openstack client has the commands of ``os-prefilter``, and costs little where they are not used."""
+"""The plugin of the openstack client has the commands of ``os-prefilter``, and
+costs little where they are not used.
+"""
 
 import os
 import subprocess
@@ -20,23 +22,36 @@ def test_every_command_can_run_against_a_cloud() -> None:
 
 
 def test_plugin_has_the_names_that_the_client_looks_for() -> None:
-    (point,) = (x for x in entry_points(group="openstack.cli.extension") if x.value.startswith("os_prefilter_tools."))
+    (point,) = (
+        x
+        for x in entry_points(group="openstack.cli.extension")
+        if x.value.startswith("os_prefilter_tools.")
+    )
     plugin = point.load()
-    assert f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}" == COMMANDS
+    assert (
+        f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}"
+        == COMMANDS
+    )
     assert {each.name for each in our_commands().values()} == {
-        f"{plugin.API_NAME}_{name.replace(' ', '_')}" for name in our_commands()
+        f"{plugin.API_NAME}_{name.replace(' ', '_')}"
+        for name in our_commands()
     }
 
 
 def test_loading_all_commands_imports_no_service() -> None:
     """The client loads them at each start, whatever it is asked for."""
     code = (
-        "import sys; from importlib.metadata import entry_points;"
-        "[each.load() for each in entry_points(group='openstack.prefilter.v1')];"
-        "print(*{name.partition('.')[0] for name in sys.modules})"
+        "import sys; from importlib.metadata import entry_points;[each.load()"
+        " for each in"
+        " entry_points(group='openstack.prefilter.v1')];print(*{name.partition('.')[0]"
+        " for name in sys.modules})"
     )
     loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
     ).stdout.split()
     assert "os_prefilter" in loaded
     assert not set(loaded) & {
@@ -52,11 +67,32 @@ def test_loading_all_commands_imports_no_service() -> None:
 
 def test_client_without_a_cloud_says_what_to_run(tmp_path: Path) -> None:
     """The client itself only misses a value."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    client = [sys.executable, "-m", "openstackclient.shell", "prefilter", "candidates", "--property", "x=y"]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("OS_")
+    }
+    client = [
+        sys.executable,
+        "-m",
+        "openstackclient.shell",
+        "prefilter",
+        "candidates",
+        "--property",
+        "x=y",
+    ]
     environment["HOME"] = str(tmp_path)
     found = subprocess.run(
-        client, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=600
+        client,
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=600,
     )
     assert found.returncode == 1
-    assert "Without a cloud, run 'os-prefilter' instead of 'openstack prefilter'" in found.stderr
+    assert (
+        "Without a cloud, run 'os-prefilter' instead of 'openstack prefilter'"
+        in found.stderr
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands: what is printed, in which format, with which exit code, for right and wrong input."""
+"""The commands: what is printed, in which format, with which exit code, for
+right and wrong input.
+"""
 
 import json
 import os
@@ -30,41 +32,88 @@ def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
 _ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
 
 
-def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) -> None:
-    asked = ["--property", "trait:HW_CPU_X86_AVX2=required", "--extra-spec", "hw:tpm_version=2.0"]
-    assert [(line["Trait"], line["By"]) for line in json_of(capsys, "explain", *asked, "--filter", "noop")] == [
+def test_explain_lists_traits_that_the_request_itself_requires(
+    capsys: Capture,
+) -> None:
+    asked = [
+        "--property",
+        "trait:HW_CPU_X86_AVX2=required",
+        "--extra-spec",
+        "hw:tpm_version=2.0",
+    ]
+    assert [
+        (line["Trait"], line["By"])
+        for line in json_of(capsys, "explain", *asked, "--filter", "noop")
+    ] == [
         ("HW_CPU_X86_AVX2", "request"),
         ("COMPUTE_SECURITY_TPM_2_0", "request"),
         ("COMPUTE_SECURITY_TPM_TIS", "request"),
     ]
 
 
-@pytest.mark.parametrize("command", ["explain", "candidates", "diagnose", "audit"])
+@pytest.mark.parametrize(
+    "command", ["explain", "candidates", "diagnose", "audit"]
+)
 def test_misspelt_names_and_traits_without_their_property_are_told(
     command: str, capsys: Capture, tmp_path: Path
 ) -> None:
-    asked = ["--property", "hw_vif_modle=e1000", "--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
+    asked = [
+        "--property",
+        "hw_vif_modle=e1000",
+        "--extra-spec",
+        "trait:COMPUTE_SOUND_MODEL_USB=required",
+    ]
     if command == "audit":
         images = [{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]
         asked = ["--images", placed(tmp_path / "images.json", images)]
-    main([command, *asked, "--enable" if command == "audit" else "--filter", "image_metadata"])
+    main(
+        [
+            command,
+            *asked,
+            "--enable" if command == "audit" else "--filter",
+            "image_metadata",
+        ]
+    )
     captured = capsys.readouterr()
     # A table breaks its lines.
     told = " ".join(f"{captured.out}{captured.err}".replace("|", " ").split())
-    assert "hw_vif_modle: Nova does not know it, and drops it. Did you mean hw_vif_model?" in told
-    assert command == "audit" or "it builds the guest by hw_sound_model or hw:sound_model" in told
+    assert (
+        "hw_vif_modle: Nova does not know it, and drops it. Did you mean"
+        " hw_vif_model?" in told
+    )
+    assert (
+        command == "audit"
+        or "it builds the guest by hw_sound_model or hw:sound_model" in told
+    )
 
 
 @pytest.mark.parametrize(
-    ("model", "advice"), [([], "as well"), (["--property", "hw_usb_model=none"], "instead of none")], ids=["", "none"]
+    ("model", "advice"),
+    [
+        ([], "as well"),
+        (["--property", "hw_usb_model=none"], "instead of none"),
+    ],
+    ids=["", "none"],
 )
 def test_advice_for_a_value_beside_another_says_which_value_it_replaces(
     model: list[str], advice: str, capsys: Capture
 ) -> None:
-    asked = ["--property", "hw_input_bus=virtio", "--property", "hw_redirected_usb_ports=1", *model]
+    asked = [
+        "--property",
+        "hw_input_bus=virtio",
+        "--property",
+        "hw_redirected_usb_ports=1",
+        *model,
+    ]
     lines = json_of(capsys, "explain", *asked)
-    reasons = [line["Because of"] for line in lines if "may not start" in line["Because of"]]
-    assert [reason.partition("; set ")[2] for reason in reasons] == [f"hw_usb_model=qemu-xhci {advice}"]
+    reasons = [
+        line["Because of"]
+        for line in lines
+        if "may not start" in line["Because of"]
+    ]
+    assert [reason.partition("; set ")[2] for reason in reasons] == [
+        f"hw_usb_model=qemu-xhci {advice}"
+    ]
 
 
 _REQUEST = ("--property", "hw_vif_model=e1000")
@@ -79,21 +128,32 @@ _ASKING = [
 
 
 @pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
-def test_wrong_option_of_the_configuration_is_told_once(argv: list[str], capsys: Capture, tmp_path: Path) -> None:
-    """A misspelt one; the service logs it. A wrong value is an error, as when a service starts.
+def test_wrong_option_of_the_configuration_is_told_once(
+    argv: list[str], capsys: Capture, tmp_path: Path
+) -> None:
+    """A misspelt one; the service logs it. A wrong value is an error, as when
+    a service starts.
 
     So is a line that is none, which is not shown: it may be a password.
     """
     path = tmp_path / "nova.conf"
-    told = f"{path}: [prefilter] has no option 'trait_scop'; the line is ignored. Did you mean trait_scope?"
-    path.write_text("[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n")
+    told = (
+        f"{path}: [prefilter] has no option 'trait_scop'; the line is ignored."
+        " Did you mean trait_scope?"
+    )
+    path.write_text(
+        "[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n"
+    )
     for more in [], ["-v"]:
         assert main([*more, *argv, "--config-file", str(path)]) in (0, 2)
         assert capsys.readouterr().err.count(told) == 1
     path.write_text("[prefilter]\nenabled_filtres = image_metadata\n")
     assert main([*argv, "--config-file", str(path)]) == 1
     assert "Did you mean enabled_filters?" in capsys.readouterr().err
-    path.write_text("[prefilter]\nenabled_filters = image_metadata\nfacts_interval = soon\n")
+    path.write_text(
+        "[prefilter]\nenabled_filters = image_metadata\nfacts_interval ="
+        " soon\n"
+    )
     assert main([*argv, "--config-file", str(path)]) == 1
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith("[prefilter] ")
@@ -122,7 +182,9 @@ _ABOUT_HOSTS = [
 def test_answer_is_about_the_example_fleet_and_says_so_unless_os_cloud_names_a_cloud(
     argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No answer about hosts that are not there: this cloud is in no clouds.yaml."""
+    """No answer about hosts that are not there: this cloud is in no
+    clouds.yaml.
+    """
     main(argv)
     out, error = capsys.readouterr()
     assert error.startswith(_HOSTS_NOTE)
@@ -136,10 +198,24 @@ def test_answer_is_about_the_example_fleet_and_says_so_unless_os_cloud_names_a_c
     assert "bundled" not in error
 
 
-def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, capsys: Capture) -> None:
+def test_audit_of_the_example_images_says_so_in_its_first_lines(
+    tmp_path: Path, capsys: Capture
+) -> None:
     main(["audit"])
-    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[:2]] == ["Hosts", "Images"]
-    main(["audit", "--hosts", _fleet(tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}})])
+    assert [
+        line.partition(":")[0]
+        for line in capsys.readouterr().err.splitlines()[:2]
+    ] == ["Hosts", "Images"]
+    main(
+        [
+            "audit",
+            "--hosts",
+            _fleet(
+                tmp_path,
+                {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}},
+            ),
+        ]
+    )
     error = capsys.readouterr().err
     assert error.partition("\n")[2].startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
@@ -149,8 +225,25 @@ def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    fleet = _fleet(tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}})
-    assert main(["candidates", "--property", "a=b", "--filter", "noop", "--hosts", fleet, "-f", "value"]) == 0
+    fleet = _fleet(
+        tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}}
+    )
+    assert (
+        main(
+            [
+                "candidates",
+                "--property",
+                "a=b",
+                "--filter",
+                "noop",
+                "--hosts",
+                fleet,
+                "-f",
+                "value",
+            ]
+        )
+        == 0
+    )
     out, error = capsys.readouterr()
     assert out.startswith("a ")
     assert "bundled" not in error
@@ -172,7 +265,9 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
             lock.acquire()
         lock.acquire()
 
-    monkeypatch.setattr("os_prefilter_tools.adapters.cloud.connection.connect", connect)
+    monkeypatch.setattr(
+        "os_prefilter_tools.adapters.cloud.connection.connect", connect
+    )
     monkeypatch.setattr(context, "TIMEOUT", 0.2)
     assert main(["readiness", "--os-cloud", "c"]) == 1
     assert "was ended after 0.2 seconds" in capsys.readouterr().err
@@ -181,40 +276,77 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
 def test_os_cloud_variable_contradicts_no_argument_about_a_host(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node file stays a file, and other drivers have nothing to do with a cloud."""
+    """A node file stays a file, and other drivers have nothing to do with a
+    cloud.
+    """
     monkeypatch.setenv("OS_CLOUD", "nosuch")
     uuid = "1be26c0b-03f2-4d2e-ae87-c02d7f33c781"
-    node = placed(tmp_path / "node.json", {"uuid": uuid, "properties": {}, "traits": []})
+    node = placed(
+        tmp_path / "node.json", {"uuid": uuid, "properties": {}, "traits": []}
+    )
     assert main(["capabilities", "show", "--driver", "fake"]) == 0
-    assert main(["capabilities", "show", "--driver", "ironic", "--node", node]) == 0
+    assert (
+        main(["capabilities", "show", "--driver", "ironic", "--node", node])
+        == 0
+    )
     capsys.readouterr()
-    assert main(["capabilities", "show", "--driver", "ironic", "--node", "metal-1"]) == 1
+    assert (
+        main(
+            ["capabilities", "show", "--driver", "ironic", "--node", "metal-1"]
+        )
+        == 1
+    )
     assert "The cloud 'nosuch' cannot be used" in capsys.readouterr().err
 
 
 _GPU: dict[str, Any] = {"gpu": {"resources": {"VGPU": 4}}}
-_DISK: dict[str, Any] = {"resources": {"DISK_GB": 100}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+_DISK: dict[str, Any] = {
+    "resources": {"DISK_GB": 100},
+    "traits": ["MISC_SHARES_VIA_AGGREGATE"],
+}
 
 
 def _capable(below: dict[str, Any]) -> dict[str, Any]:
-    return {"resources": _ROOM, "traits": ["COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_IGB"], "providers": below}
+    return {
+        "resources": _ROOM,
+        "traits": ["COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_IGB"],
+        "providers": below,
+    }
 
 
 @pytest.mark.parametrize(
     ("hosts", "is_flat"),
-    [({"a": _capable({})}, True), ({"a": _capable(_GPU)}, False), ({"a": _capable({}), "disk": _DISK}, False)],
+    [
+        ({"a": _capable({})}, True),
+        ({"a": _capable(_GPU)}, False),
+        ({"a": _capable({}), "disk": _DISK}, False),
+    ],
     ids=["flat", "nested", "shared"],
 )
 def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
     hosts: dict[str, Any], is_flat: bool, capsys: Capture, tmp_path: Path
 ) -> None:
-    argv = ["--property", "hw_vif_model=igb", "--filter", "image_metadata", "-f", "json"]
+    argv = [
+        "--property",
+        "hw_vif_model=igb",
+        "--filter",
+        "image_metadata",
+        "-f",
+        "json",
+    ]
     fleet = _fleet(tmp_path, hosts)
     argv += ["--hosts", fleet]
-    looked_at = f"Hosts: 1 ({'1 resource provider' if is_flat else '2 resource providers'}) of {fleet}.\n"
+    looked_at = (
+        "Hosts: 1"
+        f" ({'1 resource provider' if is_flat else '2 resource providers'}) of"
+        f" {fleet}.\n"
+    )
     assert main(["explain", *argv]) == 0
     out, err = capsys.readouterr()
-    assert ([row["On"] for row in json.loads(out)], err) == (["root", "unsuffixed"][: 1 + is_flat], looked_at)
+    assert ([row["On"] for row in json.loads(out)], err) == (
+        ["root", "unsuffixed"][: 1 + is_flat],
+        looked_at,
+    )
     assert main(["candidates", *argv]) == 0
     out, err = capsys.readouterr()
     assert [row["Host"] for row in json.loads(out)] == ["a"]
@@ -224,38 +356,122 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
 
 _WRONG = [
     ("explain", "no request: give --image"),
-    ("explain --example nosuch", "argument --example: invalid choice: 'nosuch' (choose from "),
-    ("explain --example intel-nic --request-spec x", "--request-spec: not allowed with argument --example"),
+    (
+        "explain --example nosuch",
+        "argument --example: invalid choice: 'nosuch' (choose from ",
+    ),
+    (
+        "explain --example intel-nic --request-spec x",
+        "--request-spec: not allowed with argument --example",
+    ),
     ("explain --property x", "--property: 'x' is not KEY=VALUE"),
     ("explain --image {tmp}/none", "none: there is no such file"),
     ("explain --flavor {tmp}/broken", "broken: line 1, column 2: broken JSON"),
     ("explain --request-spec {tmp}/empty", "empty: no flavor in it"),
-    ("explain --flavor {tmp}/nothing", "nothing: the file is empty; expected JSON. Check the command that wrote it."),
-    ("demo --hosts {tmp}/nothing", "nothing: the file is empty; expected hosts. 'os-prefilter snapshot' writes"),
-    ("audit --images {tmp}/nothing", "nothing: the file is empty; expected JSON. Check the command"),
-    ("demo --hosts {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
-    ("demo --hosts {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
-    ("explain --image {tmp}/flavor", "flavor: this is a flavor, no image. Expected the output of 'openstack image"),
+    (
+        "explain --flavor {tmp}/nothing",
+        (
+            "nothing: the file is empty; expected JSON. Check the command that"
+            " wrote it."
+        ),
+    ),
+    (
+        "demo --hosts {tmp}/nothing",
+        (
+            "nothing: the file is empty; expected hosts. 'os-prefilter"
+            " snapshot' writes"
+        ),
+    ),
+    (
+        "audit --images {tmp}/nothing",
+        "nothing: the file is empty; expected JSON. Check the command",
+    ),
+    (
+        "demo --hosts {tmp}/digits",
+        "digits: a number has thousands of digits. Correct it.",
+    ),
+    (
+        "demo --hosts {tmp}/loop",
+        (
+            "loop: the file cannot be read: Too many levels of symbolic links."
+            " Check the path"
+        ),
+    ),
+    (
+        "explain --image {tmp}/flavor",
+        (
+            "flavor: this is a flavor, no image. Expected the output of"
+            " 'openstack image"
+        ),
+    ),
     ("explain --flavor {tmp}/empty", "empty: this is no flavor"),
     ("explain --request-spec {tmp}/evil", "is not free to use"),
-    ("candidates --property os_secure_boot=requird", "unknown value 'requird'"),
-    ("candidates --extra-spec resources:VGPU=99999999999", "an amount of at most"),
-    ("explain --example intel-nic --config-file {tmp}", "this is a directory; give the path of a file."),
-    ("explain --example intel-nic --config-file {tmp}/binary", "byte 12 is not UTF-8; save the file as UTF-8."),
-    ("diagnose --property a=b --config-file {tmp}/none", "none: there is no such file. Check the path."),
-    ("candidates --property trait:NO_SUCH_TRAIT=required", "Placement does not know: NO_SUCH_TRAIT"),
-    ("candidates --property trait:a,b=required", "'trait:a,b' is not trait:NAME"),
-    ("explain --extra-spec trait:Ü=required", r"'trait:\xdc' is not trait:NAME with a NAME of"),
-    ("explain --extra-spec trait1:ü=required", r"'trait1:\xfc' is not trait1:NAME with a NAME of"),
-    ("explain --extra-spec resources1:CUSTOM_ü=1", r"'resources1:CUSTOM_\xfc' is not resources1:CUSTOM_NAME with"),
+    (
+        "candidates --property os_secure_boot=requird",
+        "unknown value 'requird'",
+    ),
+    (
+        "candidates --extra-spec resources:VGPU=99999999999",
+        "an amount of at most",
+    ),
+    (
+        "explain --example intel-nic --config-file {tmp}",
+        "this is a directory; give the path of a file.",
+    ),
+    (
+        "explain --example intel-nic --config-file {tmp}/binary",
+        "byte 12 is not UTF-8; save the file as UTF-8.",
+    ),
+    (
+        "diagnose --property a=b --config-file {tmp}/none",
+        "none: there is no such file. Check the path.",
+    ),
+    (
+        "candidates --property trait:NO_SUCH_TRAIT=required",
+        "Placement does not know: NO_SUCH_TRAIT",
+    ),
+    (
+        "candidates --property trait:a,b=required",
+        "'trait:a,b' is not trait:NAME",
+    ),
+    (
+        "explain --extra-spec trait:Ü=required",
+        r"'trait:\xdc' is not trait:NAME with a NAME of",
+    ),
+    (
+        "explain --extra-spec trait1:ü=required",
+        r"'trait1:\xfc' is not trait1:NAME with a NAME of",
+    ),
+    (
+        "explain --extra-spec resources1:CUSTOM_ü=1",
+        r"'resources1:CUSTOM_\xfc' is not resources1:CUSTOM_NAME with",
+    ),
     ("audit --images {tmp}/broken", "broken JSON"),
-    ("audit --images {tmp}/null", "null: it holds null; expected a list of images."),
+    (
+        "audit --images {tmp}/null",
+        "null: it holds null; expected a list of images.",
+    ),
     ("audit --flavor {tmp}/images", "the document is a list"),
-    ("audit --flavor {tmp}/flavor --flavor {tmp}/flavor", "another --flavor has the same name"),
-    ("audit --enable nosuch", "'nosuch' cannot be used: no installed package offers"),
+    (
+        "audit --flavor {tmp}/flavor --flavor {tmp}/flavor",
+        "another --flavor has the same name",
+    ),
+    (
+        "audit --enable nosuch",
+        "'nosuch' cannot be used: no installed package offers",
+    ),
     ("audit --html {tmp}", "this is not a file"),
-    ("offer --by aggregate --hosts {tmp}/fleet", "no aggregate has a name here"),
-    ("offer publish", "--os-cloud: it is needed, as the values go to the Glance of a cloud. Name a cloud."),
+    (
+        "offer --by aggregate --hosts {tmp}/fleet",
+        "no aggregate has a name here",
+    ),
+    (
+        "offer publish",
+        (
+            "--os-cloud: it is needed, as the values go to the Glance of a"
+            " cloud. Name a cloud."
+        ),
+    ),
     ("snapshot --hosts {tmp}/no-hosts", "at least one host"),
     ("snapshot --hosts {tmp}/unknown-key", "'x'"),
 ]
@@ -271,45 +487,99 @@ _VOLUME = {
 }
 _OTHERS = {
     "a volume": _VOLUME,
-    "a server": {"id": _UUID, "status": "ACTIVE", "flavor": {"ram": 512}, "image": "", "properties": {}},
-    "a hypervisor": {"hypervisor_hostname": "a", "vcpus": 8, "memory_mb": 4096, "properties": {}},
+    "a server": {
+        "id": _UUID,
+        "status": "ACTIVE",
+        "flavor": {"ram": 512},
+        "image": "",
+        "properties": {},
+    },
+    "a hypervisor": {
+        "hypervisor_hostname": "a",
+        "vcpus": 8,
+        "memory_mb": 4096,
+        "properties": {},
+    },
     "a quota": {"cores": 8, "ram": 4096, "properties": 128},
-    "metadata definitions": {"namespace": "OS::Compute::X", "properties": {"hw_vif_model": {"type": "string"}}},
+    "metadata definitions": {
+        "namespace": "OS::Compute::X",
+        "properties": {"hw_vif_model": {"type": "string"}},
+    },
     "a file of hosts": {"hosts": {"a": {"resources": {"VCPU": 1}}}},
     "a list of images": {"images": []},
     "a list of flavors": {"flavors": []},
     "a list of servers": {"servers": []},
     "a list of volumes": {"volumes": []},
 }
-"""Documents that people have at hand, of which some have the fields of an image or a flavor."""
+"""Documents that people have at hand, of which some have the fields of an
+image or a flavor.
+"""
 
 
 @pytest.mark.parametrize("option", ["image", "flavor", "request-spec"])
 @pytest.mark.parametrize("kind", _OTHERS)
-def test_document_of_another_kind_is_named(option: str, kind: str, capsys: Capture, tmp_path: Path) -> None:
+def test_document_of_another_kind_is_named(
+    option: str, kind: str, capsys: Capture, tmp_path: Path
+) -> None:
     """Read as an image, a flavor or a request it would require nothing."""
     path = placed(tmp_path / "document.json", json.dumps(_OTHERS[kind]))
     assert main(["explain", f"--{option}", path]) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"{path}: this is {kind}, no {option.replace('-', ' ')}. Expected ")
+    assert err.startswith(
+        f"{path}: this is {kind}, no {option.replace('-', ' ')}. Expected "
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "document", "message"),
     [
-        ("volume", _VOLUME, "What its volume_image_metadata has are properties of an image"),
+        (
+            "volume",
+            _VOLUME,
+            "What its volume_image_metadata has are properties of an image",
+        ),
         (
             "api",
-            {"disk_format": "raw", "container_format": "bare", "hw_disk_bus": "ide"},
+            {
+                "disk_format": "raw",
+                "container_format": "bare",
+                "hw_disk_bus": "ide",
+            },
             "'hw_disk_bus' stands beside",
         ),
-        ("api", {"disk_format": "qcow2", "status": "active", "acme_tag": "x"}, "'acme_tag' stands beside"),
-        ("both", {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"}, "'hw_disk_bus' stands beside"),
-        ("snapshot", {"properties": {}, "volume_id": _UUID, "name": "s"}, "this is no image. Expected the output of"),
-        ("list", [{"ID": _UUID, "Name": "a"}], "the document is a list; expected names with values: 'show' prints"),
+        (
+            "api",
+            {"disk_format": "qcow2", "status": "active", "acme_tag": "x"},
+            "'acme_tag' stands beside",
+        ),
+        (
+            "both",
+            {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"},
+            "'hw_disk_bus' stands beside",
+        ),
+        (
+            "snapshot",
+            {"properties": {}, "volume_id": _UUID, "name": "s"},
+            "this is no image. Expected the output of",
+        ),
+        (
+            "list",
+            [{"ID": _UUID, "Name": "a"}],
+            (
+                "the document is a list; expected names with values: 'show'"
+                " prints"
+            ),
+        ),
         ("none", [], "the document is empty; expected names with values"),
         ("none", None, "the document is empty; expected names with values"),
-        ("none", {}, "this is no image. Expected the output of 'openstack image show -f json'."),
+        (
+            "none",
+            {},
+            (
+                "this is no image. Expected the output of 'openstack image"
+                " show -f json'."
+            ),
+        ),
     ],
 )
 def test_image_that_would_have_no_properties_is_refused(
@@ -323,13 +593,36 @@ def test_image_that_would_have_no_properties_is_refused(
 def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
     path = placed(tmp_path / "image.yaml", "disk_format: qcow2\n")
     assert main(["explain", "--image", path]) == 1
-    assert "YAML is not read here: print it with '-f json'." in capsys.readouterr().err
+    assert (
+        "YAML is not read here: print it with '-f json'."
+        in capsys.readouterr().err
+    )
 
 
-@pytest.mark.parametrize("fields", [{}, {"status": "active", "min_ram": 0, "tags": []}])
-def test_image_without_properties_is_one(fields: dict[str, object], capsys: Capture, tmp_path: Path) -> None:
-    path = placed(tmp_path / "image.json", json.dumps({"disk_format": "qcow2", "name": "plain", **fields}))
-    assert main(["explain", "--image", path, "--filter", "image_type", "-f", "json"]) == 0
+@pytest.mark.parametrize(
+    "fields", [{}, {"status": "active", "min_ram": 0, "tags": []}]
+)
+def test_image_without_properties_is_one(
+    fields: dict[str, object], capsys: Capture, tmp_path: Path
+) -> None:
+    path = placed(
+        tmp_path / "image.json",
+        json.dumps({"disk_format": "qcow2", "name": "plain", **fields}),
+    )
+    assert (
+        main(
+            [
+                "explain",
+                "--image",
+                path,
+                "--filter",
+                "image_type",
+                "-f",
+                "json",
+            ]
+        )
+        == 0
+    )
     assert "COMPUTE_IMAGE_TYPE_QCOW2" in capsys.readouterr().out
 
 
@@ -341,21 +634,31 @@ def _options() -> list[tuple[str, str]]:
         found += [
             (name, action.option_strings[-1])
             for action in actions
-            if action.option_strings and action.nargs in (None, "?") and not (action.type or action.choices)
+            if action.option_strings
+            and action.nargs in (None, "?")
+            and not (action.type or action.choices)
         ]
     return found
 
 
 @pytest.mark.parametrize("form", ["{option}=", "{option} "])
-def test_empty_value_of_any_option_is_an_error(form: str, capsys: Capture) -> None:
-    """A variable of the shell without a value: the command must not run without the option."""
+def test_empty_value_of_any_option_is_an_error(
+    form: str, capsys: Capture
+) -> None:
+    """A variable of the shell without a value: the command must not run
+    without the option.
+    """
     options = _options()
     assert ("audit", "--servers") in options
     assert len(options) > 50
     for name, option in options:
-        assert main([*name.split(), *form.format(option=option).split(" ")]) == 1, (name, option)
+        assert (
+            main([*name.split(), *form.format(option=option).split(" ")]) == 1
+        ), (name, option)
         err = capsys.readouterr().err
-        assert "the value is empty. Give one, or leave the option out" in err, (name, option)
+        assert (
+            "the value is empty. Give one, or leave the option out" in err
+        ), (name, option)
 
 
 def test_empty_path_is_an_error(capsys: Capture) -> None:
@@ -378,9 +681,13 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     (tmp_path / "fleet").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
     (tmp_path / "no-hosts").write_text('{"hosts": {}}')
     (tmp_path / "unknown-key").write_text("hosts: {a: {x: 1}}")
-    (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "properties": {}}')
+    (tmp_path / "flavor").write_text(
+        '{"vcpus": 1, "ram": 1, "properties": {}}'
+    )
     group = {"requester_id": "root", "resources": {"VGPU": 1}}
-    (tmp_path / "evil").write_text(json.dumps({"flavor": {}, "requested_resources": [group]}))
+    (tmp_path / "evil").write_text(
+        json.dumps({"flavor": {}, "requested_resources": [group]})
+    )
     assert main(command.replace("{tmp}", str(tmp_path)).split()) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -391,9 +698,17 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 
 @pytest.mark.parametrize("command", ["explain", "candidates", "diagnose"])
 @pytest.mark.parametrize("option", ["--property", "--extra-spec"])
-def test_key_that_is_given_twice_is_an_error(option: str, command: str, capsys: Capture) -> None:
-    assert main([command, option, "a:b=1", option, "c=1", option, "a:b=2"]) == 1
-    assert capsys.readouterr().err == f"{option}: 'a:b' is given twice. Give it once, with the value that counts.\n"
+def test_key_that_is_given_twice_is_an_error(
+    option: str, command: str, capsys: Capture
+) -> None:
+    assert (
+        main([command, option, "a:b=1", option, "c=1", option, "a:b=2"]) == 1
+    )
+    assert (
+        capsys.readouterr().err
+        == f"{option}: 'a:b' is given twice. Give it once, with the value that"
+        " counts.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -407,15 +722,37 @@ def test_key_that_is_given_twice_is_an_error(option: str, command: str, capsys: 
         ["offer", "--format", "pdf"],
     ],
 )
-def test_usage_errors_give_exit_code_1(argv: list[str], capsys: Capture) -> None:
+def test_usage_errors_give_exit_code_1(
+    argv: list[str], capsys: Capture
+) -> None:
     """Exit code 2 means that no host remains, and nothing else."""
     assert main(argv) == 1
     assert "".join(capsys.readouterr())
 
 
-def test_candidates_lists_more_than_1000_hosts(capsys: Capture, tmp_path: Path) -> None:
-    fleet = _fleet(tmp_path, {f"host-{number}": {"resources": _ROOM} for number in range(1100)})
-    assert main(["candidates", "--property", "x=y", "--filter", "noop", "--hosts", fleet, "-f", "value"]) == 0
+def test_candidates_lists_more_than_1000_hosts(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    fleet = _fleet(
+        tmp_path,
+        {f"host-{number}": {"resources": _ROOM} for number in range(1100)},
+    )
+    assert (
+        main(
+            [
+                "candidates",
+                "--property",
+                "x=y",
+                "--filter",
+                "noop",
+                "--hosts",
+                fleet,
+                "-f",
+                "value",
+            ]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1100
     assert "1100 of 1100 hosts remain" in err
@@ -425,35 +762,65 @@ def test_readme_shows_what_the_demo_prints(capsys: Capture) -> None:
     """The head of the table, and one of its requests."""
     assert main(["demo"]) == 0
     printed = capsys.readouterr().out
-    shown = [line[4:] for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line[:6] == "    | "]
+    shown = [
+        line[4:]
+        for line in (
+            (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        )
+        if line[:6] == "    | "
+    ]
     head, *lines = shown
     assert f"\n{head}\n" in printed
     assert len(lines) > 3
     assert "\n".join(["", *lines, ""]) in printed
 
 
-def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> None:
-    """Also where a bundled request asks for a resource class that the fleet does not have."""
-    host = {"resources": {**_ROOM, "DISK_GB": 100}, "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"]}
-    demo = json_of(capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host}))
+def test_demo_runs_on_a_fleet_given_by_file(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    """Also where a bundled request asks for a resource class that the fleet
+    does not have.
+    """
+    host = {
+        "resources": {**_ROOM, "DISK_GB": 100},
+        "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"],
+    }
+    demo = json_of(
+        capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host})
+    )
     rows = {row["Request"]["name"]: row for row in demo}
-    assert (rows["metal-threads"]["Hosts that remain"], rows["new-nic"]["Without filters, also"]) == ([], ["my-host"])
+    assert (
+        rows["metal-threads"]["Hosts that remain"],
+        rows["new-nic"]["Without filters, also"],
+    ) == ([], ["my-host"])
 
 
 def test_permutations_of_many_groups_hide_no_host(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Placement has a candidate for each way to give like devices to groups: 120 for each of these hosts."""
+    """Placement has a candidate for each way to give like devices to groups:
+    120 for each of these hosts.
+    """
     for module in (filters_and_hosts, candidates):
         monkeypatch.setattr(module, "MOST_CANDIDATES", 40)
     hosts = {
         host: {
             "resources": {**_ROOM, "DISK_GB": 100},
-            "providers": {f"{host}-gpu-{number}": {"resources": {"VGPU": 1}} for number in range(5)},
+            "providers": {
+                f"{host}-gpu-{number}": {"resources": {"VGPU": 1}}
+                for number in range(5)
+            },
         }
         for host in ("a", "b", "c")
     }
-    argv = ["--hosts", _fleet(tmp_path, hosts), "--filter", "noop", "--extra-spec", "group_policy=isolate"]
+    argv = [
+        "--hosts",
+        _fleet(tmp_path, hosts),
+        "--filter",
+        "noop",
+        "--extra-spec",
+        "group_policy=isolate",
+    ]
     for number in range(4):
         argv += ["--extra-spec", f"resources{number}:VGPU=1"]
     assert main(["candidates", *argv, "-f", "json"]) == 0
@@ -461,7 +828,9 @@ def test_permutations_of_many_groups_hide_no_host(
     assert [row["Host"] for row in json.loads(captured.out)] == ["a", "b", "c"]
     # An older Placement returns all.
     is_limited = Version(version("openstack-placement")) >= Version("13.0.0")
-    assert ("asked for 40 allocation candidates, some of each host" in captured.err) == is_limited
+    assert (
+        "asked for 40 allocation candidates, some of each host" in captured.err
+    ) == is_limited
 
 
 _READS = """
@@ -482,20 +851,41 @@ snapshot --hosts {file}
 """
 
 
-def test_no_command_waits_for_a_named_pipe_or_reads_a_device(tmp_path: Path) -> None:
-    """In a process of its own: a command that waits must not keep the tests waiting."""
+def test_no_command_waits_for_a_named_pipe_or_reads_a_device(
+    tmp_path: Path,
+) -> None:
+    """In a process of its own: a command that waits must not keep the tests
+    waiting.
+    """
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "pipe.jsonl").symlink_to("pipe")
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
-    paths = [tmp_path / "pipe", tmp_path / "pipe.jsonl", Path("/dev/zero"), tmp_path / "zero.jsonl"]
+    paths = [
+        tmp_path / "pipe",
+        tmp_path / "pipe.jsonl",
+        Path("/dev/zero"),
+        tmp_path / "zero.jsonl",
+    ]
     reads = _READS.strip().splitlines()
     commands = [each.format(file=path) for path in paths for each in reads]
     script = (
-        f"from os_prefilter_tools.cli.main import main\nfor each in {commands}: assert main(each.split()) == 1, each"
+        "from os_prefilter_tools.cli.main import main\nfor each in"
+        f" {commands}: assert main(each.split()) == 1, each"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    says = "this is a named pipe, a socket or a device; give the path of a regular file."
-    assert done.stderr.splitlines() == [f"{path}: {says}" for path in paths for _ in reads]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    says = (
+        "this is a named pipe, a socket or a device; give the path of a"
+        " regular file."
+    )
+    assert done.stderr.splitlines() == [
+        f"{path}: {says}" for path in paths for _ in reads
+    ]
 
 
 @pytest.mark.parametrize(
@@ -510,8 +900,12 @@ def test_no_command_waits_for_a_named_pipe_or_reads_a_device(tmp_path: Path) -> 
         "vocabulary list",
     ],
 )
-def test_table_breaks_no_word_and_fits_the_terminal(command: str, capsys: Capture) -> None:
-    """A trait can be copied, and searched for; where the words are too wide for a table, each row is a list."""
+def test_table_breaks_no_word_and_fits_the_terminal(
+    command: str, capsys: Capture
+) -> None:
+    """A trait can be copied, and searched for; where the words are too wide
+    for a table, each row is a list.
+    """
     main([*command.split(), "--max-width", "100000"])
     words = set(re.findall("[A-Za-z0-9_]+", capsys.readouterr().out))
     assert any("_" in word for word in words)
@@ -525,7 +919,12 @@ def test_table_breaks_no_word_and_fits_the_terminal(command: str, capsys: Captur
 
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
-def test_commands_that_show_which_hosts_remain_ignore_preferences(command: str, capsys: Capture) -> None:
+def test_commands_that_show_which_hosts_remain_ignore_preferences(
+    command: str, capsys: Capture
+) -> None:
     request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
-    plain, wished = (json_of(capsys, command, *request, each) for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred"))
+    plain, wished = (
+        json_of(capsys, command, *request, each)
+        for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred")
+    )
     assert plain == wished

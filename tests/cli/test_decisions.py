@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``decisions``: the history in the log of a service, complete or damaged, of ours or of another logger."""
+"""``decisions``: the history in the log of a service, complete or damaged, of
+ours or of another logger.
+"""
 
 import io
 import json
@@ -26,25 +28,47 @@ from os_prefilter_tools.operators.diagnose import result
 from tests.conftest import pipeline_of
 from tests.support.commands import Capture, json_of, placed
 
-_SERVERS = [f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)]
+_SERVERS = [
+    f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)
+]
 _MODELS = ("igb", "nosuch", "e1000e")
 _START = '{"time": "'
-_PREFIX = "2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions [None req-0 alice shop - - default default] "
+_PREFIX = (
+    "2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions [None req-0 alice"
+    " shop - - default default] "
+)
 
 
 @pytest.fixture
 def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
-    """Return a log with nothing but the decisions on three requests, of which the second is rejected."""
+    """Return a log with nothing but the decisions on three requests, of which
+    the second is rejected.
+    """
     caplog.set_level(logging.INFO)
-    pipeline = pipeline_of("image_metadata", decision_history=True, unknown_values="reject", reported_traits=[])
-    for number, (server, model) in enumerate(zip(_SERVERS, _MODELS, strict=True)):
-        spec = type("Spec", (RequestSpec,), {"instance_uuid": server})(Flavor(1, 512), Image({"hw_vif_model": model}))
+    pipeline = pipeline_of(
+        "image_metadata",
+        decision_history=True,
+        unknown_values="reject",
+        reported_traits=[],
+    )
+    for number, (server, model) in enumerate(
+        zip(_SERVERS, _MODELS, strict=True)
+    ):
+        spec = type("Spec", (RequestSpec,), {"instance_uuid": server})(
+            Flavor(1, 512), Image({"hw_vif_model": model})
+        )
         try:
             pipeline.apply(spec, SimpleNamespace(request_id=f"req-{number}"))
         except RequestRejected:
             assert model == "nosuch"
     path = tmp_path / "decisions.log"
-    path.write_text("".join(f"{each.getMessage()}\n" for each in caplog.records if each.name == LOGGER))
+    path.write_text(
+        "".join(
+            f"{each.getMessage()}\n"
+            for each in caplog.records
+            if each.name == LOGGER
+        )
+    )
     return path
 
 
@@ -67,30 +91,72 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     options: list[str], expected: list[int], log: Path, capsys: Capture
 ) -> None:
     found = _json(capsys, log, *options)
-    assert [each["server"] for each in found] == [_SERVERS[number] for number in expected]
+    assert [each["server"] for each in found] == [
+        _SERVERS[number] for number in expected
+    ]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert (found, _json(capsys, log, log, *options)) == ([lines[number] for number in expected], found)
+    assert (found, _json(capsys, log, log, *options)) == (
+        [lines[number] for number in expected],
+        found,
+    )
     assert main(["decisions", str(log), *options]) == 0
-    number, more = (3, "; a higher --limit shows more") if "--limit" in options else (len(expected), "")
-    told = f"Decisions: 3 in {log}; {number} match, the latest {len(expected)} shown{more}.\n"
+    number, more = (
+        (3, "; a higher --limit shows more")
+        if "--limit" in options
+        else (len(expected), "")
+    )
+    told = (
+        f"Decisions: 3 in {log}; {number} match, the latest {len(expected)}"
+        f" shown{more}.\n"
+    )
     assert capsys.readouterr().err == told
 
 
-def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_cloud(log: Path, capsys: Capture) -> None:
-    hosts = [{"by": "ComputeFilter", "before": 3, "after": 1}, {"by": "PciPassthroughFilter", "before": 1, "after": 0}]
-    last = {"time": "2999-01-01T00:00:00.000Z", "server": _SERVERS[0], "result": "no_host"}
-    log.write_bytes(_record(**last, reason="No host has the PCI device.", hosts=hosts) + log.read_bytes())
+def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_cloud(
+    log: Path, capsys: Capture
+) -> None:
+    hosts = [
+        {"by": "ComputeFilter", "before": 3, "after": 1},
+        {"by": "PciPassthroughFilter", "before": 1, "after": 0},
+    ]
+    last = {
+        "time": "2999-01-01T00:00:00.000Z",
+        "server": _SERVERS[0],
+        "result": "no_host",
+    }
+    log.write_bytes(
+        _record(**last, reason="No host has the PCI device.", hosts=hosts)
+        + log.read_bytes()
+    )
     ask = ["diagnose", "--history", str(log), "--server", _SERVERS[0].upper()]
     found = json_of(capsys, *ask, code=1)
-    assert (found["stage"], [each["result"] for each in found["recorded"]]) == ("no-answer", ["no_host", "passed"])
+    assert (
+        found["stage"],
+        [each["result"] for each in found["recorded"]],
+    ) == ("no-answer", ["no_host", "passed"])
     assert main(ask) == 1
     out = capsys.readouterr().out
-    told = "no_host: No host has the PCI device. (ComputeFilter: 1 of 3 hosts; PciPassthroughFilter: 0 of 1 hosts)\n"
-    assert f"Recorded when the server was scheduled, the latest first\n  {last['time']} {told}" in out
+    told = (
+        "no_host: No host has the PCI device. (ComputeFilter: 1 of 3 hosts;"
+        " PciPassthroughFilter: 0 of 1 hosts)\n"
+    )
+    assert (
+        "Recorded when the server was scheduled, the latest first\n "
+        f" {last['time']} {told}" in out
+    )
     for argv, problem in (
-        (["--server", "of-nobody", "--history", str(log)], "No decision about this server is in the history."),
-        (["--property", "a=b", "--history", str(log)], "--history: it needs the server. Give --server ID."),
-        (["--server", _SERVERS[0], "--history", f"{log}.1"], f"{log}.1: there is no such file. Check the path."),
+        (
+            ["--server", "of-nobody", "--history", str(log)],
+            "No decision about this server is in the history.",
+        ),
+        (
+            ["--property", "a=b", "--history", str(log)],
+            "--history: it needs the server. Give --server ID.",
+        ),
+        (
+            ["--server", _SERVERS[0], "--history", f"{log}.1"],
+            f"{log}.1: there is no such file. Check the path.",
+        ),
     ):
         assert main(["diagnose", *argv]) == 1
         assert problem in capsys.readouterr().err.splitlines()
@@ -108,34 +174,62 @@ _PCI_FREE = HostFilter("PciPassthroughFilter", 1, (), ())
         (_LAST, (_PCI_UNKNOWN,), result.HOST_FILTERS),
         (_LAST, (_PCI_FREE,), result.CANDIDATES),
         ({"by": "MEMORY_MB", "before": 3, "after": 0}, (), result.CANDIDATES),
-        ({"by": "PciPassthroughFilter", "before": 3, "after": 1}, (), result.CANDIDATES),
+        (
+            {"by": "PciPassthroughFilter", "before": 3, "after": 1},
+            (),
+            result.CANDIDATES,
+        ),
     ],
-    ids=["not run now", "not known now", "free now", "a resource", "some left"],
+    ids=[
+        "not run now",
+        "not known now",
+        "free now",
+        "a resource",
+        "some left",
+    ],
 )
 def test_host_filter_that_left_no_host_is_the_stage_unless_it_leaves_some_now(
     last: dict[str, Any], runs: tuple[HostFilter, ...], stage: str, log: Path
 ) -> None:
-    log.write_bytes(_record(server=_SERVERS[0], result="no_host", reason="No host.", hosts=[last]))
-    diagnosis = result.Diagnosis(result.CANDIDATES, "2 of 3 hosts meet all requirements.", host_filters=runs)
+    log.write_bytes(
+        _record(
+            server=_SERVERS[0],
+            result="no_host",
+            reason="No host.",
+            hosts=[last],
+        )
+    )
+    diagnosis = result.Diagnosis(
+        result.CANDIDATES,
+        "2 of 3 hosts meet all requirements.",
+        host_filters=runs,
+    )
     found = _with_history(diagnosis, [*decisions_in([str(log)], print)])
     assert found.stage == stage
     if stage == result.HOST_FILTERS:
         assert found.by == "PciPassthroughFilter"
         assert found.message.endswith(
-            "PciPassthroughFilter left none of 1 host. Now 2 of 3 hosts meet all requirements."
+            "PciPassthroughFilter left none of 1 host. Now 2 of 3 hosts meet"
+            " all requirements."
         )
 
 
-def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
-    """By oslo.log with its defaults, and by a handler for this logger alone."""
+def test_decisions_are_found_in_the_log_of_a_service(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """By oslo.log with its defaults, and by a handler for this logger
+    alone.
+    """
     path, alone = tmp_path / "service.log", tmp_path / "alone.log"
     handlers = tmp_path / "logging.conf"
     handlers.write_text(
-        "[loggers]\nkeys = root,decisions\n[handlers]\nkeys = decisions\n[formatters]\nkeys = message\n"
-        "[logger_root]\nhandlers =\n"
-        "[logger_decisions]\nqualname = os_prefilter.decisions\nlevel = INFO\nhandlers = decisions\npropagate = 0\n"
-        f"[handler_decisions]\nclass = handlers.WatchedFileHandler\nargs = ('{alone}',)\nformatter = message\n"
-        "[formatter_message]\nformat = %(message)s\n"
+        "[loggers]\nkeys = root,decisions\n[handlers]\nkeys ="
+        " decisions\n[formatters]\nkeys = message\n[logger_root]\nhandlers"
+        " =\n[logger_decisions]\nqualname = os_prefilter.decisions\nlevel ="
+        " INFO\nhandlers = decisions\npropagate ="
+        " 0\n[handler_decisions]\nclass = handlers.WatchedFileHandler\nargs ="
+        f" ('{alone}',)\nformatter = message\n[formatter_message]\nformat ="
+        " %(message)s\n"
     )
     script = f"""
 import sys
@@ -155,22 +249,39 @@ for number in range(2):
         pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
 """
     # Two services, in one process.
-    for number, lines in enumerate([f"log_file = {path}\n", f"log_config_append = {handlers}\n"]):
-        text = f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n"
+    for number, lines in enumerate(
+        [f"log_file = {path}\n", f"log_config_append = {handlers}\n"]
+    ):
+        text = (
+            f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters ="
+            " image_metadata\ndecision_history = true\n"
+        )
         (tmp_path / f"{number}.conf").write_text(text)
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    path.write_bytes(b"\xff cut\n\n" + path.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
+    path.write_bytes(
+        b"\xff cut\n\n"
+        + path.read_bytes()
+        + b'\xff\n{"message": "of another"}\x00\n'
+    )
     for log in (path, alone):
         found = _json(capsys, log)
-        assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
+        assert [each["request"] for each in found] == [
+            f"req-{model}" for model in _MODELS
+        ]
         assert [len(each["requirements"]) for each in found] == [1, 0, 1]
 
 
-def test_log_can_be_piped_in(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen(["/bin/cat", str(log)], stdout=subprocess.PIPE) as process:
+def test_log_can_be_piped_in(
+    log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(
+        ["/bin/cat", str(log)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout
         assert len(_json(capsys, f"/dev/fd/{process.stdout.fileno()}")) == 3
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes()))
+    )
     assert len(_json(capsys, "-")) == 3
 
 
@@ -178,19 +289,35 @@ def test_log_can_be_piped_in(log: Path, capsys: Capture, monkeypatch: pytest.Mon
 def test_damaged_file_gives_its_whole_lines_and_the_numbers_of_the_others(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Cut anywhere after the prefix, or with one byte changed, it never raises anything but our own error."""
-    lines = [_PREFIX.encode() + _record(reason=f"reason {number}") for number in range(3)]
+    """Cut anywhere after the prefix, or with one byte changed, it never raises
+    anything but our own error.
+    """
+    lines = [
+        _PREFIX.encode() + _record(reason=f"reason {number}")
+        for number in range(3)
+    ]
     content = b"".join(lines)
     place = data.draw(st.integers(0, len(content) - 1))
     path = tmp_path_factory.mktemp("damaged") / "log"
     path.write_bytes(lines[0] + content[:place])
-    whole, rest = content[:place].count(b"\n"), content[:place].rpartition(b"\n")[2]
+    whole, rest = (
+        content[:place].count(b"\n"),
+        content[:place].rpartition(b"\n")[2],
+    )
     file = DecisionFile(str(path))
-    # What ends only without its line break is whole. What ends before the logger's name is no line of the history.
+    # What ends only without its line break is whole. What ends before the
+    # logger's name is no line of the history.
     assert len(list(file)) == 1 + whole + (rest + b"\n" in lines)
-    is_ours = b"os_prefilter.decisions " in rest[:-1] and rest + b"\n" not in lines
+    is_ours = (
+        b"os_prefilter.decisions " in rest[:-1] and rest + b"\n" not in lines
+    )
     assert not is_ours or file.damaged == [whole + 2]
-    path.write_bytes(lines[0] + content[:place] + data.draw(st.binary(min_size=1, max_size=2)) + content[place + 1 :])
+    path.write_bytes(
+        lines[0]
+        + content[:place]
+        + data.draw(st.binary(min_size=1, max_size=2))
+        + content[place + 1 :]
+    )
     assert 4 - len(list(DecisionFile(str(path)))) <= 2
 
 
@@ -223,33 +350,72 @@ _OTHER = "2026-11-03 14:02:11.123 1 INFO nova.api [req-1] "
         f"{_OTHER}Image INFO os_prefilter.decisions [-] {_FORGED}",
         f"{_OTHER}Image of two lines\n{_FORGED}",
         f"{_OTHER}{'x' * (8 * 128 * 1024 - len(_OTHER))}{_PREFIX}{_FORGED}",
-        f"2026-11-03 14:02:11.123 1 WARNING os_prefilter.rules.filter [-] INFO os_prefilter.decisions [-] {_FORGED}",
-        f"2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions.others [-] {_FORGED}",
-        f"2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions-others [-] {_FORGED}",
-        f"Nov  3 14:02:11 host sshd[12]: Invalid user INFO os_prefilter.decisions [-] {_FORGED}",
-        f"2026-11-03 14:02:11.123 1 FATAL nova.x [ctx] INFO os_prefilter.decisions [-] {_FORGED}",
+        (
+            "2026-11-03 14:02:11.123 1 WARNING os_prefilter.rules.filter [-]"
+            f" INFO os_prefilter.decisions [-] {_FORGED}"
+        ),
+        (
+            "2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions.others [-]"
+            f" {_FORGED}"
+        ),
+        (
+            "2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions-others [-]"
+            f" {_FORGED}"
+        ),
+        (
+            "Nov  3 14:02:11 host sshd[12]: Invalid user INFO"
+            f" os_prefilter.decisions [-] {_FORGED}"
+        ),
+        (
+            "2026-11-03 14:02:11.123 1 FATAL nova.x [ctx] INFO"
+            f" os_prefilter.decisions [-] {_FORGED}"
+        ),
         f" {_FORGED}",
     ],
     ids=range(10),
 )
-def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_path: Path, capsys: Capture) -> None:
+def test_decision_in_the_line_of_another_logger_does_not_count(
+    line: str, tmp_path: Path, capsys: Capture
+) -> None:
     path = tmp_path / "log"
-    # The name of a user in the prefix hides none, nor does the end of a colour that an older oslo.log writes.
+    # The name of a user in the prefix hides none, nor does the end of a colour
+    # that an older oslo.log writes.
     prefix = _PREFIX.replace("alice", _START)
-    path.write_text(f"{_OTHER}Started\n{line}\n{prefix}{_record(request='req-0').decode().rstrip()}\x1b[00m\n")
+    path.write_text(
+        f"{_OTHER}Started\n{line}\n{prefix}{_record(request='req-0').decode().rstrip()}\x1b[00m\n"
+    )
     assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
 
 
-@pytest.mark.parametrize(("prefix", "more"), [("", " and more"), ("", "{"), (_PREFIX, ': Error: {"a": 1}')])
-def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_path: Path, capsys: Capture) -> None:
-    assert main(["decisions", placed(tmp_path / "log", f"{prefix}{_FORGED}{more}\n")]) == 1
+@pytest.mark.parametrize(
+    ("prefix", "more"),
+    [("", " and more"), ("", "{"), (_PREFIX, ': Error: {"a": 1}')],
+)
+def test_line_counts_only_if_it_parses_as_a_whole(
+    prefix: str, more: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert (
+        main(
+            [
+                "decisions",
+                placed(tmp_path / "log", f"{prefix}{_FORGED}{more}\n"),
+            ]
+        )
+        == 1
+    )
     err = capsys.readouterr().err
     assert "left out 1 damaged decision" in err
     assert "no decision: none can be read." in err
 
 
-_WRONG_RECORDS: list[dict[str, Any]] = [{name: []} for name in ("time", "worker", "request", "left_out")]
-_WRONG_RECORDS += [{"requirements": ["CUSTOM_A"]}, {"preferences": [{"trait": "CUSTOM_A"}]}, {"notes": [None]}]
+_WRONG_RECORDS: list[dict[str, Any]] = [
+    {name: []} for name in ("time", "worker", "request", "left_out")
+]
+_WRONG_RECORDS += [
+    {"requirements": ["CUSTOM_A"]},
+    {"preferences": [{"trait": "CUSTOM_A"}]},
+    {"notes": [None]},
+]
 _WRONG_RECORDS += [{"requirements": [{}]}]
 
 
@@ -258,24 +424,42 @@ def test_record_of_another_shape_is_left_out_with_a_warning(
     changes: dict[str, Any], tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "log"
-    path.write_bytes(_PREFIX.encode() + _record() + _PREFIX.encode() + _record(**changes))
+    path.write_bytes(
+        _PREFIX.encode() + _record() + _PREFIX.encode() + _record(**changes)
+    )
     assert main(["decisions", str(path), "-f", "json"]) == 0
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
     assert captured.err.startswith(
-        f"{path}:2: left out 1 damaged decision, the first one here.\nDecisions: 1 in {path}; 1 match,"
+        f"{path}:2: left out 1 damaged decision, the first one"
+        f" here.\nDecisions: 1 in {path}; 1 match,"
     )
 
 
-@pytest.mark.parametrize(("form", "more"), [("table", []), ("csv", ["--request-id", "req"]), ("json", [])])
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [("table", []), ("csv", ["--request-id", "req"]), ("json", [])],
+)
 def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
     form: str, more: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     bad = "\x1b]0;owned\x07\x9b31m\r\u2028"
-    item = dict.fromkeys(("trait", "scope", "filter", "source"), bad) | {"required": True}
-    path, texts = tmp_path / "log", dict.fromkeys(("time", "server", "result", "reason"), bad)
+    item = dict.fromkeys(("trait", "scope", "filter", "source"), bad) | {
+        "required": True
+    }
+    path, texts = (
+        tmp_path / "log",
+        dict.fromkeys(("time", "server", "result", "reason"), bad),
+    )
     path.write_bytes(
-        _record(**texts, request="req", requirements=[item], preferences=[item], notes=[bad]) + _record(**texts)
+        _record(
+            **texts,
+            request="req",
+            requirements=[item],
+            preferences=[item],
+            notes=[bad],
+        )
+        + _record(**texts)
     )
     assert main(["decisions", str(path), "-f", form, *more]) == 0
     out = capsys.readouterr().out
@@ -290,12 +474,18 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
         (None, "FILE: there is no such file. Check the path."),
         (
             b"",
-            "no decision: none can be read. Check that [prefilter] decision_history is true, and that no line is cut.",
+            (
+                "no decision: none can be read. Check that [prefilter]"
+                " decision_history is true, and that no line is cut."
+            ),
         ),
         (
             b'{"a": 1}\n',
-            "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
-            "in oslo.log's text format, or a file with nothing but the messages.",
+            (
+                "FILE: there is no decision in this file. Give a log with the"
+                " lines of the logger os_prefilter.decisions: in oslo.log's"
+                " text format, or a file with nothing but the messages."
+            ),
         ),
     ],
 )
@@ -307,13 +497,30 @@ def test_wrong_input_is_one_line_on_the_standard_error(
         path.write_bytes(content)
     assert main(["decisions", str(path)]) == 1
     captured = capsys.readouterr()
-    assert (captured.out, captured.err.splitlines()[0]) == ("", told.replace("FILE", str(path)))
+    assert (captured.out, captured.err.splitlines()[0]) == (
+        "",
+        told.replace("FILE", str(path)),
+    )
 
 
 def test_commands_with_the_configuration_of_a_service_record_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    conf = placed(tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet\ndecision_history = true\n")
-    assert main(["explain", "--property", "hw_time_hpet=yes", "--config-file", conf]) == 0
+    conf = placed(
+        tmp_path / "nova.conf",
+        "[prefilter]\nenabled_filters = hpet\ndecision_history = true\n",
+    )
+    assert (
+        main(
+            [
+                "explain",
+                "--property",
+                "hw_time_hpet=yes",
+                "--config-file",
+                conf,
+            ]
+        )
+        == 0
+    )
     assert not [record for record in caplog.records if record.name == LOGGER]

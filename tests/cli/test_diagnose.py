@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter diagnose``: the stage, the states and the codes, on fleets made for each of them."""
+"""``os-prefilter diagnose``: the stage, the states and the codes, on fleets
+made for each of them.
+"""
 
 import json
 import subprocess
@@ -17,37 +19,89 @@ from tests.support.commands import Capture, json_of, placed
 _SIZE = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
 _COMMON = ["COMPUTE_NODE", "OWNER_NOVA"]
 _CARD = "COMPUTE_NET_VIF_MODEL_E1000E"
-_ASK_FOR_CARD = ["--property", "hw_vif_model=e1000e", "--filter", "image_metadata,compute_status,owner"]
+_ASK_FOR_CARD = [
+    "--property",
+    "hw_vif_model=e1000e",
+    "--filter",
+    "image_metadata,compute_status,owner",
+]
 
 
 def _host(*traits: str, **fields: Any) -> dict[str, Any]:
     return {"resources": _SIZE, "traits": [*_COMMON, *traits], **fields}
 
 
-def _diagnosed(capsys: Capture, tmp_path: Path, hosts: dict[str, Any], *argv: str, code: int) -> Any:
-    return json_of(capsys, "diagnose", "--hosts", placed(tmp_path / "hosts.json", {"hosts": hosts}), *argv, code=code)
+def _diagnosed(
+    capsys: Capture,
+    tmp_path: Path,
+    hosts: dict[str, Any],
+    *argv: str,
+    code: int,
+) -> Any:
+    return json_of(
+        capsys,
+        "diagnose",
+        "--hosts",
+        placed(tmp_path / "hosts.json", {"hosts": hosts}),
+        *argv,
+        code=code,
+    )
 
 
 def _of(found: Any, name: str) -> Any:
-    (requirement,) = (each for each in found["requirements"] if each["names"] == [name])
+    (requirement,) = (
+        each for each in found["requirements"] if each["names"] == [name]
+    )
     return requirement
 
 
 _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
     ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
-    ("a disabled one does", {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")}, _ASK_FOR_CARD, _CARD, "elsewhere"),
-    ("it does not exist", {"a": _host()}, ["--extra-spec", "trait:CUSTOM_NOPE=required"], "CUSTOM_NOPE", "unknown"),
-    ("too large for any", {"a": _host()}, ["--extra-spec", "resources:VCPU=9"], "VCPU", "too-large"),
+    (
+        "a disabled one does",
+        {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")},
+        _ASK_FOR_CARD,
+        _CARD,
+        "elsewhere",
+    ),
+    (
+        "it does not exist",
+        {"a": _host()},
+        ["--extra-spec", "trait:CUSTOM_NOPE=required"],
+        "CUSTOM_NOPE",
+        "unknown",
+    ),
+    (
+        "too large for any",
+        {"a": _host()},
+        ["--extra-spec", "resources:VCPU=9"],
+        "VCPU",
+        "too-large",
+    ),
     (
         "full now",
-        {"a": _host() | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}}},
+        {
+            "a": (
+                _host()
+                | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}}
+            )
+        },
         ["--extra-spec", "resources:VCPU=2"],
         "VCPU",
         "full",
     ),
     (
         "on another provider than it is asked of",
-        {"a": _host(providers={"gpu": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}})},
+        {
+            "a": _host(
+                providers={
+                    "gpu": {
+                        "resources": {"VGPU": 1},
+                        "traits": ["CUSTOM_FAST"],
+                    }
+                }
+            )
+        },
         ["--extra-spec", "trait:CUSTOM_FAST=required"],
         "CUSTOM_FAST",
         "no-host",
@@ -57,33 +111,60 @@ _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
 
 @pytest.mark.parametrize("case", _STATES, ids=[each[0] for each in _STATES])
 def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
-    case: tuple[str, dict[str, Any], list[str], str, str], capsys: Capture, tmp_path: Path
+    case: tuple[str, dict[str, Any], list[str], str, str],
+    capsys: Capture,
+    tmp_path: Path,
 ) -> None:
     _, hosts, argv, name, state = case
     found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     assert _of(found, name)["state"] == state
-    assert found["stage"] == ("refused" if state == "unknown" else "no-candidates")
+    assert found["stage"] == (
+        "refused" if state == "unknown" else "no-candidates"
+    )
     assert _of(found, name)["help"]
     if state in ("nowhere", "too-large"):
-        assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": True}]
+        assert found["conflicts"] == [
+            {"requirements": [_of(found, name)["number"]], "ever": True}
+        ]
     if state == "full":
-        assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": False}]
-        assert found["message"] == "No host meets all requirements now; 1 of 1 would if it were empty."
+        assert found["conflicts"] == [
+            {"requirements": [_of(found, name)["number"]], "ever": False}
+        ]
+        assert (
+            found["message"]
+            == "No host meets all requirements now; 1 of 1 would if it were"
+            " empty."
+        )
 
 
-_FULL: dict[str, Any] = {"resources": {name: {"total": size, "used": size} for name, size in _SIZE.items()}}
-_CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]] = [
+_FULL: dict[str, Any] = {
+    "resources": {
+        name: {"total": size, "used": size} for name, size in _SIZE.items()
+    }
+}
+_CAUSES: list[
+    tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]
+] = [
     (
         {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
         ["--extra-spec", "trait:CUSTOM_FAST=required"],
         [["CUSTOM_FAST", "MEMORY_MB"], ["CUSTOM_FAST", "VCPU"]],
-        {"MEMORY_MB": "MEMORY_MB and VCPU on full", "VCPU": "MEMORY_MB and VCPU on full"},
+        {
+            "MEMORY_MB": "MEMORY_MB and VCPU on full",
+            "VCPU": "MEMORY_MB and VCPU on full",
+        },
     ),
     (
-        {"a": _host() | _FULL, "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 8192}}},
+        {
+            "a": _host() | _FULL,
+            "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 8192}},
+        },
         ["--extra-spec", "resources:VCPU=8"],
         [["VCPU"]],
-        {"MEMORY_MB": "MEMORY_MB and VCPU on a", "VCPU": "MEMORY_MB and VCPU on a"},
+        {
+            "MEMORY_MB": "MEMORY_MB and VCPU on a",
+            "VCPU": "MEMORY_MB and VCPU on a",
+        },
     ),
 ]
 """Hosts, what is requested, the smallest sets, and what to free where."""
@@ -91,50 +172,129 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
 
 @pytest.mark.parametrize("case", _CAUSES, ids=["one full", "full and small"])
 def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
-    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]], capsys: Capture, tmp_path: Path
+    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]],
+    capsys: Capture,
+    tmp_path: Path,
 ) -> None:
     hosts, argv, sets, free = case
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, "--filter", "noop", code=2)
-    names = {each["number"]: each["names"][0] for each in found["requirements"]}
-    assert sorted(sorted(names[number] for number in each["requirements"]) for each in found["conflicts"]) == sets
+    found = _diagnosed(
+        capsys, tmp_path, hosts, *argv, "--filter", "noop", code=2
+    )
+    names = {
+        each["number"]: each["names"][0] for each in found["requirements"]
+    }
+    assert (
+        sorted(
+            sorted(names[number] for number in each["requirements"])
+            for each in found["conflicts"]
+        )
+        == sets
+    )
     for each in found["requirements"]:
         text = free.get(each["names"][0], "")
-        assert (", ".join(each["free_on"]), "Free " in each["help"]) == (text.rpartition(" on ")[2], bool(text))
-        assert each["help"].startswith(f"Free {text}; or add hosts" if text else "")
-    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv, "--filter", "noop"]) == 2
-    assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
+        assert (", ".join(each["free_on"]), "Free " in each["help"]) == (
+            text.rpartition(" on ")[2],
+            bool(text),
+        )
+        assert each["help"].startswith(
+            f"Free {text}; or add hosts" if text else ""
+        )
+    assert (
+        main(
+            [
+                "diagnose",
+                "--hosts",
+                str(tmp_path / "hosts.json"),
+                *argv,
+                "--filter",
+                "noop",
+            ]
+        )
+        == 2
+    )
+    assert ("; one could if it were empty" in capsys.readouterr().out) == bool(
+        free
+    )
 
 
-def test_nothing_is_freed_that_is_free(capsys: Capture, tmp_path: Path) -> None:
-    """The group needs both of one provider: the root has the CPU free, and lacks a free FPGA."""
+def test_nothing_is_freed_that_is_free(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    """The group needs both of one provider: the root has the CPU free, and
+    lacks a free FPGA.
+    """
     cards = {"card": {"resources": {"FPGA": 1}}}
     full = {"resources": {**_SIZE, "FPGA": {"total": 1, "used": 1}}}
-    argv = ["--filter", "noop", "--extra-spec", "resources1:FPGA=1", "--extra-spec", "resources1:VCPU=1"]
+    argv = [
+        "--filter",
+        "noop",
+        "--extra-spec",
+        "resources1:FPGA=1",
+        "--extra-spec",
+        "resources1:VCPU=1",
+    ]
     argv += ["--extra-spec", "resources:DISK_GB=1"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=cards) | full}, *argv, code=2)
-    freed = {each["names"][0] for each in found["requirements"] if "Free" in each["help"]}
+    found = _diagnosed(
+        capsys, tmp_path, {"a": _host(providers=cards) | full}, *argv, code=2
+    )
+    freed = {
+        each["names"][0]
+        for each in found["requirements"]
+        if "Free" in each["help"]
+    }
     assert freed == {"FPGA"}
 
 
-def test_bare_metal_without_zero_cpus_is_advised_to_set_them(capsys: Capture, tmp_path: Path) -> None:
+def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
+    capsys: Capture, tmp_path: Path
+) -> None:
     node = {"resources": {"CUSTOM_BAREMETAL1_SMALL": 1}, "traits": _COMMON}
-    argv = ["--filter", "noop", "--extra-spec", "resources:CUSTOM_BAREMETAL1_SMALL=1"]
-    found = _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, code=2)
-    (advice,) = {each["help"] for each in found["requirements"] if each["kind"] == "resource"}
-    assert advice == (
-        "Hosts with CUSTOM_BAREMETAL1_SMALL have no MEMORY_MB, VCPU: set resources:MEMORY_MB=0, resources:VCPU=0 in a "
-        "flavor for bare metal."
+    argv = [
+        "--filter",
+        "noop",
+        "--extra-spec",
+        "resources:CUSTOM_BAREMETAL1_SMALL=1",
+    ]
+    found = _diagnosed(
+        capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, code=2
+    )
+    (advice,) = {
+        each["help"]
+        for each in found["requirements"]
+        if each["kind"] == "resource"
+    }
+    assert (
+        advice
+        == "Hosts with CUSTOM_BAREMETAL1_SMALL have no MEMORY_MB, VCPU: set"
+        " resources:MEMORY_MB=0, resources:VCPU=0 in a flavor for bare"
+        " metal."
     )
     zero = [f"--extra-spec=resources:{name}=0" for name in _SIZE]
-    _diagnosed(capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, *zero, code=0)
+    _diagnosed(
+        capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, *zero, code=0
+    )
 
 
 def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, "--extra-spec", "trait:HW_CPU_X86_AVX2=required", code=2)
-    (requirement,) = [each for each in found["requirements"] if each["names"] == ["HW_CPU_X86_AVX2"]]
-    assert "replaces all traits of the provider: name the present ones, too" in requirement["help"]
+    found = _diagnosed(
+        capsys,
+        tmp_path,
+        {"a": _host()},
+        "--extra-spec",
+        "trait:HW_CPU_X86_AVX2=required",
+        code=2,
+    )
+    (requirement,) = [
+        each
+        for each in found["requirements"]
+        if each["names"] == ["HW_CPU_X86_AVX2"]
+    ]
+    assert (
+        "replaces all traits of the provider: name the present ones, too"
+        in requirement["help"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,76 +308,162 @@ def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
 def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_fault(
     policy: str, advice: str, capsys: Capture, tmp_path: Path
 ) -> None:
-    """Two GPUs of one unit: Placement 16.0.0 offers a candidate that takes three, which no claim gets."""
+    """Two GPUs of one unit: Placement 16.0.0 offers a candidate that takes
+    three, which no claim gets.
+    """
     gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}} for number in range(2)}
-    argv = ["--filter", "noop", "--extra-spec", "resources:VGPU=1", "--extra-spec", "resources1:VGPU=1"]
+    argv = [
+        "--filter",
+        "noop",
+        "--extra-spec",
+        "resources:VGPU=1",
+        "--extra-spec",
+        "resources1:VGPU=1",
+    ]
     argv += ["--extra-spec", f"group_policy={policy}"] if policy else []
-    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=0)
+    found = _diagnosed(
+        capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=0
+    )
     notes = [note for note in found["notes"] if "more than once" in note]
     assert [note.endswith(advice) for note in notes] == [True] * bool(advice)
 
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
-def test_missing_group_policy_is_reported_with_the_value_to_set(command: str, capsys: Capture) -> None:
-    argv = ["--filter", "noop", "--extra-spec", "resources1:VCPU=1", "--extra-spec", "resources2:VCPU=1"]
+def test_missing_group_policy_is_reported_with_the_value_to_set(
+    command: str, capsys: Capture
+) -> None:
+    argv = [
+        "--filter",
+        "noop",
+        "--extra-spec",
+        "resources1:VCPU=1",
+        "--extra-spec",
+        "resources2:VCPU=1",
+    ]
     assert main([command, *argv]) == {"candidates": 1, "diagnose": 2}[command]
-    assert "set the flavor extra spec group_policy to none" in "".join(capsys.readouterr())
+    assert "set the flavor extra spec group_policy to none" in "".join(
+        capsys.readouterr()
+    )
 
 
 @pytest.mark.parametrize("trait", ["CUSTOM_NOPE", "HW_CPU_X86_AVX2"])
-def test_misspelt_key_of_a_trait_is_the_answer_before_its_name(trait: str, capsys: Capture, tmp_path: Path) -> None:
+def test_misspelt_key_of_a_trait_is_the_answer_before_its_name(
+    trait: str, capsys: Capture, tmp_path: Path
+) -> None:
     argv = ["--extra-spec", f"traits:{trait}=required"]
     found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
     assert found["stage"] == "refused"
     assert f"Did you mean 'trait:{trait}'?" in found["message"]
 
 
-def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: Capture, tmp_path: Path) -> None:
-    fleet = {"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}
-    argv = ["--hosts", placed(tmp_path / "fleet.json", fleet), "--extra-spec", "trait:HW_CPU_FUTURE=required"]
-    assert _of(json_of(capsys, "diagnose", *argv), "HW_CPU_FUTURE")["state"] == "met"
+def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    fleet = {
+        "taken_at": "2026-11-21T03:00:00Z",
+        "hosts": {"a": _host("HW_CPU_FUTURE")},
+    }
+    argv = [
+        "--hosts",
+        placed(tmp_path / "fleet.json", fleet),
+        "--extra-spec",
+        "trait:HW_CPU_FUTURE=required",
+    ]
+    assert (
+        _of(json_of(capsys, "diagnose", *argv), "HW_CPU_FUTURE")["state"]
+        == "met"
+    )
     assert main(["diagnose", *argv]) == 0
-    assert "The fleet was read at 2026-11-21T03:00:00Z." in capsys.readouterr().out
+    assert (
+        "The fleet was read at 2026-11-21T03:00:00Z."
+        in capsys.readouterr().out
+    )
 
 
-def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture, tmp_path: Path) -> None:
+def test_rejection_names_the_filter_or_the_request_as_its_cause(
+    capsys: Capture, tmp_path: Path
+) -> None:
     argv = ["--extra-spec", "trait:not-a-name=required"]
-    lines = "[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n"
-    asked = ["--property", "hw_vif_model=nope", "--config-file", placed(tmp_path / "nova.conf", lines)]
+    lines = (
+        "[prefilter]\nenabled_filters = image_metadata\nunknown_values ="
+        " reject\n"
+    )
+    asked = [
+        "--property",
+        "hw_vif_model=nope",
+        "--config-file",
+        placed(tmp_path / "nova.conf", lines),
+    ]
     found = _diagnosed(capsys, tmp_path, {"a": _host()}, *asked, code=2)
     assert (found["stage"], found["by"]) == ("rejected", "image_metadata")
     assert "'nope'" in found["message"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, "--extra-spec", "resources:VCPU=x", code=2)
+    found = _diagnosed(
+        capsys,
+        tmp_path,
+        {"a": _host()},
+        *argv,
+        "--extra-spec",
+        "resources:VCPU=x",
+        code=2,
+    )
     assert (found["stage"], found["by"]) == ("rejected", "request")
 
 
-def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Path) -> None:
-    groups = [{"requester_id": name, "resources": {kind: 1}} for name, kind in (("_a", "VGPU"), ("_b", "PGPU"))]
+def test_advice_for_same_subtree_names_the_groups(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    groups = [
+        {"requester_id": name, "resources": {kind: 1}}
+        for name, kind in (("_a", "VGPU"), ("_b", "PGPU"))
+    ]
     document = {
         "flavor": {"vcpus": 1, "memory_mb": 512},
         "requested_resources": groups,
         "request_level_params": {"same_subtree": [["_a", "_b"]]},
     }
-    devices = {f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")}
-    argv = ["--request-spec", placed(tmp_path / "spec.json", document), "--filter", "noop"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=devices)}, *argv, code=2)
-    (subtree,) = (each for each in found["requirements"] if each["kind"] == "tree")
+    devices = {
+        f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")
+    }
+    argv = [
+        "--request-spec",
+        placed(tmp_path / "spec.json", document),
+        "--filter",
+        "noop",
+    ]
+    found = _diagnosed(
+        capsys, tmp_path, {"a": _host(providers=devices)}, *argv, code=2
+    )
+    (subtree,) = (
+        each for each in found["requirements"] if each["kind"] == "tree"
+    )
     assert "_a, _b" in subtree["help"]
     assert subtree["candidates_without_it"] == 1
-    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
+    assert (
+        main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
+    )
     out = capsys.readouterr().out
     assert "same_subtree=_a,_b" in out
     assert "named by the request" not in out
 
 
 def test_novas_host_filters_load_without_warnings_of_other_libraries() -> None:
-    code = "from os_prefilter_tools.cli.diagnose import _load_nova_filters; print(_load_nova_filters().__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "from os_prefilter_tools.cli.diagnose import _load_nova_filters;"
+        " print(_load_nova_filters().__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "run_filters\n"
     assert done.stderr == ""
 
 
-def test_progress_of_a_diagnosis_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_progress_of_a_diagnosis_is_shown_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert main(["diagnose", "--example", "impossible", "-f", "json"]) == 2
     assert "kinds of hosts" in terminal.getvalue()

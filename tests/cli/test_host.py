@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The arguments that name a host: what is assumed, and which do not go together."""
+"""The arguments that name a host: what is assumed, and which do not go
+together.
+"""
 
 import json
 import re
@@ -13,15 +15,26 @@ import pytest
 from os_prefilter_tools.cli.context import Context
 from os_prefilter_tools.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
-from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
+from tests.support.libvirt_xml import (
+    FakeLibvirt,
+    capabilities,
+    domain_capabilities,
+)
 from tests.support.placements import nova_conf
 
 Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.usefixtures("files")
 
-NODE = {"uuid": "6c3c5127-ede2-43ef-94f9-e7143943c080", "properties": {"cpu_arch": "x86_64"}, "traits": ["CUSTOM_A"]}
-SAVED = "--capabilities caps.xml --domain-capabilities pc.xml --domain-capabilities q35.xml"
+NODE = {
+    "uuid": "6c3c5127-ede2-43ef-94f9-e7143943c080",
+    "properties": {"cpu_arch": "x86_64"},
+    "traits": ["CUSTOM_A"],
+}
+SAVED = (
+    "--capabilities caps.xml --domain-capabilities pc.xml"
+    " --domain-capabilities q35.xml"
+)
 
 
 @pytest.fixture
@@ -32,10 +45,21 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "pc.xml": domain_capabilities(),
         "q35.xml": domain_capabilities(machine="pc-q35-7.1", buses="sata"),
         "lxc.xml": capabilities(guests={"x86_64": "lxc"}),
-        "nova.conf": b"[libvirt]\nvirt_type = kvm\nhw_machine_type = x86_64=q35\n",
+        "nova.conf": (
+            b"[libvirt]\nvirt_type = kvm\nhw_machine_type = x86_64=q35\n"
+        ),
         "lxc.conf": b"[libvirt]\nvirt_type = lxc\n",
         "node.json": json.dumps(NODE).encode(),
-        "bios.json": json.dumps([{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]).encode(),
+        "bios.json": (
+            json.dumps(
+                [
+                    {
+                        "BIOS setting name": "LogicalProc",
+                        "BIOS setting value": "Enabled",
+                    }
+                ]
+            ).encode()
+        ),
         "broken.json": b"[{",
     }
     for name, data in documents.items():
@@ -45,19 +69,32 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 _ASSUMED = "libvirt {} is assumed, the oldest that Nova {} runs on."
 _REFUSED = (
-    "libvirt 7.0.0 is older than 8.0.0 and QEMU 5.2.0 is older than 6.2.0: nova-compute of Nova 34 does not start here"
+    "libvirt 7.0.0 is older than 8.0.0 and QEMU 5.2.0 is older than 6.2.0:"
+    " nova-compute of Nova 34 does not start here"
 )
 
 
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("--nova-release 34", (_ASSUMED.format("8.0.0", 34), "QEMU 6.2.0 is assumed")),
-        ("--nova-release 29", (_ASSUMED.format("7.0.0", 29), "QEMU 5.2.0 is assumed")),
+        (
+            "--nova-release 34",
+            (_ASSUMED.format("8.0.0", 34), "QEMU 6.2.0 is assumed"),
+        ),
+        (
+            "--nova-release 29",
+            (_ASSUMED.format("7.0.0", 29), "QEMU 5.2.0 is assumed"),
+        ),
         # Of a release that is not known, the newest's.
-        ("--nova-release 12", (_ASSUMED.format("8.0.0", 34), "QEMU 6.2.0 is assumed")),
+        (
+            "--nova-release 12",
+            (_ASSUMED.format("8.0.0", 34), "QEMU 6.2.0 is assumed"),
+        ),
         ("--nova-release 34 --libvirt-version 8.0.0 --qemu-version 6.2.0", ()),
-        ("--nova-release 34 --libvirt-version 7.0.0 --qemu-version 5.2.0", (_REFUSED,)),
+        (
+            "--nova-release 34 --libvirt-version 7.0.0 --qemu-version 5.2.0",
+            (_REFUSED,),
+        ),
         ("--nova-release 29 --libvirt-version 7.0.0 --qemu-version 5.2.0", ()),
         ("--alone --libvirt-version 6.0.0 --qemu-version 5.1.0", ()),
     ],
@@ -74,8 +111,13 @@ def test_versions_that_are_assumed_or_that_nova_refuses_are_reported(
     )
 
 
-def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(capsys: Capture) -> None:
-    argv = "capabilities show --capabilities lxc.xml --nova-conf lxc.conf --libvirt-version 9.0.0"
+def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
+    capsys: Capture,
+) -> None:
+    argv = (
+        "capabilities show --capabilities lxc.xml --nova-conf lxc.conf"
+        " --libvirt-version 9.0.0"
+    )
     assert main(argv.split()) == 0
     assert "assumed" not in capsys.readouterr().err
 
@@ -83,24 +125,59 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(capsys: Capture) -> No
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        ("--capabilities caps.xml", "caps.xml: no domain capabilities of x86_64"),
-        ("--capabilities pc.xml", "pc.xml: this is the output of 'virsh domcapabilities'"),
-        ("--capabilities caps.xml --domain-capabilities caps.xml", "this is the output of 'virsh capabi"),
+        (
+            "--capabilities caps.xml",
+            "caps.xml: no domain capabilities of x86_64",
+        ),
+        (
+            "--capabilities pc.xml",
+            "pc.xml: this is the output of 'virsh domcapabilities'",
+        ),
+        (
+            "--capabilities caps.xml --domain-capabilities caps.xml",
+            "this is the output of 'virsh capabi",
+        ),
         ("--capabilities none.xml", "none.xml: there is no such file"),
-        (f"{SAVED} --libvirt-version nine", "--libvirt-version: 'nine' is not a version"),
-        (f"{SAVED} --connect qemu:///system", "--connect: not allowed with argument --capabilities"),
+        (
+            f"{SAVED} --libvirt-version nine",
+            "--libvirt-version: 'nine' is not a version",
+        ),
+        (
+            f"{SAVED} --connect qemu:///system",
+            "--connect: not allowed with argument --capabilities",
+        ),
         ("--capabilities=", "argument --capabilities: the value is empty"),
-        ("--domain-capabilities pc.xml", "--domain-capabilities: it goes with --capabilities FILE"),
-        ("--qemu-version 8.0.0", "--qemu-version: it goes with --capabilities FILE"),
+        (
+            "--domain-capabilities pc.xml",
+            "--domain-capabilities: it goes with --capabilities FILE",
+        ),
+        (
+            "--qemu-version 8.0.0",
+            "--qemu-version: it goes with --capabilities FILE",
+        ),
         ("--node node.json", "--node: it is for --driver ironic, not libvirt"),
-        ("--driver vmware --capabilities caps.xml", "--capabilities: it is for --driver libvirt, not vm"),
-        ("--driver fake --connect qemu:///system", "--connect: it is for --driver libvirt, not fake"),
-        ("--driver vmware --nova-conf nova.conf", "--nova-conf: it is for --driver libvirt"),
+        (
+            "--driver vmware --capabilities caps.xml",
+            "--capabilities: it is for --driver libvirt, not vm",
+        ),
+        (
+            "--driver fake --connect qemu:///system",
+            "--connect: it is for --driver libvirt, not fake",
+        ),
+        (
+            "--driver vmware --nova-conf nova.conf",
+            "--nova-conf: it is for --driver libvirt",
+        ),
         ("--driver ironic --bios bios.json", "no node: give --node FILE"),
-        ("--driver ironic --node node.json --bios broken.json", "column 3: broken JSON"),
+        (
+            "--driver ironic --node node.json --bios broken.json",
+            "column 3: broken JSON",
+        ),
     ],
 )
-def test_conflicting_or_unusable_host_arguments_are_errors(argv: str, says: str, capsys: Capture) -> None:
+def test_conflicting_or_unusable_host_arguments_are_errors(
+    argv: str, says: str, capsys: Capture
+) -> None:
     """None is ever ignored."""
     assert main(["capabilities", "show", *argv.split()]) == 1
     assert says in capsys.readouterr().err
@@ -114,35 +191,64 @@ def test_conflicting_or_unusable_host_arguments_are_errors(argv: str, says: str,
         ("--qemu-version 8.0", "--libvirt-version"),
     ],
 )
-def test_versions_must_be_given_where_traits_are_written(given: str, says: str, capsys: Capture) -> None:
+def test_versions_must_be_given_where_traits_are_written(
+    given: str, says: str, capsys: Capture
+) -> None:
     """What is not known of a host must not take traits from it."""
     report = "capabilities report --provider x --nova-conf placement.conf"
     Path("placement.conf").write_text(nova_conf("http://127.0.0.1:1"))
     assert main([*report.split(), *SAVED.split(), *given.split()]) == 1
-    assert re.search(f"Give {says}.*not written by assumptions", capsys.readouterr().err)
+    assert re.search(
+        f"Give {says}.*not written by assumptions", capsys.readouterr().err
+    )
 
 
-def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the URI of --connect, else of nova.conf, else the usual one; what it says is never assumed."""
-    Path("other.conf").write_text("[libvirt]\nconnection_uri = qemu://other/system\n")
+def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the URI of --connect, else of nova.conf, else the usual one; what it
+    says is never assumed.
+    """
+    Path("other.conf").write_text(
+        "[libvirt]\nconnection_uri = qemu://other/system\n"
+    )
     every: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "qemu:///system"),
         ({"nova_conf": "other.conf"}, "qemu://other/system"),
-        ({"nova_conf": "other.conf", "connect": "test:///default"}, "test:///default"),
+        (
+            {"nova_conf": "other.conf", "connect": "test:///default"},
+            "test:///default",
+        ),
     )
     for given, uri in every:
         monkeypatch.setitem(sys.modules, "libvirt", libvirt := FakeLibvirt())
         host = HostArguments(**given)
-        assert host.assumptions(host.facts(Context(sys.stderr, None, None, is_quiet=False), assume=False)) == ()
+        assert (
+            host.assumptions(
+                host.facts(
+                    Context(sys.stderr, None, None, is_quiet=False),
+                    assume=False,
+                )
+            )
+            == ()
+        )
         assert libvirt.calls[0] == ("open", uri)
 
 
-@pytest.mark.parametrize(("package", "argv"), [("libvirt", ""), ("defusedxml.ElementTree", SAVED)])
+@pytest.mark.parametrize(
+    ("package", "argv"), [("libvirt", ""), ("defusedxml.ElementTree", SAVED)]
+)
 def test_missing_package_error_names_the_extra_to_install(
     package: str, argv: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     if argv:
-        monkeypatch.delitem(sys.modules, "os_prefilter.adapters.libvirt.documents", raising=False)
+        monkeypatch.delitem(
+            sys.modules,
+            "os_prefilter.adapters.libvirt.documents",
+            raising=False,
+        )
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["capabilities", "show", *argv.split()]) == 1
-    assert re.search(r"pip install '\.\[(cli,)?libvirt\]'", capsys.readouterr().err)
+    assert re.search(
+        r"pip install '\.\[(cli,)?libvirt\]'", capsys.readouterr().err
+    )

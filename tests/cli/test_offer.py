@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``offer``: the document that customers get, in each format, for right and wrong input."""
+"""``offer``: the document that customers get, in each format, for right and
+wrong input.
+"""
 
 import json
 from pathlib import Path
@@ -30,9 +32,18 @@ def hosts(tmp_path: Path) -> list[str]:
     ("arguments", "says"),
     [
         (["--count"], "| `hw_vif_model` |  | `igb` (1) |"),
-        (["--by", "zone"], "| Image property | Flavor extra spec | nord \\<1\\> | nova |"),
-        (["--by", "zone", "--default-zone", "rest"], "| nord \\<1\\> | rest |"),
-        (["--by", "aggregate"], "| Image property | Flavor extra spec | rack\\-1 |"),
+        (
+            ["--by", "zone"],
+            "| Image property | Flavor extra spec | nord \\<1\\> | nova |",
+        ),
+        (
+            ["--by", "zone", "--default-zone", "rest"],
+            "| nord \\<1\\> | rest |",
+        ),
+        (
+            ["--by", "aggregate"],
+            "| Image property | Flavor extra spec | rack\\-1 |",
+        ),
         (["--by", "zone", "--count"], "| `igb` (1) |"),
     ],
 )
@@ -50,39 +61,105 @@ def test_offer_prints_the_requested_table_without_host_names(
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    config = placed(tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet,owner\n")
-    hosts = {"a": {"traits": ["COMPUTE_NODE", marker_of(HPET)]}, "b": {"traits": ["COMPUTE_NODE"]}}
+    config = placed(
+        tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet,owner\n"
+    )
+    hosts = {
+        "a": {"traits": ["COMPUTE_NODE", marker_of(HPET)]},
+        "b": {"traits": ["COMPUTE_NODE"]},
+    }
     fleet = placed(tmp_path / "fleet.json", {"hosts": hosts})
-    assert main(["offer", "--hosts", fleet, "--config-file", config, "--format", "json"]) == 0
+    assert (
+        main(
+            [
+                "offer",
+                "--hosts",
+                fleet,
+                "--config-file",
+                config,
+                "--format",
+                "json",
+            ]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
-    assert err.partition("\n")[2].startswith("Filters that wait for compute nodes to report: hpet. ")
-    (hpet,) = (each for each in json.loads(out)["properties"] if each.get("image_property") == "hw_time_hpet")
-    assert {each["value"]: each["status"] for each in hpet["values"]}["true"] == "not checked"
+    assert err.partition("\n")[2].startswith(
+        "Filters that wait for compute nodes to report: hpet. "
+    )
+    (hpet,) = (
+        each
+        for each in json.loads(out)["properties"]
+        if each.get("image_property") == "hw_time_hpet"
+    )
+    assert {each["value"]: each["status"] for each in hpet["values"]}[
+        "true"
+    ] == "not checked"
 
 
-def test_templates_of_the_operator_are_offered(capsys: Capture, tmp_path: Path) -> None:
+def test_templates_of_the_operator_are_offered(
+    capsys: Capture, tmp_path: Path
+) -> None:
     """In the words of flavors."""
-    text = "templates: [{config-type: raid, config-value: mirror, traits: [CUSTOM_RAID]}]\n"
+    text = (
+        "templates: [{config-type: raid, config-value: mirror, traits:"
+        " [CUSTOM_RAID]}]\n"
+    )
     templates = placed(tmp_path / "templates.yaml", text)
-    fleet = placed(tmp_path / "fleet.yaml", "hosts: {metal: {traits: [COMPUTE_NODE, CUSTOM_RAID]}}")
-    lines = f"[prefilter]\nenabled_filters = deploy_config\nconfig_templates = {templates}\n"
-    assert main(["offer", "--hosts", fleet, "--config-file", placed(tmp_path / "nova.conf", lines)]) == 0
-    assert "| `deploy-config:raid` | `deploy-config:raid` | `mirror` |" in capsys.readouterr().out
+    fleet = placed(
+        tmp_path / "fleet.yaml",
+        "hosts: {metal: {traits: [COMPUTE_NODE, CUSTOM_RAID]}}",
+    )
+    lines = (
+        "[prefilter]\nenabled_filters = deploy_config\nconfig_templates ="
+        f" {templates}\n"
+    )
+    assert (
+        main(
+            [
+                "offer",
+                "--hosts",
+                fleet,
+                "--config-file",
+                placed(tmp_path / "nova.conf", lines),
+            ]
+        )
+        == 0
+    )
+    assert (
+        "| `deploy-config:raid` | `deploy-config:raid` | `mirror` |"
+        in capsys.readouterr().out
+    )
 
 
-def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
+def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(
+    capsys: Capture, tmp_path: Path
+) -> None:
     """And said: a fleet file without COMPUTE_NODE is the likely reason."""
-    fleet = placed(tmp_path / "fleet.yaml", "hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}")
+    fleet = placed(
+        tmp_path / "fleet.yaml",
+        "hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}",
+    )
     assert main(["offer", "--hosts", fleet]) == 2
     out, err = capsys.readouterr()
     assert "No enabled host offers any" in out
-    assert err.partition("\n")[2] == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
+    assert (
+        err.partition("\n")[2]
+        == "No host is an enabled compute node: one with COMPUTE_NODE that is"
+        " not disabled.\n"
+    )
 
 
-def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
-    """In the document; on the standard error also how many providers changed while the fleet was read."""
+def test_offer_states_when_the_snapshot_was_taken(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    """In the document; on the standard error also how many providers changed
+    while the fleet was read.
+    """
     text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
-    assert main(["offer", "--hosts", placed(tmp_path / "fleet.yaml", text)]) == 0
+    assert (
+        main(["offer", "--hosts", placed(tmp_path / "fleet.yaml", text)]) == 0
+    )
     out, err = capsys.readouterr()
     assert "As of 2026-11-21T18:00:00Z." in out
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``capabilities report``: a real Placement behind a real port, or a file, and as a service with real signals."""
+"""``capabilities report``: a real Placement behind a real port, or a file, and
+as a service with real signals.
+"""
 
 import os
 import signal
@@ -17,33 +19,60 @@ import yaml
 from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import NOT_CONFIGURED, REPORTED, WANTED, key_of, names_noting, names_with
+from os_prefilter.hosts.reports import (
+    NOT_CONFIGURED,
+    REPORTED,
+    WANTED,
+    key_of,
+    names_noting,
+    names_with,
+)
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.commands import Capture, json_of, placed
-from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.placements import (
+    HOST,
+    UUID,
+    Served,
+    everything,
+    lone_host,
+    nova_conf,
+    put_traits,
+    served,
+    traits_of,
+)
 from tests.support.processes import started
 from tests.support.programs import until
 from tests.support.reporting_fleets import wanted_by
 
 FAKE = ("capabilities", "report", "--driver", "fake")
-# What Nova's fake driver does not report by itself and the filters may require, and the markers and the note of that.
+# What Nova's fake driver does not report by itself and the filters may
+# require, and the markers and the note of that.
 _ABILITIES = ("CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM")
-BESIDE = {*_ABILITIES, *names_noting(_ABILITIES), *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED})}
+BESIDE = {
+    *_ABILITIES,
+    *names_noting(_ABILITIES),
+    *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED}),
+}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with EmbeddedPlacement(lone_host(" ".join(OLD))) as placement, served(placement) as state:
+    with (
+        EmbeddedPlacement(lone_host(" ".join(OLD))) as placement,
+        served(placement) as state,
+    ):
         yield state
 
 
 @pytest.fixture
 def aware(server: Served) -> Served:
-    """Return the server with what schedulers want, and every trait that a report creates."""
+    """Return the server with what schedulers want, and every trait that a
+    report creates.
+    """
     server.placement.know({*names_with(WANTED, wanted_by()), *BESIDE})
     return server
 
@@ -53,11 +82,19 @@ def conf(server: Served, tmp_path: Path) -> str:
     return placed(tmp_path / "nova.conf", nova_conf(server.url))
 
 
-def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, conf: str, capsys: Capture) -> None:
+def test_report_prints_its_changes_and_a_dry_run_writes_nothing(
+    aware: Served, conf: str, capsys: Capture
+) -> None:
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    expected = [{"Provider": HOST, "Trait": trait, "Change": "add"} for trait in sorted({*BESIDE, "OWNER_NOVA"})]
+    expected = [
+        {"Provider": HOST, "Trait": trait, "Change": "add"}
+        for trait in sorted({*BESIDE, "OWNER_NOVA"})
+    ]
     before = everything(aware.placement)
-    assert (json_of(capsys, *report, "--dry-run"), everything(aware.placement)) == (expected, before)
+    assert (
+        json_of(capsys, *report, "--dry-run"),
+        everything(aware.placement),
+    ) == (expected, before)
     assert json_of(capsys, *report) == expected
     assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
     aware.sent.clear()
@@ -67,22 +104,52 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
 
 @pytest.mark.parametrize("owner", ["", "OWNER_CYBORG"])
 def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
-    owner: str, aware: Served, conf: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    owner: str,
+    aware: Served,
+    conf: str,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has no second round, in which the agent sees whether another service has come with its trait."""
+    """It has no second round, in which the agent sees whether another service
+    has come with its trait.
+    """
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
-        put_traits(aware.placement, lambda traits: traits.update(owner.split()), "gpu")
+        put_traits(
+            aware.placement, lambda traits: traits.update(owner.split()), "gpu"
+        )
 
-    monkeypatch.setattr("os_prefilter_tools.cli.capabilities.time", SimpleNamespace(sleep=pause))
-    request, url = aware.placement.client.request, f"/resource_providers/{provider_uuid('gpu')}"
-    request("POST", "/resource_providers", {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": UUID})
+    monkeypatch.setattr(
+        "os_prefilter_tools.cli.capabilities.time",
+        SimpleNamespace(sleep=pause),
+    )
+    request, url = (
+        aware.placement.client.request,
+        f"/resource_providers/{provider_uuid('gpu')}",
+    )
+    request(
+        "POST",
+        "/resource_providers",
+        {
+            "name": "gpu",
+            "uuid": provider_uuid("gpu"),
+            "parent_provider_uuid": UUID,
+        },
+    )
     inventories = {"VGPU": {"total": 4}}
-    request("PUT", f"{url}/inventories", {"resource_provider_generation": 0, "inventories": inventories})
+    request(
+        "PUT",
+        f"{url}/inventories",
+        {"resource_provider_generation": 0, "inventories": inventories},
+    )
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    assert {"Provider": "gpu", "Trait": "OWNER_NOVA", "Change": "add"} in json_of(capsys, *report, "--dry-run")
+    assert {
+        "Provider": "gpu",
+        "Trait": "OWNER_NOVA",
+        "Change": "add",
+    } in json_of(capsys, *report, "--dry-run")
     assert pauses == []
     json_of(capsys, *report)
     assert pauses == [SECOND_LOOK]
@@ -92,11 +159,17 @@ def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
     assert pauses == [SECOND_LOOK]
 
 
-def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
+def test_owner_trait_is_read_from_the_config_file(
+    aware: Served, conf: str, capsys: Capture
+) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
     rows = json_of(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
-    assert {"Provider": HOST, "Trait": "CUSTOM_OWNER_ZUN", "Change": "add"} in rows
+    assert {
+        "Provider": HOST,
+        "Trait": "CUSTOM_OWNER_ZUN",
+        "Change": "add",
+    } in rows
     assert "OWNER_NOVA" not in traits_of(aware.placement)
 
 
@@ -105,32 +178,65 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
 ) -> None:
     path, before = tmp_path / "os-prefilter.yaml", everything(aware.placement)
     report = (*FAKE, "--nova-conf", conf, "--provider-config", str(path))
-    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(BESIDE)]
+    expected = [
+        {"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"}
+        for trait in sorted(BESIDE)
+    ]
     assert json_of(capsys, *report, "--dry-run") == expected
     assert not path.exists()
     assert json_of(capsys, *report) == expected
     (provider,) = yaml.safe_load(path.read_text())["providers"]
-    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(BESIDE)}}
-    assert (json_of(capsys, *report), everything(aware.placement)) == ([], before)
+    assert provider == {
+        "identification": {"uuid": "$COMPUTE_NODE"},
+        "traits": {"additional": sorted(BESIDE)},
+    }
+    assert (json_of(capsys, *report), everything(aware.placement)) == (
+        [],
+        before,
+    )
 
 
 _WRONG = [
     ("--provider x", "no Placement: give --nova-conf FILE"),
     ("--nova-conf {conf}", "--provider: give the name or the UUID"),
-    ("--nova-conf {conf} --provider nosuch", "Placement has no resource provider 'nosuch'. nova-compute creates it"),
+    (
+        "--nova-conf {conf} --provider nosuch",
+        "Placement has no resource provider 'nosuch'. nova-compute creates it",
+    ),
     ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
     ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
-    ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /traits"),
+    (
+        "--nova-conf {tmp}/down --provider x",
+        "Placement did not answer GET /traits",
+    ),
     ("--nova-conf {conf} --provider=", "--provider: the value is empty"),
-    ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),
-    ("--nova-conf {conf} --provider-config {tmp}/owner", "was not written by os-prefilter"),
+    (
+        "--nova-conf {conf} --provider-config {tmp}/none/x.yaml",
+        "there is no such directory",
+    ),
+    (
+        "--nova-conf {conf} --provider-config {tmp}/owner",
+        "was not written by os-prefilter",
+    ),
     ("--provider-config {tmp}/x.yaml", "no Placement: give --nova-conf FILE"),
-    ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
+    (
+        "--watch 5",
+        "it probes a libvirt at an interval; --driver fake has none",
+    ),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
-    ("--nova-conf {conf} --config-file x", "--config-file: it configures the log of --watch. Leave it out."),
-    *((f"--watch={text}", "is not a whole number of seconds of at least 1") for text in ("0.99", "nan", "")),
+    (
+        "--nova-conf {conf} --config-file x",
+        "--config-file: it configures the log of --watch. Leave it out.",
+    ),
+    *(
+        (f"--watch={text}", "is not a whole number of seconds of at least 1")
+        for text in ("0.99", "nan", "")
+    ),
     ("--remove --provider-config x", "not allowed with argument"),
-    ("--watch 5 --capabilities x", "--watch: it cannot go with --capabilities"),
+    (
+        "--watch 5 --capabilities x",
+        "--watch: it cannot go with --capabilities",
+    ),
 ]
 
 
@@ -141,7 +247,9 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     (tmp_path / "empty").touch()
     static = nova_conf("http://127.0.0.1:1")
     (tmp_path / "down").write_text(static)
-    (tmp_path / "owner").write_text(f"{static}[prefilter]\nowner_trait = a b\n")
+    (tmp_path / "owner").write_text(
+        f"{static}[prefilter]\nowner_trait = a b\n"
+    )
     assert main([*FAKE, *argv.format(conf=conf, tmp=tmp_path).split()]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -152,16 +260,24 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 def test_missing_package_error_names_the_extras_to_install(
     conf: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("os_prefilter.adapters.placement.")]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith("os_prefilter.adapters.placement.")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "keystoneauth1", None)
     assert main([*FAKE, "--nova-conf", conf, "--provider", HOST]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "needs keystoneauth1, which is not installed: pip install '.[agent,libvirt]' in the repository" in err
+    assert (
+        "needs keystoneauth1, which is not installed: pip install"
+        " '.[agent,libvirt]' in the repository" in err
+    )
 
 
-# The command as it is, but for libvirt: its version is what a file says, and it is down while there is none.
+# The command as it is, but for libvirt: its version is what a file says, and
+# it is down while there is none.
 class Libvirt:
     path = Path()
 
@@ -172,11 +288,20 @@ class Libvirt:
         try:
             return self.path.read_text()
         except OSError as error:
-            raise ProbeFailed("open('qemu:///system')", str(error), "Check that libvirt runs.") from error
+            raise ProbeFailed(
+                "open('qemu:///system')",
+                str(error),
+                "Check that libvirt runs.",
+            ) from error
 
     def facts(self, _emulated: object = None) -> FakeFacts:
-        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
-        return FakeFacts(host=HOST, can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
+        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[
+            self.identity()
+        ]
+        return FakeFacts(
+            host=HOST,
+            can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes},
+        )
 
 
 SERVICE = """
@@ -197,53 +322,116 @@ sys.exit(main(sys.argv[2:]))
 def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_ends_on_sigterm(
     aware: Served, conf: str, tmp_path: Path
 ) -> None:
-    """Logrotate and ``systemctl reload`` send SIGHUP. A wrong configuration leaves the one of before."""
-    path, log, configuration = Path(conf), tmp_path / "agent.log", tmp_path / "agent.conf"
-    configuration.write_text(f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n")
+    """Logrotate and ``systemctl reload`` send SIGHUP. A wrong configuration
+    leaves the one of before.
+    """
+    path, log, configuration = (
+        Path(conf),
+        tmp_path / "agent.log",
+        tmp_path / "agent.conf",
+    )
+    configuration.write_text(
+        f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n"
+    )
     (tmp_path / "libvirt").write_text("old")
     text, number = path.read_text(), 0
-    argv = ["--watch", "1", "--nova-conf", conf, "--config-file", str(configuration)]
-    command = [sys.executable, "-c", SERVICE, str(tmp_path / "libvirt"), "capabilities", "report", *argv]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    argv = [
+        "--watch",
+        "1",
+        "--nova-conf",
+        conf,
+        "--config-file",
+        str(configuration),
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        SERVICE,
+        str(tmp_path / "libvirt"),
+        "capabilities",
+        "report",
+        *argv,
+    ]
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     with started(
-        command, cwd=Path(__file__).parents[2], env={**os.environ, "no_proxy": "127.0.0.1"}, **pipes
+        command,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "no_proxy": "127.0.0.1"},
+        **pipes,
     ) as process:
 
         def line() -> str:
             nonlocal number
             number += 1
-            until(lambda: log.exists() and log.read_text().count("\n") >= number, log.read_text)
+            until(
+                lambda: log.exists() and log.read_text().count("\n") >= number,
+                log.read_text,
+            )
             return log.read_text().splitlines()[number - 1]
 
-        assert f" INFO os_prefilter_tools.cli.agent [-] {HOST}: added " in line()
+        assert (
+            f" INFO os_prefilter_tools.cli.agent [-] {HOST}: added " in line()
+        )
         before = everything(aware.placement)
         path.write_text(f"{text}[prefilter]\nowner_trait = a b\n")
         process.send_signal(signal.SIGHUP)
         warning = line()
-        assert "Failed to reload the configuration; the previous one stays in effect. " in warning
+        assert (
+            "Failed to reload the configuration; the previous one stays in"
+            " effect. " in warning
+        )
         # oslo.log appends the exception that is being handled to a warning.
-        assert (warning.count("owner_trait"), everything(aware.placement)) == (1, before)
+        assert (warning.count("owner_trait"), everything(aware.placement)) == (
+            1,
+            before,
+        )
         path.write_text(f"{text}[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
         process.send_signal(signal.SIGHUP)
-        assert line().endswith("Reloaded the configuration; the host is probed and reported by it.")
+        assert line().endswith(
+            "Reloaded the configuration; the host is probed and reported"
+            " by it."
+        )
         # What schedulers want is read each time.
-        aware.placement.know(names_with(WANTED, [key_of(("CUSTOM_COMPUTE_USB_REDIRECTION",))]))
+        aware.placement.know(
+            names_with(WANTED, [key_of(("CUSTOM_COMPUTE_USB_REDIRECTION",))])
+        )
         assert "added CUSTOM_PREFILTER_REPORTED_" in line()
         process.send_signal(signal.SIGTERM)
-        assert (process.communicate(timeout=60), process.returncode) == (("", ""), 0)
+        assert (process.communicate(timeout=60), process.returncode) == (
+            ("", ""),
+            0,
+        )
 
 
 def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
     conf: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.LibvirtHost", Libvirt)
+    monkeypatch.setattr(
+        "os_prefilter.adapters.libvirt.host.LibvirtHost", Libvirt
+    )
     configuration = tmp_path / "agent.conf"
-    argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf, "--config-file", str(configuration)]
+    argv = [
+        "capabilities",
+        "report",
+        "--watch",
+        "1",
+        "--nova-conf",
+        conf,
+        "--config-file",
+        str(configuration),
+    ]
     for line, problem in (
         ("debug = maybe", "--debug: Invalid Boolean value: maybe"),
         ("log_file = /nowhere/agent.log", "/nowhere/agent.log"),
         ("log_config_append = /nowhere/logging.conf", "/nowhere/logging.conf"),
-        ("use_syslog = true\nsyslog_log_facility = odd", "syslog facility must be one of"),
+        (
+            "use_syslog = true\nsyslog_log_facility = odd",
+            "syslog facility must be one of",
+        ),
     ):
         configuration.write_text(f"[DEFAULT]\n{line}\n")
         assert main(argv) == 1

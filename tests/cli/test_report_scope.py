@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``capabilities report`` of a plain KVM host, by files of its libvirt: which traits it gets, and why no others."""
+"""``capabilities report`` of a plain KVM host, by files of its libvirt: which
+traits it gets, and why no others.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +24,15 @@ from os_prefilter.hosts.reports import (
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import capabilities, domain_capabilities
-from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.placements import (
+    HOST,
+    Served,
+    lone_host,
+    nova_conf,
+    put_traits,
+    served,
+    traits_of,
+)
 from tests.support.reporting_fleets import SECTIONS, wanted_by
 
 Capture = pytest.CaptureFixture[str]
@@ -42,14 +52,32 @@ OTHERS = frozenset(
         "CUSTOM_COMPUTE_MACHINE_OF_MINE",
     )
 )
-MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35": "pc-q35-8.2"}
-_device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
+MACHINES = {
+    "pc-i440fx-8.2": "",
+    "pc": "pc-i440fx-8.2",
+    "pc-q35-8.2": "",
+    "q35": "pc-q35-8.2",
+}
+_device_models = partial(
+    domain_capabilities, video="vga virtio qxl bochs", firmware="efi"
+)
 
-BARE, RECOMMENDED, EVERY_PATTERN = (wanted_by(**SECTIONS[name]) for name in ("bare", "recommended", "every-pattern"))
+BARE, RECOMMENDED, EVERY_PATTERN = (
+    wanted_by(**SECTIONS[name])
+    for name in ("bare", "recommended", "every-pattern")
+)
 
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
-OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}
-OF_HYPERVISOR_TYPES = {"CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"}
+OF_MACHINE_TYPES = {
+    "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC",
+    "CUSTOM_COMPUTE_MACHINE_PC",
+    "CUSTOM_COMPUTE_MACHINE_Q35",
+}
+OF_HYPERVISOR_TYPES = {
+    "CUSTOM_HYPERVISOR_TYPE_KVM",
+    "CUSTOM_HYPERVISOR_TYPE_QEMU",
+    "CUSTOM_VM_MODE_HVM",
+}
 OF_DEVICES_FIRMWARE_AND_I686 = {
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_FIRMWARE_UEFI",
@@ -69,52 +97,87 @@ OF_DEVICES_FIRMWARE_AND_I686 = {
 }
 LEAN = OF_THE_FILTERS | OF_MACHINE_TYPES | OF_HYPERVISOR_TYPES
 # They may be an operator's, whatever wrote them.
-STANDARD = {trait for trait in OF_DEVICES_FIRMWARE_AND_I686 if not trait.startswith("CUSTOM_")}
+STANDARD = {
+    trait
+    for trait in OF_DEVICES_FIRMWARE_AND_I686
+    if not trait.startswith("CUSTOM_")
+}
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with EmbeddedPlacement(lone_host(" ".join(OTHERS))) as placement, served(placement) as state:
+    with (
+        EmbeddedPlacement(lone_host(" ".join(OTHERS))) as placement,
+        served(placement) as state,
+    ):
         yield state
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the command for a host with KVM, the machine types pc and q35, and no QEMU of another architecture."""
+    """Return the command for a host with KVM, the machine types pc and q35,
+    and no QEMU of another architecture.
+    """
     monkeypatch.chdir(tmp_path)
     files = {
         "capabilities.xml": capabilities(
-            guests={"x86_64": "qemu kvm", "i686": "qemu kvm"}, machines={"x86_64": MACHINES, "i686": MACHINES}
+            guests={"x86_64": "qemu kvm", "i686": "qemu kvm"},
+            machines={"x86_64": MACHINES, "i686": MACHINES},
         ),
-        "i686.xml": domain_capabilities("i686", "qemu", machine="pc-i440fx-8.2"),
-        "pc.xml": _device_models(machine="pc-i440fx-8.2", buses="ide fdc scsi virtio usb sata"),
-        "q35.xml": _device_models(machine="pc-q35-8.2", buses="fdc scsi virtio usb sata"),
+        "i686.xml": domain_capabilities(
+            "i686", "qemu", machine="pc-i440fx-8.2"
+        ),
+        "pc.xml": _device_models(
+            machine="pc-i440fx-8.2", buses="ide fdc scsi virtio usb sata"
+        ),
+        "q35.xml": _device_models(
+            machine="pc-q35-8.2", buses="fdc scsi virtio usb sata"
+        ),
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     documents = "--capabilities capabilities.xml " + " ".join(
         f"--domain-capabilities {name}.xml" for name in ("pc", "q35", "i686")
     )
-    return ["capabilities", "report", *documents.split(), "--libvirt-version", "10.4.0", "--qemu-version", "8.2.0"]
+    return [
+        "capabilities",
+        "report",
+        *documents.split(),
+        "--libvirt-version",
+        "10.4.0",
+        "--qemu-version",
+        "8.2.0",
+    ]
 
 
 @pytest.fixture
 def report(server: Served, host: list[str], tmp_path: Path) -> Report:
-    """Return a function: the host's traits after a report of what is wanted, without others', markers and the note."""
+    """Return a function: the host's traits after a report of what is wanted,
+    without others', markers and the note.
+    """
     conf = tmp_path / "nova.conf"
     # For its graphics.
     conf.write_text(f"{nova_conf(server.url)}[spice]\nenabled = yes\n")
 
     def run(wanted: frozenset[str], *argv: str) -> frozenset[str]:
         client = server.placement.client
-        for name in (name for name in client.custom_traits() if name.startswith(WANTED)):
+        for name in (
+            name for name in client.custom_traits() if name.startswith(WANTED)
+        ):
             client.delete_trait(name)
         server.placement.know(names_with(WANTED, wanted))
-        assert main([*host, "--nova-conf", str(conf), "--provider", HOST, *argv]) == 0
+        assert (
+            main([*host, "--nova-conf", str(conf), "--provider", HOST, *argv])
+            == 0
+        )
         traits = traits_of(server.placement)
         assert traits >= OTHERS
-        return frozenset(trait for trait in traits - OTHERS if not trait.startswith(ON_PROVIDERS))
+        return frozenset(
+            trait
+            for trait in traits - OTHERS
+            if not trait.startswith(ON_PROVIDERS)
+        )
 
     return run
 
@@ -123,22 +186,47 @@ def report(server: Served, host: list[str], tmp_path: Path) -> Report:
     ("wanted", "expected", "markers"),
     [
         pytest.param(BARE, OF_THE_FILTERS, 1, id="filters alone: the HPET"),
-        pytest.param(RECOMMENDED, LEAN, 2, id="recommended: machine types, hypervisor types and vm modes"),
-        pytest.param(EVERY_PATTERN, LEAN | OF_DEVICES_FIRMWARE_AND_I686, 7, id="*: devices, firmware and i686"),
+        pytest.param(
+            RECOMMENDED,
+            LEAN,
+            2,
+            id="recommended: machine types, hypervisor types and vm modes",
+        ),
+        pytest.param(
+            EVERY_PATTERN,
+            LEAN | OF_DEVICES_FIRMWARE_AND_I686,
+            7,
+            id="*: devices, firmware and i686",
+        ),
     ],
 )
 def test_plain_kvm_host_gets_only_the_wanted_traits_that_it_has(
-    wanted: frozenset[str], expected: frozenset[str], markers: int, server: Served, report: Report
+    wanted: frozenset[str],
+    expected: frozenset[str],
+    markers: int,
+    server: Served,
+    report: Report,
 ) -> None:
-    """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is created."""
+    """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is
+    created.
+    """
     before = server.placement.client.traits()
-    assert (report(wanted), keys_in(REPORTED, traits_of(server.placement))) == (expected, wanted - {NOT_CONFIGURED})
+    assert (
+        report(wanted),
+        keys_in(REPORTED, traits_of(server.placement)),
+    ) == (expected, wanted - {NOT_CONFIGURED})
     traits = traits_of(server.placement)
     assert noted_among(traits) == expected
     found = [trait for trait in traits if trait.startswith(ON_PROVIDERS)]
     assert len(found) <= markers + 1
-    created = server.placement.client.traits() - before - set(names_with(WANTED, wanted))
-    assert created == {trait for trait in expected if trait.startswith("CUSTOM_")}.union(found)
+    created = (
+        server.placement.client.traits()
+        - before
+        - set(names_with(WANTED, wanted))
+    )
+    assert created == {
+        trait for trait in expected if trait.startswith("CUSTOM_")
+    }.union(found)
 
 
 def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_names(
@@ -147,34 +235,47 @@ def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_name
     report(EVERY_PATTERN)
     names = server.placement.client.traits()
     assert report(RECOMMENDED, "--remove") == STANDARD
-    assert not [trait for trait in traits_of(server.placement) if trait.startswith(ON_PROVIDERS)]
+    assert not [
+        trait
+        for trait in traits_of(server.placement)
+        if trait.startswith(ON_PROVIDERS)
+    ]
     # Other hosts, flavors and schedulers may use them.
-    assert {name for name in names if not name.startswith(WANTED)} <= server.placement.client.traits()
+    assert {
+        name for name in names if not name.startswith(WANTED)
+    } <= server.placement.client.traits()
 
 
 @pytest.mark.parametrize("way", [(), ("--alone",)])
-def test_traits_that_an_operator_set_survive_each_report(way: tuple[str, ...], server: Served, report: Report) -> None:
-    """A flavor may require them, wanted by schedulers or not: trait:COMPUTE_FIRMWARE_UEFI=required."""
+def test_traits_that_an_operator_set_survive_each_report(
+    way: tuple[str, ...], server: Served, report: Report
+) -> None:
+    """A flavor may require them, wanted by schedulers or not:
+    trait:COMPUTE_FIRMWARE_UEFI=required.
+    """
     by_hand = {*STANDARD, "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"}
     server.placement.know(by_hand)
     put_traits(server.placement, lambda traits: traits.update(by_hand))
     for wanted in (BARE, BARE, frozenset[str]()):
         assert report(wanted, *way) >= by_hand | OF_THE_FILTERS
-    # An agent that is alone takes back all that it has reported, whoever set it before.
+    # An agent that is alone takes back all that it has reported, whoever set
+    # it before.
     assert way or report(BARE, "--remove") == by_hand
 
 
 def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf(
     report: Report, host: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    """It takes no standard traits: what the host has of these is not said to be reported."""
+    """It takes no standard traits: what the host has of these is not said to
+    be reported.
+    """
     path = tmp_path / "os-prefilter.yaml"
     assert report(EVERY_PATTERN, "--provider-config", str(path)) == frozenset()
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     found = set(provider["traits"]["additional"])
-    assert {trait for trait in found if not trait.startswith(ON_PROVIDERS)} == (
-        LEAN | OF_DEVICES_FIRMWARE_AND_I686 - STANDARD
-    )
+    assert {
+        trait for trait in found if not trait.startswith(ON_PROVIDERS)
+    } == (LEAN | OF_DEVICES_FIRMWARE_AND_I686 - STANDARD)
     missing = {NOT_CONFIGURED, *(key_of((trait,)) for trait in STANDARD)}
     assert EVERY_PATTERN - keys_in(REPORTED, found) == EVERY_PATTERN & missing
     assert main([*host, "--provider-config", str(path)]) == 1

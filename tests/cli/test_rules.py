@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``rules check``: the rules as understood, or all that is wrong with them; and ``explain`` with rules."""
+"""``rules check``: the rules as understood, or all that is wrong with them;
+and ``explain`` with rules.
+"""
 
 from pathlib import Path
 
@@ -15,25 +17,44 @@ _WHEN = "{image_property: os_distro, is: windows}"
 
 @pytest.fixture
 def conf(tmp_path: Path) -> str:
-    return placed(tmp_path / "p.conf", f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
+    return placed(
+        tmp_path / "p.conf",
+        f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n",
+    )
 
 
-def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) -> None:
-    path = write_rules(tmp_path / "r.yaml", rule("r", "{image_property: x, is: y}", ["CUSTOM_A"]))
-    assert main(["rules", "check", str(path), "-f", "value", "-c", "Rule"]) == 0
+def test_warnings_are_shown_beside_the_table(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    path = write_rules(
+        tmp_path / "r.yaml",
+        rule("r", "{image_property: x, is: y}", ["CUSTOM_A"]),
+    )
+    assert (
+        main(["rules", "check", str(path), "-f", "value", "-c", "Rule"]) == 0
+    )
     out, err = capsys.readouterr()
     assert out == "r\n"
-    assert err.startswith(f"{path}:2: warning: the rule r never applies within Nova")
+    assert err.startswith(
+        f"{path}:2: warning: the rule r never applies within Nova"
+    )
     assert err.splitlines()[1:] == [f"Rules: 1 in {path}."]
 
 
 def test_missing_file_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     assert main(["rules", "check", str(tmp_path / "none")]) == 1
-    assert capsys.readouterr().err == f"{tmp_path}/none: there is no such file. Check the path.\n"
+    assert (
+        capsys.readouterr().err
+        == f"{tmp_path}/none: there is no such file. Check the path.\n"
+    )
 
 
-def test_directory_without_files_of_rules_is_an_error(tmp_path: Path, capsys: Capture) -> None:
-    """Nothing was checked: of several directories, one may be misspelt, or have files of another suffix."""
+def test_directory_without_files_of_rules_is_an_error(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """Nothing was checked: of several directories, one may be misspelt, or
+    have files of another suffix.
+    """
     good, other = tmp_path / "good", tmp_path / "other"
     good.mkdir()
     other.mkdir()
@@ -42,27 +63,71 @@ def test_directory_without_files_of_rules_is_an_error(tmp_path: Path, capsys: Ca
     assert main(["rules", "check", str(good), str(other)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"{other}: no file of rules is in it: their names end in .yaml or .yml.\n"
+    assert (
+        err
+        == f"{other}: no file of rules is in it: their names end in .yaml or"
+        " .yml.\n"
+    )
 
 
 def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
     conf: str, tmp_path: Path, capsys: Capture
 ) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), "name: t")
-    assert main(["explain", "--config-file", conf, "--property", "os_distro=windows"]) == 1
+    assert (
+        main(
+            [
+                "explain",
+                "--config-file",
+                conf,
+                "--property",
+                "os_distro=windows",
+            ]
+        )
+        == 1
+    )
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
-    assert f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'" in err
-    assert f"There are 3 problems in all: 'os-prefilter rules check {tmp_path}' shows them." in err
+    assert (
+        f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'"
+        in err
+    )
+    assert (
+        f"There are 3 problems in all: 'os-prefilter rules check {tmp_path}'"
+        " shows them." in err
+    )
 
 
-def test_candidates_creates_the_traits_that_rules_name(conf: str, tmp_path: Path, capsys: Capture) -> None:
-    """A required trait that no host has leaves none; a forbidden one takes no host away."""
+def test_candidates_creates_the_traits_that_rules_name(
+    conf: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """A required trait that no host has leaves none; a forbidden one takes no
+    host away.
+    """
     write_rules(
         tmp_path / "r.yaml",
         rule("r", _WHEN, ["CUSTOM_NEW_A"]),
-        rule("s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_NEW_B"]),
+        rule(
+            "s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_NEW_B"]
+        ),
     )
-    for distro, trait, code in (("windows", "CUSTOM_NEW_A", 2), ("sles", "CUSTOM_NEW_B", 0)):
-        assert main(["candidates", "--config-file", conf, "--property", f"os_distro={distro}"]) == code
-        assert f"No host of the fleet has {trait}; created" in capsys.readouterr().err
+    for distro, trait, code in (
+        ("windows", "CUSTOM_NEW_A", 2),
+        ("sles", "CUSTOM_NEW_B", 0),
+    ):
+        assert (
+            main(
+                [
+                    "candidates",
+                    "--config-file",
+                    conf,
+                    "--property",
+                    f"os_distro={distro}",
+                ]
+            )
+            == code
+        )
+        assert (
+            f"No host of the fleet has {trait}; created"
+            in capsys.readouterr().err
+        )

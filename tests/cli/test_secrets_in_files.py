@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""No command and no traceback shows a password of a file that it reads; what it writes is not for everybody."""
+"""No command and no traceback shows a password of a file that it reads; what
+it writes is not for everybody.
+"""
 
 import os
 import stat
@@ -11,14 +13,37 @@ import pytest
 from os_prefilter_tools.cli.main import main
 from tests.support.commands import Capture, placed
 
-_CLOUDS = "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      password: {}\n"
-_UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secret", "{hunter2secret")
+_CLOUDS = (
+    "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n     "
+    " password: {}\n"
+)
+_UNQUOTED = (
+    "*hunter2secret",
+    "!hunter2secret",
+    "%hunter2secret",
+    "@hunter2secret",
+    "{hunter2secret",
+)
 
 
-@pytest.mark.parametrize("name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"])
-@pytest.mark.parametrize("text", ["clouds:\n  a\n  b: c\n", "\x00", "\xff", *map(_CLOUDS.format, _UNQUOTED)])
+@pytest.mark.parametrize(
+    "name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "clouds:\n  a\n  b: c\n",
+        "\x00",
+        "\xff",
+        *map(_CLOUDS.format, _UNQUOTED),
+    ],
+)
 def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
-    text: str, name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    text: str,
+    name: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "clouds.yaml"
     path.write_bytes(text.encode("latin-1"))
@@ -37,7 +62,10 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
 ) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as file:
-        file.write("clouds: {ours: {auth: {auth_url: 'http://127.0.0.1:1/v3', username: a, password: *hunter2}}}\n")
+        file.write(
+            "clouds: {ours: {auth: {auth_url: 'http://127.0.0.1:1/v3',"
+            " username: a, password: *hunter2}}}\n"
+        )
     with os.fdopen(reader):
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", f"/dev/fd/{reader}")
         assert main(["--debug", "-vv", "readiness", "--os-cloud", "ours"]) == 1
@@ -48,13 +76,24 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
     assert "this is a named pipe" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("password", ["hunter2secret", "hunter2@secret", "hunter2/secret", "hunter2''secret"])
+@pytest.mark.parametrize(
+    "password",
+    ["hunter2secret", "hunter2@secret", "hunter2/secret", "hunter2''secret"],
+)
 def test_password_in_a_url_is_not_shown(
-    password: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    password: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    auth = f"{{auth_url: 'http://me:{password}@127.0.0.1:1/v3', username: a, password: b, project_name: c}}"
+    auth = (
+        f"{{auth_url: 'http://me:{password}@127.0.0.1:1/v3', username: a,"
+        " password: b, project_name: c}"
+    )
     text = f"clouds: {{ours: {{auth: {auth}}}}}\n"
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", placed(tmp_path / "clouds.yaml", text))
+    monkeypatch.setenv(
+        "OS_CLIENT_CONFIG_FILE", placed(tmp_path / "clouds.yaml", text)
+    )
     for debug in ([], ["--debug", "-vv"]):
         assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
         out, error = capsys.readouterr()
@@ -65,16 +104,39 @@ def test_password_in_a_url_is_not_shown(
 @pytest.mark.parametrize(
     "text",
     [
-        "[placement]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = nova\npassword = pa$hunter2\n",
-        "[libvirt]\nconnection_uri = qemu+tcp://nova:pa$hunter2@127.0.0.1/system\n",
-        "[libvirt]\nvirt_type = qemu\nconnection_uri = qemu+tcp://nova:hunter2@127.0.0.1:1/system\n",
+        (
+            "[placement]\nauth_type = password\nauth_url ="
+            " http://127.0.0.1:1\nusername = nova\npassword = pa$hunter2\n"
+        ),
+        (
+            "[libvirt]\nconnection_uri ="
+            " qemu+tcp://nova:pa$hunter2@127.0.0.1/system\n"
+        ),
+        (
+            "[libvirt]\nvirt_type = qemu\nconnection_uri ="
+            " qemu+tcp://nova:hunter2@127.0.0.1:1/system\n"
+        ),
         "[libvirt]\npassword hunter2\n",
     ],
     ids=["placement", "libvirt", "URI", "line"],
 )
-def test_debug_traceback_shows_no_password_of_nova_conf(text: str, tmp_path: Path, capsys: Capture) -> None:
-    path, driver = placed(tmp_path / "nova.conf", text), "fake" if "placement" in text else "libvirt"
-    argv = ["capabilities", "report", "--driver", driver, "--nova-conf", path, "--provider", "x"]
+def test_debug_traceback_shows_no_password_of_nova_conf(
+    text: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path, driver = (
+        placed(tmp_path / "nova.conf", text),
+        "fake" if "placement" in text else "libvirt",
+    )
+    argv = [
+        "capabilities",
+        "report",
+        "--driver",
+        driver,
+        "--nova-conf",
+        path,
+        "--provider",
+        "x",
+    ]
     if "connection_uri" in text:
         argv = ["capabilities", "show", "--nova-conf", path]
     assert main(["--debug", "-vv", *argv]) == 1
@@ -83,9 +145,17 @@ def test_debug_traceback_shows_no_password_of_nova_conf(text: str, tmp_path: Pat
     assert "hunter2" not in out + error
 
 
-@pytest.mark.parametrize("command", [["snapshot", "-o"], ["audit", "--html"]], ids=["snapshot", "audit"])
-def test_file_with_names_of_hosts_is_its_owners_alone(command: list[str], tmp_path: Path) -> None:
-    """Whatever the umask, and also where a file is replaced that others can read."""
+@pytest.mark.parametrize(
+    "command",
+    [["snapshot", "-o"], ["audit", "--html"]],
+    ids=["snapshot", "audit"],
+)
+def test_file_with_names_of_hosts_is_its_owners_alone(
+    command: list[str], tmp_path: Path
+) -> None:
+    """Whatever the umask, and also where a file is replaced that others can
+    read.
+    """
     path, before = tmp_path / "file", os.umask(0)
     try:
         main([*command, str(path)])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter-status upgrade check``: a real Placement behind a real port."""
+"""``os-prefilter-status upgrade check``: a real Placement behind a real
+port.
+"""
 
 import json
 import os
@@ -24,14 +26,28 @@ from os_prefilter_tools.cli.status import main
 from os_prefilter_tools.fleet.reader import load_fleet
 from tests.services.cloud.others import others
 from tests.support.pages import DOCS, blocks, files_of
-from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
+from tests.support.placements import (
+    HOST,
+    Served,
+    lone_host,
+    nova_conf,
+    put_traits,
+    served,
+)
 from tests.support.rule_texts import rule, write_rules
 
 Capture = pytest.CaptureFixture[str]
 Check = Callable[..., dict[str, tuple[int, str]]]
 
 SUCCESS, WARNING, FAILURE = 0, 1, 2
-NAMES = ["Configuration", "Entry point", "Placement API", "Traits in Placement", "Reports", "Versions"]
+NAMES = [
+    "Configuration",
+    "Entry point",
+    "Placement API",
+    "Traits in Placement",
+    "Reports",
+    "Versions",
+]
 LINES = (
     "[filter_scheduler]\n"
     "available_filters = nova.scheduler.filters.all_filters\n"
@@ -49,7 +65,10 @@ def _own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    with EmbeddedPlacement(lone_host()) as placement, served(placement) as state:
+    with (
+        EmbeddedPlacement(lone_host()) as placement,
+        served(placement) as state,
+    ):
         yield state
 
 
@@ -60,12 +79,23 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def check(conf: Path, capsys: Capture) -> Check:
-    """Return a function: write a nova.conf, and return the code and the details of each check."""
+    """Return a function: write a nova.conf, and return the code and the
+    details of each check.
+    """
 
     def check(text: str, *arguments: str) -> dict[str, tuple[int, str]]:
         conf.write_text(text)
         capsys.readouterr()
-        code = main(["--config-file", str(conf), *arguments, "upgrade", "check", "--json"])
+        code = main(
+            [
+                "--config-file",
+                str(conf),
+                *arguments,
+                "upgrade",
+                "check",
+                "--json",
+            ]
+        )
         # os-prefilter, which may have run before, lets it buffer.
         sys.stdout.flush()
         out, err = capsys.readouterr()
@@ -73,7 +103,10 @@ def check(conf: Path, capsys: Capture) -> Check:
         document = json.loads(out)
         assert [each["check"] for each in document["checks"]] == NAMES
         assert code == max(each["result"] for each in document["checks"])
-        return {each["check"]: (each["result"], each["details"]) for each in document["checks"]}
+        return {
+            each["check"]: (each["result"], each["details"])
+            for each in document["checks"]
+        }
 
     return check
 
@@ -83,7 +116,9 @@ def _enabled(server: Served, names: str, *lines: str) -> str:
     return f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n"
 
 
-def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Served, check: Check, conf: Path) -> None:
+def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(
+    server: Served, check: Check, conf: Path
+) -> None:
     text = _enabled(server, "hpet")
     before = check(text)
     code, details = before["Traits in Placement"]
@@ -93,31 +128,59 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(server: Ser
     assert "nova-scheduler creates those of the vocabulary" in details
     code, details = before["Reports"]
     assert code == WARNING
-    assert details.startswith(f"hpet waits for 1 compute node ({HOST}) without a report.")
+    assert details.startswith(
+        f"hpet waits for 1 compute node ({HOST}) without a report."
+    )
     assert {each.partition(" ")[0] for each in server.sent} == {"GET"}
     # A scheduler with this file has told what it wants.
-    server.placement.know(traits_to_create(*configured_filters(load_conf(str(conf)))))
-    argv = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST]
+    server.placement.know(
+        traits_to_create(*configured_filters(load_conf(str(conf))))
+    )
+    argv = [
+        "capabilities",
+        "report",
+        "--driver",
+        "fake",
+        "--nova-conf",
+        str(conf),
+        "--provider",
+        HOST,
+    ]
     assert os_prefilter_main(argv) == 0
     after = check(text)
     assert {code for code, _ in after.values()} == {SUCCESS}
-    assert after["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
+    assert after["Configuration"] == (
+        SUCCESS,
+        "Request filters enabled: hpet.",
+    )
     assert after["Placement API"] == (SUCCESS, "Microversions up to 1.39.")
 
 
 @pytest.mark.parametrize(
     ("names", "line", "says"),
     [
-        ("hpet", "wait_for_reports = false", f"hpet may exclude 1 compute node ({HOST}) without a report."),
+        (
+            "hpet",
+            "wait_for_reports = false",
+            f"hpet may exclude 1 compute node ({HOST}) without a report.",
+        ),
         ("owner", "", "owner waits for 1 compute node"),
-        ("owner", "wait_for_reports = false", "owner may exclude 1 compute node"),
+        (
+            "owner",
+            "wait_for_reports = false",
+            "owner may exclude 1 compute node",
+        ),
     ],
 )
 def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(
     names: str, line: str, says: str, server: Served, check: Check
 ) -> None:
     found = check(_enabled(server, names, line))
-    assert found["Reports"][0] == max(code for code, _ in found.values()) == WARNING
+    assert (
+        found["Reports"][0]
+        == max(code for code, _ in found.values())
+        == WARNING
+    )
     assert found["Reports"][1].startswith(says)
 
 
@@ -127,11 +190,21 @@ def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_co
     """It creates them; a standard trait it cannot create."""
     folder = tmp_path / "rules"
     folder.mkdir()
-    write_rules(folder / "x.yaml", rule("x", "{image_property: os_type, is: windows}", ["CUSTOM_OF_A_RULE"]))
+    write_rules(
+        folder / "x.yaml",
+        rule(
+            "x", "{image_property: os_type, is: windows}", ["CUSTOM_OF_A_RULE"]
+        ),
+    )
     put_traits(server.placement, lambda traits: traits.discard("COMPUTE_NODE"))
-    found = check(_enabled(server, "rules,image_type", f"rules_dirs = {folder}"))
+    found = check(
+        _enabled(server, "rules,image_type", f"rules_dirs = {folder}")
+    )
     assert found["Traits in Placement"] == (SUCCESS, NO_DETAILS)
-    says = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
+    says = (
+        "There is no compute node: no provider in Placement has the trait"
+        " COMPUTE_NODE."
+    )
     assert found["Reports"] == (WARNING, says)
 
 
@@ -142,22 +215,35 @@ def test_standard_trait_that_placement_lacks_gives_a_warning_that_names_it(
     newer = {"COMPUTE_SOUND_MODEL_VIRTIO", "COMPUTE_NET_VIF_MODEL_IGB"}
     old = [trait for trait in os_traits.get_traits() if trait not in newer]
     monkeypatch.setattr(os_traits, "get_traits", lambda *_: old)
-    with EmbeddedPlacement(lone_host()) as placement, served(placement) as server:
-        found = check(_enabled(server, "image_metadata,sound_model,image_type"))
+    with (
+        EmbeddedPlacement(lone_host()) as placement,
+        served(placement) as server,
+    ):
+        found = check(
+            _enabled(server, "image_metadata,sound_model,image_type")
+        )
     code, details = found["Traits in Placement"]
     assert code == WARNING
-    names = "COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_SOUND_MODEL_VIRTIO (image_metadata, sound_model)"
+    names = (
+        "COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_SOUND_MODEL_VIRTIO"
+        " (image_metadata, sound_model)"
+    )
     assert details.startswith(f"Placement does not know {names}.")
     assert "a newer os-traits beside Placement" in details
 
 
-def test_placement_that_is_too_old_fails_with_both_microversions(server: Served, check: Check) -> None:
+def test_placement_that_is_too_old_fails_with_both_microversions(
+    server: Served, check: Check
+) -> None:
     assert microversion.VERSIONS.pop() == "1.39"
     try:
         found = check(_enabled(server, "hpet"))
     finally:
         microversion.VERSIONS.append("1.39")
-    message = "Placement has microversions up to 1.38, and 1.39 is needed. Upgrade Placement."
+    message = (
+        "Placement has microversions up to 1.38, and 1.39 is needed. Upgrade"
+        " Placement."
+    )
     assert found["Placement API"] == (FAILURE, message)
     assert found["Traits in Placement"] == found["Reports"] == NOT_CHECKED
 
@@ -165,20 +251,36 @@ def test_placement_that_is_too_old_fails_with_both_microversions(server: Served,
 _STATIC = "[placement]\nauth_type = admin_token\ntoken = t\nendpoint = "
 
 
-def test_url_of_another_service_is_no_placement(server: Served, check: Check) -> None:
-    documents: tuple[dict[str, Any], ...] = ({}, {"versions": []}, {"versions": [{"max_version": "2.x"}]})
+def test_url_of_another_service_is_no_placement(
+    server: Served, check: Check
+) -> None:
+    documents: tuple[dict[str, Any], ...] = (
+        {},
+        {"versions": []},
+        {"versions": [{"max_version": "2.x"}]},
+    )
     for document in documents:
-        server.answer = lambda _method, url, body=document: (200, body) if url == "/" else None  # type: ignore[misc]
+        server.answer = lambda _method, url, body=document: (
+            (200, body) if url == "/" else None
+        )  # type: ignore[misc]
         code, details = check(_enabled(server, "hpet"))["Placement API"]
         assert code == FAILURE
-        assert details.startswith("Placement did not answer GET /: the response is not that of a Placement")
+        assert details.startswith(
+            "Placement did not answer GET /: the response is not that of a"
+            " Placement"
+        )
 
 
 @pytest.mark.parametrize(
     ("section", "message"),
-    [(f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "), ("", "it has no section [placement]")],
+    [
+        (f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "),
+        ("", "it has no section [placement]"),
+    ],
 )
-def test_unusable_placement_fails_and_the_other_checks_still_run(section: str, message: str, check: Check) -> None:
+def test_unusable_placement_fails_and_the_other_checks_still_run(
+    section: str, message: str, check: Check
+) -> None:
     found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
     assert found["Placement API"][0] == FAILURE
     assert message in found["Placement API"][1]
@@ -190,8 +292,13 @@ def test_silent_or_refused_login_names_the_section_and_shows_no_password(
     check: Check, conf: Path, capsys: Capture
 ) -> None:
     # keystoneauth1 would log the URL of a Keystone that does not answer.
-    login = "username = nova\npassword = hunter2\nproject_name = p\nuser_domain_id = d\nproject_domain_id = d\n"
-    silent = "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\n"
+    login = (
+        "username = nova\npassword = hunter2\nproject_name = p\nuser_domain_id"
+        " = d\nproject_domain_id = d\n"
+    )
+    silent = (
+        "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\n"
+    )
     conf.write_text(f"{LINES}[placement]\n{silent}{login}")
     assert main(["--config-file", str(conf), "upgrade", "check"]) == FAILURE
     out, err = capsys.readouterr()
@@ -201,24 +308,46 @@ def test_silent_or_refused_login_names_the_section_and_shows_no_password(
         answer = keystone.answer
 
         def refuse(method: str, path: str) -> tuple[int, object]:
-            return (401, {"error": {"code": 401, "message": "no"}}) if method == "POST" else answer(method, path)
+            return (
+                (401, {"error": {"code": 401, "message": "no"}})
+                if method == "POST"
+                else answer(method, path)
+            )
 
         keystone.answer = refuse  # type: ignore[method-assign]
-        section = f"[placement]\nauth_type = password\nauth_url = {keystone.url}/v3\n{login}"
+        section = (
+            "[placement]\nauth_type = password\nauth_url ="
+            f" {keystone.url}/v3\n{login}"
+        )
         found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
     code, details = found["Placement API"]
     assert code == FAILURE
-    assert details.endswith("The login was refused: correct the user and the password in the section [placement].")
+    assert details.endswith(
+        "The login was refused: correct the user and the password in the"
+        " section [placement]."
+    )
     assert "hunter2" not in details
 
 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ("enabled_filters = hpett", FAILURE, "[prefilter] enabled_filters: the request filter 'hpett' cannot"),
-        ("enabled_filters = hpet\nconfig_templates = /none.yaml", FAILURE, "[prefilter] config_templates: /none.yaml"),
+        (
+            "enabled_filters = hpett",
+            FAILURE,
+            "[prefilter] enabled_filters: the request filter 'hpett' cannot",
+        ),
+        (
+            "enabled_filters = hpet\nconfig_templates = /none.yaml",
+            FAILURE,
+            "[prefilter] config_templates: /none.yaml",
+        ),
         ("", WARNING, "[prefilter] enabled_filters is empty: no filter runs."),
-        ("enabled_filters = rules", WARNING, "Rules are inactive: set both [prefilter] enabled_filters"),
+        (
+            "enabled_filters = rules",
+            WARNING,
+            "Rules are inactive: set both [prefilter] enabled_filters",
+        ),
     ],
 )
 def test_configuration_problem_is_reported_as_the_scheduler_would(
@@ -230,25 +359,48 @@ def test_configuration_problem_is_reported_as_the_scheduler_would(
     assert (found["Reports"] == NOT_CHECKED) == (code == FAILURE)
 
 
-_NOVAS, _OURS = "nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"
+_NOVAS, _OURS = (
+    "nova.scheduler.filters.all_filters",
+    "os_prefilter.nova.activate",
+)
 _ENTRY_POINTS = [
     ((_NOVAS, _OURS), SUCCESS, ""),
     ((_OURS, _NOVAS), WARNING, "has lines after"),
-    (("nova.scheduler.filters.compute_filter.ComputeFilter", _OURS), SUCCESS, ""),
+    (
+        ("nova.scheduler.filters.compute_filter.ComputeFilter", _OURS),
+        SUCCESS,
+        "",
+    ),
     ((), FAILURE, f"has no line with {_OURS}"),
     ((_NOVAS,), FAILURE, f"has no line with {_OURS}"),
-    ((_NOVAS, "os_prefilter.nova.activat"), FAILURE, f"has no line with {_OURS}"),
-    ((_OURS,), FAILURE, "lacks Nova's own host filters, so that nova-scheduler does not start"),
+    (
+        (_NOVAS, "os_prefilter.nova.activat"),
+        FAILURE,
+        f"has no line with {_OURS}",
+    ),
+    (
+        (_OURS,),
+        FAILURE,
+        "lacks Nova's own host filters, so that nova-scheduler does not start",
+    ),
 ]
 
 
-def test_entry_point_check_says_which_lines_to_write(server: Served, check: Check) -> None:
+def test_entry_point_check_says_which_lines_to_write(
+    server: Served, check: Check
+) -> None:
     for values, code, message in _ENTRY_POINTS:
         lines = "".join(f"available_filters = {value}\n" for value in values)
-        text = f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters = hpet\n"
+        text = (
+            f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters"
+            " = hpet\n"
+        )
         found, details = check(text)["Entry point"]
         assert (found, message in (details or "")) == (code, True), values
-        advice = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
+        advice = (
+            f"Write both lines: 'available_filters = {_NOVAS}' and"
+            f" 'available_filters = {_OURS}'."
+        )
         assert (advice in (details or "")) == (code == FAILURE)
     # While no filter is enabled.
     assert check(nova_conf(server.url))["Entry point"][0] == WARNING
@@ -264,14 +416,25 @@ def test_entry_point_check_says_which_lines_to_write(server: Served, check: Chec
     ],
 )
 def test_swapped_lines_are_a_warning_where_hosts_are_counted(
-    more: str, lines: tuple[str, ...], expected: int, server: Served, check: Check
+    more: str,
+    lines: tuple[str, ...],
+    expected: int,
+    server: Served,
+    check: Check,
 ) -> None:
-    """Nova keeps the later of two classes with one name: its own instead of those that count."""
+    """Nova keeps the later of two classes with one name: its own instead of
+    those that count.
+    """
     values = "".join(f"available_filters = {value}\n" for value in lines)
-    text = f"{nova_conf(server.url)}[filter_scheduler]\n{values}[prefilter]\nenabled_filters = hpet\n{more}\n"
+    text = (
+        f"{nova_conf(server.url)}[filter_scheduler]\n{values}[prefilter]\nenabled_filters"
+        f" = hpet\n{more}\n"
+    )
     found, details = check(text)["Entry point"]
     assert found == expected
-    assert (f"{_OURS} the last one" in (details or "")) == (expected == WARNING)
+    assert (f"{_OURS} the last one" in (details or "")) == (
+        expected == WARNING
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,16 +444,34 @@ def test_swapped_lines_are_a_warning_where_hosts_are_counted(
         ["upgrade", "check", "--json", "--config-file={conf}"],
         ["upgrade", "--config-file", "{conf}", "check"],
         ["--config-file", "{conf}", "upgrade", "check"],
-        ["upgrade", "check", "--config-dir", "{folder}", "--config-file", "{conf}"],
+        [
+            "upgrade",
+            "check",
+            "--config-dir",
+            "{folder}",
+            "--config-file",
+            "{conf}",
+        ],
     ],
     ids=" ".join,
 )
 def test_configuration_is_named_before_or_after_the_verb(
-    argv: list[str], server: Served, conf: Path, tmp_path: Path, capsys: Capture
+    argv: list[str],
+    server: Served,
+    conf: Path,
+    tmp_path: Path,
+    capsys: Capture,
 ) -> None:
-    conf.write_text(f"{nova_conf(server.url)}[prefilter]\nenabled_filters = hpet\n{LINES}")
+    conf.write_text(
+        f"{nova_conf(server.url)}[prefilter]\nenabled_filters = hpet\n{LINES}"
+    )
     (tmp_path / "nova.conf.d").mkdir()
-    main([each.format(conf=conf, folder=tmp_path / "nova.conf.d") for each in argv])
+    main(
+        [
+            each.format(conf=conf, folder=tmp_path / "nova.conf.d")
+            for each in argv
+        ]
+    )
     sys.stdout.flush()
     out, err = capsys.readouterr()
     assert "Request filters enabled: hpet." in out
@@ -300,52 +481,96 @@ def test_configuration_is_named_before_or_after_the_verb(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["upgrade", "check", "--config-file", ""], "--config-file: the value is empty"),
-        (["--config-file=", "upgrade", "check"], "--config-file: the value is empty"),
-        (["upgrade", "check", "--config-dir="], "--config-dir: the value is empty"),
-        (["upgrade", "check", "--config-file"], "--config-file: it needs a value"),
-        (["upgrade", "check", "--config-dir", "--json"], "--config-dir: it needs a value"),
+        (
+            ["upgrade", "check", "--config-file", ""],
+            "--config-file: the value is empty",
+        ),
+        (
+            ["--config-file=", "upgrade", "check"],
+            "--config-file: the value is empty",
+        ),
+        (
+            ["upgrade", "check", "--config-dir="],
+            "--config-dir: the value is empty",
+        ),
+        (
+            ["upgrade", "check", "--config-file"],
+            "--config-file: it needs a value",
+        ),
+        (
+            ["upgrade", "check", "--config-dir", "--json"],
+            "--config-dir: it needs a value",
+        ),
     ],
 )
-def test_configuration_without_a_name_is_a_failure(argv: list[str], message: str, capsys: Capture) -> None:
+def test_configuration_without_a_name_is_a_failure(
+    argv: list[str], message: str, capsys: Capture
+) -> None:
     assert main(argv) == FAILURE
-    assert capsys.readouterr().err == f"{message}. Give a path, or leave the option out.\n"
+    assert (
+        capsys.readouterr().err
+        == f"{message}. Give a path, or leave the option out.\n"
+    )
 
 
 def test_default_of_available_filters_is_novas() -> None:
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
-    (novas,) = [each for each in scheduler.filter_scheduler_opts if each.name == "available_filters"]
+    (novas,) = [
+        each
+        for each in scheduler.filter_scheduler_opts
+        if each.name == "available_filters"
+    ]
     assert available_filters(conf, "nova.conf") == novas.default
 
 
-def test_config_dir_adds_lines_as_nova_reads_them(server: Served, check: Check, tmp_path: Path) -> None:
+def test_config_dir_adds_lines_as_nova_reads_them(
+    server: Served, check: Check, tmp_path: Path
+) -> None:
     folder = tmp_path / "nova.conf.d"
     folder.mkdir()
-    (folder / "os-prefilter.conf").write_text(f"{LINES}[prefilter]\nenabled_filters = hpet\n")
+    (folder / "os-prefilter.conf").write_text(
+        f"{LINES}[prefilter]\nenabled_filters = hpet\n"
+    )
     found = check(nova_conf(server.url), "--config-dir", str(folder))
     assert found["Entry point"][0] == SUCCESS
-    assert found["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
+    assert found["Configuration"] == (
+        SUCCESS,
+        "Request filters enabled: hpet.",
+    )
 
 
 def test_default_files_are_those_of_nova_scheduler(
-    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    server: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
     folder = tmp_path / ".nova"
     (folder / "nova-scheduler.conf.d").mkdir(parents=True)
     (folder / "nova.conf").write_text(nova_conf(server.url))
-    (folder / "nova-scheduler.conf").write_text("[prefilter]\nenabled_filters = hpet\n")
+    (folder / "nova-scheduler.conf").write_text(
+        "[prefilter]\nenabled_filters = hpet\n"
+    )
     (folder / "nova-scheduler.conf.d" / "lines.conf").write_text(LINES)
     monkeypatch.setenv("HOME", str(tmp_path))
     main(["upgrade", "check", "--json"])
-    assert [each["result"] for each in json.loads(capsys.readouterr().out)["checks"][:3]] == [SUCCESS] * 3
+    assert [
+        each["result"]
+        for each in json.loads(capsys.readouterr().out)["checks"][:3]
+    ] == [SUCCESS] * 3
 
 
-def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_missing_nova_conf_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("oslo_config.cfg._search_dirs", lambda *_: None)
     assert main(["upgrade", "check"]) == FAILURE
-    error = "The configuration cannot be read: /etc/nova: there is no nova.conf. Correct it, or give --config-file.\n"
+    error = (
+        "The configuration cannot be read: /etc/nova: there is no nova.conf."
+        " Correct it, or give --config-file.\n"
+    )
     assert capsys.readouterr() == ("", error)
 
 
@@ -365,7 +590,10 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
     (tmp_path / "broken.conf").write_text("[placement]\npassword hunter2\n")
     (tmp_path / "binary.conf").write_bytes(b"[a]\nb = \xff\n")
     os.mkfifo(tmp_path / "pipe.conf")
-    assert main(["--config-file", str(tmp_path / name), "upgrade", "check"]) == FAILURE
+    assert (
+        main(["--config-file", str(tmp_path / name), "upgrade", "check"])
+        == FAILURE
+    )
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("The configuration cannot be read: ")
@@ -379,24 +607,44 @@ def test_nova_of_another_release_is_a_warning(
 ) -> None:
     install("nova", "99.0.0")
     found = check(_enabled(server, "noop"))["Versions"]
-    assert (found[0], ", not with Nova 99.0.0. The filters run all the same" in found[1]) == (WARNING, True)
+    assert (
+        found[0],
+        ", not with Nova 99.0.0. The filters run all the same" in found[1],
+    ) == (WARNING, True)
 
 
 def test_page_shows_what_the_command_prints(
-    conf: Path, tmp_path: Path, capsys: Capture, install: Callable[[str, str], None]
+    conf: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    install: Callable[[str, str], None],
 ) -> None:
-    """With the fleet and the configuration of the page; nova.conf has a Placement in any case."""
+    """With the fleet and the configuration of the page; nova.conf has a
+    Placement in any case.
+    """
     for name, version in (("os-traits", "3.9.0"), ("nova", "34.0.0")):
         install(name, version)
     page = DOCS / "enable-safely.rst"
     files, fleet = files_of(page), tmp_path / "fleet.yaml"
     fleet.write_text(files["fleet.yaml"])
-    (shown,) = [text for _, _, text in blocks(page) if text.startswith("$ os-prefilter-status upgrade check\n")]
-    with EmbeddedPlacement(load_fleet(fleet)) as placement, served(placement) as server:
+    (shown,) = [
+        text
+        for _, _, text in blocks(page)
+        if text.startswith("$ os-prefilter-status upgrade check\n")
+    ]
+    with (
+        EmbeddedPlacement(load_fleet(fleet)) as placement,
+        served(placement) as server,
+    ):
         conf.write_text(nova_conf(server.url) + files["nova.conf"])
         # As the scheduler did.
-        placement.know(traits_to_create(*configured_filters(load_conf(str(conf)))))
+        placement.know(
+            traits_to_create(*configured_filters(load_conf(str(conf))))
+        )
         code = main(["--config-file", str(conf), "upgrade", "check"])
     out, err = capsys.readouterr()
     first = err.replace(str(conf), "/etc/nova/nova.conf")
-    assert f"$ os-prefilter-status upgrade check\n{first}{out}$ echo $?\n{code}\n" == shown
+    assert (
+        f"$ os-prefilter-status upgrade check\n{first}{out}$ echo $?\n{code}\n"
+        == shown
+    )

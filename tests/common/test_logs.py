@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lines of the log, as oslo.log writes them while an error is being handled."""
+"""Lines of the log, as oslo.log writes them while an error is being
+handled.
+"""
 
 from pathlib import Path
 
@@ -16,13 +18,17 @@ LOG = get_logger("os_prefilter.test")
 
 
 @pytest.fixture(autouse=True)
-def _as_services_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def _as_services_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.register_options(cfg.CONF)
     monkeypatch.setattr(caplog.handler, "formatter", ContextFormatter())
 
 
 @pytest.mark.parametrize("write", [LOG.warning, LOG.error])
-def test_reason_of_an_error_is_in_its_line_once(write: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_reason_of_an_error_is_in_its_line_once(
+    write: object, caplog: pytest.LogCaptureFixture
+) -> None:
     assert callable(write)
     try:
         raise OSError("the disk is full")
@@ -34,7 +40,9 @@ def test_reason_of_an_error_is_in_its_line_once(write: object, caplog: pytest.Lo
     assert second.endswith("Failed again")
 
 
-def test_traceback_is_written_where_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_traceback_is_written_where_it_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     try:
         raise OSError("the disk is full")
     except OSError:
@@ -44,7 +52,16 @@ def test_traceback_is_written_where_it_is_asked_for(caplog: pytest.LogCaptureFix
 
 
 def test_each_module_has_such_a_logger() -> None:
-    """But for the core, which needs no oslo.log: its few lines are about requests, not about errors."""
+    """But for the core, which needs no oslo.log: its few lines are about
+    requests, not about errors.
+    """
     package = Path(os_prefilter.__file__).parent
-    users = [path for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text(encoding="utf-8")]
-    assert {str(path.relative_to(package)) for path in users} == {"pipeline/writer.py", "request/extra_specs.py"}
+    users = [
+        path
+        for path in package.rglob("*.py")
+        if "getLogger(__name__)" in path.read_text(encoding="utf-8")
+    ]
+    assert {str(path.relative_to(package)) for path in users} == {
+        "pipeline/writer.py",
+        "request/extra_specs.py",
+    }

@@ -23,5 +23,8 @@ _SHOWN = (
 
 
 def test_login_in_a_url_is_not_shown_and_another_at_sign_is() -> None:
-    for text, without in (*_MASKED.items(), *((text, text) for text in _SHOWN)):
+    for text, without in (
+        *_MASKED.items(),
+        *((text, text) for text in _SHOWN),
+    ):
         assert mask_passwords(text) == without

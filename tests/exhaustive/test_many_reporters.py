@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""50 reporters of one Placement at the same time, two a host, beside operators: all converge, no write is lost."""
+"""50 reporters of one Placement at the same time, two a host, beside
+operators: all converge, no write is lost.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +20,11 @@ from keystoneauth1.token_endpoint import Token
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
-from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
+from os_prefilter.common.errors import (
+    GenerationConflict,
+    PlacementRefused,
+    PlacementUnavailable,
+)
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reports import REPORTED, names_noting
 from os_prefilter_tools.fleet.model import provider_uuid
@@ -29,16 +35,22 @@ REPORTERS = 50
 HOSTS = REPORTERS // 2
 ROUNDS = 3
 OPERATORS = 3
-PARTS = {each: frozenset((f"CUSTOM_{each}",)) for each in ("GOES_", "STAYS", "TURNS")}
+PARTS = {
+    each: frozenset((f"CUSTOM_{each}",))
+    for each in ("GOES_", "STAYS", "TURNS")
+}
 """Every reporter creates their traits: all try it at once."""
-BASE = frozenset(("COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_GOES_", f"{REPORTED}GOES_"))
+BASE = frozenset(
+    ("COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_GOES_", f"{REPORTED}GOES_")
+)
 _PATIENCE = 900.0
 """Seconds: fifty at once are slow where the machine is."""
 _MOST_CONFLICTS = 10_000
 _MARIADB = "OS_PREFILTER_MARIADB_URL"
 
 needs_mariadb = pytest.mark.skipif(
-    not os.environ.get(_MARIADB) and not os.environ.get("CI"), reason=f"it needs a MariaDB: {_MARIADB}"
+    not os.environ.get(_MARIADB) and not os.environ.get("CI"),
+    reason=f"it needs a MariaDB: {_MARIADB}",
 )
 
 
@@ -47,7 +59,9 @@ class Client(PlacementClient):
         session = Session(auth=Token(url, "admin"))
         session.session.trust_env = False
         self.close = session.session.close
-        super().__init__(Adapter(session, service_type="placement"), timeout=_PATIENCE)
+        super().__init__(
+            Adapter(session, service_type="placement"), timeout=_PATIENCE
+        )
 
 
 class Reporter:
@@ -59,7 +73,9 @@ class Reporter:
         self._traits.sync(goal_of(state))
 
     def work(self) -> None:
-        """Report each state once; the next round makes up for a report that others overtook in each attempt."""
+        """Report each state once; the next round makes up for a report that
+        others overtook in each attempt.
+        """
         for state in range(ROUNDS):
             try:
                 self.report(state)
@@ -83,11 +99,14 @@ class Operator:
                 assert self.conflicts < _MOST_CONFLICTS
 
     def _adds(self, trait: str, uuid: str) -> bool:
-        # Placement also answers 500 where writers meet: at a deadlock of its database, and at some conflicts.
+        # Placement also answers 500 where writers meet: at a deadlock of its
+        # database, and at some conflicts.
         with suppress(GenerationConflict, PlacementUnavailable):
             try:
                 generation, traits = self._client.provider_traits(uuid)
-                self._client.set_provider_traits(uuid, generation, traits | {trait})
+                self._client.set_provider_traits(
+                    uuid, generation, traits | {trait}
+                )
             except PlacementRefused as error:
                 if error.status != requests.codes.conflict:
                     raise
@@ -97,14 +116,22 @@ class Operator:
 
 
 def goal_of(state: int) -> Goal:
-    """Return the goal of a host's reporters; every other state has the opposite of one trait."""
-    traits = {"CUSTOM_GOES_": False, "CUSTOM_STAYS": True, "CUSTOM_TURNS": bool(state % 2)}
+    """Return the goal of a host's reporters; every other state has the
+    opposite of one trait.
+    """
+    traits = {
+        "CUSTOM_GOES_": False,
+        "CUSTOM_STAYS": True,
+        "CUSTOM_TURNS": bool(state % 2),
+    }
     return Goal(traits, PARTS, frozenset(PARTS), Options())
 
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[Callable[[], Client]]:
-    """Yield what connects to a Placement program on a MariaDB with hosts whose traits were set before."""
+    """Yield what connects to a Placement program on a MariaDB with hosts whose
+    traits were set before.
+    """
     mariadb = os.environ.get(_MARIADB)
     assert mariadb, f"in CI, {_MARIADB} must name a MariaDB"
     with databases(mariadb, alone=False) as ours, ExitStack() as stack:
@@ -116,22 +143,40 @@ def connect(tmp_path: Path) -> Iterator[Callable[[], Client]]:
             "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
             "OS_API__AUTH_STRATEGY": "noauth2",
         }
-        service = stack.enter_context(program_serving("placement.wsgi.api", tmp_path, "placement", environment))
+        service = stack.enter_context(
+            program_serving(
+                "placement.wsgi.api", tmp_path, "placement", environment
+            )
+        )
         client = stack.enter_context(closing(Client(service.url)))
         client.ensure_traits(BASE)
         for number in range(HOSTS):
             uuid = provider_uuid(f"host-{number}")
-            client.request("POST", "/resource_providers", {"name": f"host-{number}", "uuid": uuid})
+            client.request(
+                "POST",
+                "/resource_providers",
+                {"name": f"host-{number}", "uuid": uuid},
+            )
             client.set_provider_traits(uuid, 0, BASE)
         yield lambda: stack.enter_context(closing(Client(service.url)))
 
 
 @needs_mariadb
-def test_fifty_reporters_and_operators_converge_without_losing_a_write(connect: Callable[[], Client]) -> None:
-    """Two reporters write to each host, as where one is started twice, and operators traits of theirs."""
-    crowd = [Reporter(connect(), f"host-{number // 2}") for number in range(REPORTERS)]
+def test_fifty_reporters_and_operators_converge_without_losing_a_write(
+    connect: Callable[[], Client],
+) -> None:
+    """Two reporters write to each host, as where one is started twice, and
+    operators traits of theirs.
+    """
+    crowd = [
+        Reporter(connect(), f"host-{number // 2}")
+        for number in range(REPORTERS)
+    ]
     operators = [Operator(connect(), number) for number in range(OPERATORS)]
-    works = [*(each.work for each in crowd), *(each.work for each in operators)]
+    works = [
+        *(each.work for each in crowd),
+        *(each.work for each in operators),
+    ]
     with ThreadPoolExecutor(len(works)) as threads:
         for done in list(map(threads.submit, works)):
             done.result(_PATIENCE)
@@ -139,10 +184,26 @@ def test_fifty_reporters_and_operators_converge_without_losing_a_write(connect: 
     assert any(each.conflicts for each in operators)
     for reporter in crowd:
         reporter.report(ROUNDS - 1)
-    last = {f"{REPORTED}GOES_": False, f"{REPORTED}GOES_STAYSTURNS": True, **goal_of(ROUNDS - 1).traits}
-    theirs = {"OWNER_NOVA", *(f"CUSTOM_OPERATOR_{number}" for number in range(OPERATORS))}
-    note = names_noting(trait for trait, has in goal_of(ROUNDS - 1).traits.items() if has)
-    expected = {trait for trait in {*BASE, *last} if last.get(trait, True)} | theirs | {*note}
+    last = {
+        f"{REPORTED}GOES_": False,
+        f"{REPORTED}GOES_STAYSTURNS": True,
+        **goal_of(ROUNDS - 1).traits,
+    }
+    theirs = {
+        "OWNER_NOVA",
+        *(f"CUSTOM_OPERATOR_{number}" for number in range(OPERATORS)),
+    }
+    note = names_noting(
+        trait for trait, has in goal_of(ROUNDS - 1).traits.items() if has
+    )
+    expected = (
+        {trait for trait in {*BASE, *last} if last.get(trait, True)}
+        | theirs
+        | {*note}
+    )
     client = connect()
     for number in range(HOSTS):
-        assert client.provider_traits(provider_uuid(f"host-{number}"))[1] == expected
+        assert (
+            client.provider_traits(provider_uuid(f"host-{number}"))[1]
+            == expected
+        )

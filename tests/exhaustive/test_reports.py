@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reports through a Placement that breaks at random, while others write: nothing of theirs is lost, ours is whole.
+"""Reports through a Placement that breaks at random, while others write:
+nothing of theirs is lost, ours is whole.
 
 A round is one of the watch's. OS_PREFILTER_EXAMPLES multiplies their number.
 """
@@ -31,13 +32,17 @@ from tests.support.placements import HOST, provider, put_traits, traits_of
 ROUNDS = times(10)
 SEED = 1
 FOREVER = 60.0
-"""Seconds after which something hangs: far more than all timeouts of one round together."""
+"""Seconds after which something hangs: far more than all timeouts of one round
+together.
+"""
 
 GPU = "gpu"
 
 
 class Others:
-    """An operator and Nova, who write through a Placement that is not broken; test_many_reporters.py has reporters."""
+    """An operator and Nova, who write through a Placement that is not broken;
+    test_many_reporters.py has reporters.
+    """
 
     def __init__(self, placement: EmbeddedPlacement, seed: int) -> None:
         self.placement = placement
@@ -45,7 +50,9 @@ class Others:
         self.operators: set[str] = {"CUSTOM_OF_AN_OPERATOR"}
         self.of_nova = {"COMPUTE_NODE"}
         self.seen: list[tuple[frozenset[str], set[str]]] = []
-        """All traits of the host, and what there should be of these writers."""
+        """All traits of the host, and what there should be of these
+        writers.
+        """
         self._writing = threading.Lock()
 
     def write(self) -> None:
@@ -71,7 +78,12 @@ class Others:
         self._flip("HW_CPU_X86_VMX")
 
     def _flip(self, trait: str) -> None:
-        until_written(lambda: put_traits(self.placement, lambda traits: traits.symmetric_difference_update({trait})))
+        until_written(
+            lambda: put_traits(
+                self.placement,
+                lambda traits: traits.symmetric_difference_update({trait}),
+            )
+        )
 
 
 def until_written(write: Callable[[], None]) -> None:
@@ -108,10 +120,14 @@ class Reporter:
 def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No trait of others is lost, no set half written, each outage is logged once, and the report after it is right."""
+    """No trait of others is lost, no set half written, each outage is logged
+    once, and the report after it is right.
+    """
     caplog.set_level(logging.INFO, LOG.name)
     gpu = provider(GPU, "VGPU", "HW_GPU_API_VULKAN")
-    host = provider(HOST, traits="COMPUTE_NODE CUSTOM_OF_AN_OPERATOR", children=(gpu,))
+    host = provider(
+        HOST, traits="COMPUTE_NODE CUSTOM_OF_AN_OPERATOR", children=(gpu,)
+    )
     with EmbeddedPlacement(Fleet((host,))) as placement:
         others = Others(placement, SEED)
         with broken(placement, SEED) as (proxy, url):
@@ -123,27 +139,39 @@ def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
                 others.look()
             check_log(caplog, reporter.succeeded)
             proxy.settle(client)
-            # The GPU gets the owner's trait in the second of two rounds that see it.
+            # The GPU gets the owner's trait in the second of two rounds that
+            # see it.
             reporter.round()
             reporter.round()
             final = traits_of(placement), traits_of(placement, GPU)
         assert len(proxy.broken) >= ROUNDS / 5
         assert ROUNDS < 100 or set(proxy.broken) == set(FAULTS)
     for traits, wanted in others.seen:
-        assert traits - {*OURS, MARKER, *names_noting(traits & OURS), "OWNER_NOVA"} == wanted
+        assert (
+            traits
+            - {*OURS, MARKER, *names_noting(traits & OURS), "OWNER_NOVA"}
+            == wanted
+        )
         assert traits & OURS in WHOLE
     assert reporter.succeeded[-1]
     ours = {trait for trait, has in reporter.goal.traits.items() if has}
-    assert final[0] == {*ours, *names_noting(ours), MARKER, "OWNER_NOVA"} | others.wanted()
+    assert (
+        final[0]
+        == {*ours, *names_noting(ours), MARKER, "OWNER_NOVA"} | others.wanted()
+    )
     assert final[1] == {"HW_GPU_API_VULKAN", "OWNER_NOVA"}
 
 
 def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:
-    """One line when failures begin, whatever follows, and one when they end."""
+    """One line when failures begin, whatever follows, and one when they
+    end.
+    """
     before, expected = True, []
     for now in succeeded:
         if now != before:
             expected.append(logging.INFO if now else logging.WARNING)
         before = now
     assert [record.levelno for record in records_of(caplog)] == expected
-    assert all("\n" not in record.getMessage() for record in records_of(caplog))
+    assert all(
+        "\n" not in record.getMessage() for record in records_of(caplog)
+    )

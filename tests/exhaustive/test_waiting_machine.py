@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law of waiting as a state machine: two schedulers, two agents, an operator, four traits, a fake clock.
+"""The law of waiting as a state machine: two schedulers, two agents, an
+operator, four traits, a fake clock.
 
-The code under test is the real one, on a Placement in memory; some walks run on the real one. Faults are put back one
-by one, and are found. OS_PREFILTER_EXAMPLES multiplies the walks.
+The code under test is the real one, on a Placement in memory; some walks run
+on the real one. Faults are put back one by one, and are found.
+OS_PREFILTER_EXAMPLES multiplies the walks.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,19 +17,36 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from hypothesis.strategies import sampled_from
 
 from os_prefilter.adapters.placement import coverage, trait_sync
 from os_prefilter.adapters.placement.client import ResourceProvider
-from os_prefilter.adapters.placement.trait_sync import UNWANTED_AFTER, ProviderTraits
+from os_prefilter.adapters.placement.trait_sync import (
+    UNWANTED_AFTER,
+    ProviderTraits,
+)
 from os_prefilter.common.errors import GenerationConflict, UnknownTraits
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts import desired_traits, reports
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import REPORTED, WANTED, Part, key_of, keys_in, names_with, noted_among
+from os_prefilter.hosts.reports import (
+    REPORTED,
+    WANTED,
+    Part,
+    key_of,
+    keys_in,
+    names_with,
+    noted_among,
+)
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.service import deferral, wanted
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -39,7 +58,11 @@ from tests.support.hosts import KVM
 from tests.support.reporting_fleets import by_nova_alone, fleet_of
 from tests.support.state_machines import FAULTY, assert_correct
 
-HPET, HVM, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"
+HPET, HVM, XEN = (
+    "CUSTOM_COMPUTE_TIME_HPET",
+    "CUSTOM_VM_MODE_HVM",
+    "CUSTOM_VM_MODE_XEN",
+)
 TRAITS = frozenset((HPET, HVM, XEN, "COMPUTE_NET_VIF_MODEL_E1000"))
 MODES = frozenset((Trait(HVM), Trait(XEN)))
 PARTS = tuple(part for part in EVERY_PART if part.traits & TRAITS)
@@ -47,41 +70,92 @@ PARTS = tuple(part for part in EVERY_PART if part.traits & TRAITS)
 HOSTS = A, B = "host-0", "host-1"
 UUIDS = {name: provider_uuid(name) for name in HOSTS}
 # Nova's driver of the second one writes no traits of devices.
-FACTS = {A: KVM, B: FakeFacts(can={"vif_model": frozenset(("e1000",)), "vm_mode": frozenset(("hvm", "xen"))})}
-CAN = {name: {trait for trait in TRAITS if capability_traits(facts)[trait]} for name, facts in FACTS.items()}
+FACTS = {
+    A: KVM,
+    B: FakeFacts(
+        can={
+            "vif_model": frozenset(("e1000",)),
+            "vm_mode": frozenset(("hvm", "xen")),
+        }
+    ),
+}
+CAN = {
+    name: {trait for trait in TRAITS if capability_traits(facts)[trait]}
+    for name, facts in FACTS.items()
+}
 _NAMES = {trait for part in PARTS for trait in part.traits}
-BY_NOVA = {name: frozenset({"COMPUTE_NODE", *(by_nova_alone(facts) & _NAMES)}) for name, facts in FACTS.items()}
+BY_NOVA = {
+    name: frozenset({"COMPUTE_NODE", *(by_nova_alone(facts) & _NAMES)})
+    for name, facts in FACTS.items()
+}
 SECTIONS: dict[str, dict[str, list[str]]] = {
     "off": {"enabled_filters": []},
     "hpet": {"enabled_filters": ["hpet"]},
     "image": {"enabled_filters": ["image_metadata"], "reported_traits": [XEN]},
-    "both": {"enabled_filters": ["hpet", "image_metadata"], "reported_traits": [XEN, HVM]},
+    "both": {
+        "enabled_filters": ["hpet", "image_metadata"],
+        "reported_traits": [XEN, HVM],
+    },
 }
-OLD, UNSURE, NEW = "older library", "newest, but the host does not tell", "newest library"
+OLD, UNSURE, NEW = (
+    "older library",
+    "newest, but the host does not tell",
+    "newest library",
+)
 FACTS_INTERVAL = 1800.0
 _SCHEDULERS, _HOSTS = sampled_from([0, 1]), sampled_from(HOSTS)
 
 
 @cache
-def section_of(name: str) -> tuple[tuple[Part, ...], frozenset[str], frozenset[str]]:
-    """Return what a section wants, the names it creates, and those of the four traits that it may require."""
+def section_of(
+    name: str,
+) -> tuple[tuple[Part, ...], frozenset[str], frozenset[str]]:
+    """Return what a section wants, the names it creates, and those of the four
+    traits that it may require.
+    """
     filters, options = wanted.configured_filters(conf_with(**SECTIONS[name]))
     parts = wanted.wanted_parts(filters, options) if filters else ()
-    names = {each for each in wanted.traits_to_create(filters, options) if each.startswith(WANTED)}
-    return parts, frozenset(names), frozenset(trait for part in parts for trait in part.traits & TRAITS)
+    names = {
+        each
+        for each in wanted.traits_to_create(filters, options)
+        if each.startswith(WANTED)
+    }
+    return (
+        parts,
+        frozenset(names),
+        frozenset(trait for part in parts for trait in part.traits & TRAITS),
+    )
 
 
 @cache
 def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
     parts: tuple[Part, ...] = vars(desired_traits)["parts_of"]()
     if library == OLD:
-        older = (part._replace(traits=part.traits - {XEN}, shown_by=part.shown_by - {XEN}) for part in parts)
+        older = (
+            part._replace(
+                traits=part.traits - {XEN}, shown_by=part.shown_by - {XEN}
+            )
+            for part in parts
+        )
         parts = tuple(part for part in older if part.traits)
     unknown = frozenset((HPET,) if library == UNSURE else ())
-    reporter = replace(reporter_of(FACTS[name]), unknown=lambda _facts: unknown)
-    with patch.multiple(desired_traits, parts_of=lambda *_: parts, reporter_of=lambda _facts: reporter):
+    reporter = replace(
+        reporter_of(FACTS[name]), unknown=lambda _facts: unknown
+    )
+    with patch.multiple(
+        desired_traits,
+        parts_of=lambda *_: parts,
+        reporter_of=lambda _facts: reporter,
+    ):
         goal = goal_of(FACTS[name], keys, Mode.BESIDE)
-    return replace(goal, traits={trait: goal.traits[trait] for traits in goal.parts.values() for trait in traits})
+    return replace(
+        goal,
+        traits={
+            trait: goal.traits[trait]
+            for traits in goal.parts.values()
+            for trait in traits
+        },
+    )
 
 
 class Memory:
@@ -97,7 +171,9 @@ class Memory:
     custom_traits = traits
 
     def traits_in_use(self) -> frozenset[str]:
-        return frozenset().union(*(traits for _, traits in self.hosts.values()))
+        return frozenset().union(
+            *(traits for _, traits in self.hosts.values())
+        )
 
     def wanted(self) -> frozenset[str]:
         return keys_in(WANTED, self.names)
@@ -112,20 +188,28 @@ class Memory:
         return ResourceProvider(UUIDS[name], name, self.hosts[UUIDS[name]][0])
 
     def providers(self, query: str) -> tuple[ResourceProvider, ...]:
-        kind, _, value = query.replace("%21", "!").replace("%2C", ",").partition("=")
+        kind, _, value = (
+            query.replace("%21", "!").replace("%2C", ",").partition("=")
+        )
         found = map(self.provider_named, HOSTS)
         if kind == "in_tree":
             return tuple(each for each in found if each.uuid == value)
         compute, *forbidden = value.replace("!", "").split(",")
         self._check({compute, *forbidden})
-        return tuple(each for each in found if self.hosts[each.uuid][1].isdisjoint(forbidden))
+        return tuple(
+            each
+            for each in found
+            if self.hosts[each.uuid][1].isdisjoint(forbidden)
+        )
 
     each_provider = providers
 
     def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
         return self.hosts[uuid]
 
-    def set_provider_traits(self, uuid: str, generation: int, traits: frozenset[str]) -> int:
+    def set_provider_traits(
+        self, uuid: str, generation: int, traits: frozenset[str]
+    ) -> int:
         if generation != self.hosts[uuid][0]:
             raise GenerationConflict(uuid)
         self._check(traits)
@@ -142,7 +226,9 @@ class Memory:
 
 
 class Client:
-    """Passes requests on, and does something else once before one of a name."""
+    """Passes requests on, and does something else once before one of a
+    name.
+    """
 
     def __init__(self, placement: Any) -> None:
         self.placement = placement
@@ -180,7 +266,8 @@ class Waiting(RuleBasedStateMachine):
         self.schedulers: tuple[Scheduler, ...] = ()
         self.agents: dict[str, ProviderTraits] = {}
         self.libraries: dict[str, str] = {}
-        # (host, trait) that an operator has set where no report covered it; and that one has removed.
+        # (host, trait) that an operator has set where no report covered it;
+        # and that one has removed.
         self.of_operators: frozenset[tuple[str, str]] = frozenset()
         self.lost: frozenset[tuple[str, str]] = frozenset()
         self.has_forgotten = False
@@ -189,7 +276,11 @@ class Waiting(RuleBasedStateMachine):
         return Memory()
 
     # What the two schedulers have at first.
-    @initialize(sections=sampled_from([("off", "off"), ("hpet", "off"), ("hpet", "both")]))
+    @initialize(
+        sections=sampled_from(
+            [("off", "off"), ("hpet", "off"), ("hpet", "both")]
+        )
+    )
     def begin(self, sections: tuple[str, str]) -> None:
         self.schedulers = tuple(map(Scheduler, sections))
         self.settle()
@@ -201,7 +292,11 @@ class Waiting(RuleBasedStateMachine):
     def restart(self, number: int, section: str) -> None:
         """Start a scheduler with a section; it knows nothing."""
         it = self.schedulers[number]
-        it.section, it.is_known, it.enforced = section, False, it.enforced & section_of(section)[2]
+        it.section, it.is_known, it.enforced = (
+            section,
+            False,
+            it.enforced & section_of(section)[2],
+        )
 
     @rule(number=_SCHEDULERS, meanwhile=sampled_from(["", *HOSTS]))
     def read(self, number: int, meanwhile: str = "") -> None:
@@ -210,30 +305,61 @@ class Waiting(RuleBasedStateMachine):
         if not parts:
             return
         if meanwhile:
-            self.client.before["each_provider"] = partial(self.round, meanwhile)
+            self.client.before["each_provider"] = partial(
+                self.round, meanwhile
+            )
         found = coverage.ReadReports(self.client, parts)()
         coverage.KnownTraits(self.client, names)()
-        by_trait: dict[str, Part] = {trait: part for part in parts for trait in part.traits}
-        items = {trait: Requirement(Trait(trait), required=True, scope="", source="") for trait in may_require}
-        now = frozenset(trait for trait, item in items.items() if not deferral.deferral(item, found, by_trait))
+        by_trait: dict[str, Part] = {
+            trait: part for part in parts for trait in part.traits
+        }
+        items = {
+            trait: Requirement(
+                Trait(trait), required=True, scope="", source=""
+            )
+            for trait in may_require
+        }
+        now = frozenset(
+            trait
+            for trait, item in items.items()
+            if not deferral.deferral(item, found, by_trait)
+        )
         if it.calm and set(self.libraries.values()) == {NEW}:
             assert it.enforced <= now, f"deferred again: {it.enforced - now}"
-        it.is_known, it.read_at, it.enforced, it.calm, it.joined = True, self.now, now, True, frozenset()
+        it.is_known, it.read_at, it.enforced, it.calm, it.joined = (
+            True,
+            self.now,
+            now,
+            True,
+            frozenset(),
+        )
 
     @rule(name=_HOSTS, meanwhile=sampled_from(["", "crash", HPET, XEN]))
     def round(self, name: str, meanwhile: str = "") -> None:
-        """Report; before the agent writes it crashes, or an operator sets or removes a trait."""
+        """Report; before the agent writes it crashes, or an operator sets or
+        removes a trait.
+        """
         before = self.traits(name)
         if meanwhile:
-            self.client.before["set_provider_traits"] = partial(self.operator, name, meanwhile)
+            self.client.before["set_provider_traits"] = partial(
+                self.operator, name, meanwhile
+            )
         try:
-            self.agents[name].sync(goal_for(name, self.libraries[name], self.client.wanted()))
+            self.agents[name].sync(
+                goal_for(name, self.libraries[name], self.client.wanted())
+            )
         except CrashError:
             self.library(name, self.libraries[name])
         self.client.before.clear()
-        kept = {trait for trait in CAN[name] & before if not trait.startswith("CUSTOM_")}
+        kept = {
+            trait
+            for trait in CAN[name] & before
+            if not trait.startswith("CUSTOM_")
+        }
         kept |= {trait for host, trait in self.of_operators if host == name}
-        assert kept <= self.traits(name), f"removed: {kept - self.traits(name)}"
+        assert kept <= self.traits(name), (
+            f"removed: {kept - self.traits(name)}"
+        )
 
     @rule(name=_HOSTS, trait=sampled_from([HPET, XEN]))
     def operator(self, name: str, trait: str) -> None:
@@ -241,21 +367,28 @@ class Waiting(RuleBasedStateMachine):
         if trait == "crash":
             raise CrashError
         generation, traits = self.client.placement.provider_traits(UUIDS[name])
-        self.client.placement.set_provider_traits(UUIDS[name], generation, traits ^ {trait})
+        self.client.placement.set_provider_traits(
+            UUIDS[name], generation, traits ^ {trait}
+        )
         pair = frozenset(((name, trait),))
         if trait in traits:
             self.of_operators -= pair
             self.lost |= pair
             self._disturb()
-        elif key_of((trait,)) not in keys_in(REPORTED, traits) and trait not in noted_among(traits | {trait}):
-            # What a marker covers or the note names is the agent's: it does not know that another one has set it again.
+        elif key_of((trait,)) not in keys_in(
+            REPORTED, traits
+        ) and trait not in noted_among(traits | {trait}):
+            # What a marker covers or the note names is the agent's: it does
+            # not know that another one has set it again.
             self.of_operators |= pair
 
     @rule(name=_HOSTS, library=sampled_from([OLD, UNSURE, NEW]))
     def library(self, name: str, library: str) -> None:
         """Start an agent with a library; it knows nothing."""
         self.libraries[name] = library
-        self.agents[name] = ProviderTraits(self.client, name, sleep=lambda _: None, clock=lambda: self.now)
+        self.agents[name] = ProviderTraits(
+            self.client, name, sleep=lambda _: None, clock=lambda: self.now
+        )
         self._disturb()
 
     @rule(name=_HOSTS)
@@ -263,22 +396,34 @@ class Waiting(RuleBasedStateMachine):
         """Delete a provider, and create it again as Nova does."""
         placement = self.client.placement
         placement.request("DELETE", f"/resource_providers/{UUIDS[name]}")
-        placement.request("POST", "/resource_providers", {"name": name, "uuid": UUIDS[name]})
+        placement.request(
+            "POST", "/resource_providers", {"name": name, "uuid": UUIDS[name]}
+        )
         placement.set_provider_traits(UUIDS[name], 0, BY_NOVA[name])
-        self.of_operators = frozenset(pair for pair in self.of_operators if pair[0] != name)
+        self.of_operators = frozenset(
+            pair for pair in self.of_operators if pair[0] != name
+        )
         for it in self.schedulers:
             it.joined |= {name}
         self._disturb()
 
     @rule(section=sampled_from(list(SECTIONS)))
     def forget(self, section: str) -> None:
-        """Remove what only other sections want, once, as ``readiness --forget-unwanted`` does.
+        """Remove what only other sections want, once, as
+        ``readiness --forget-unwanted`` does.
 
-        Who removes a wish again that a scheduler has just made again may exclude hosts for a while.
+        Who removes a wish again that a scheduler has just made again may
+        exclude hosts for a while.
         """
         placement = self.client.placement
-        filters, options = wanted.configured_filters(conf_with(**SECTIONS[section]))
-        names, _ = find_unwanted(placement.custom_traits() - placement.traits_in_use(), filters, options)
+        filters, options = wanted.configured_filters(
+            conf_with(**SECTIONS[section])
+        )
+        names, _ = find_unwanted(
+            placement.custom_traits() - placement.traits_in_use(),
+            filters,
+            options,
+        )
         for name in names if not self.has_forgotten else ():
             placement.delete_trait(name)
         self.has_forgotten = True
@@ -297,18 +442,31 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def check(self) -> None:
-        self.lost = frozenset((name, trait) for name, trait in self.lost if trait not in self.traits(name))
+        self.lost = frozenset(
+            (name, trait)
+            for name, trait in self.lost
+            if trait not in self.traits(name)
+        )
         for it, name in product(self.schedulers, HOSTS):
             if it.is_known and name not in it.joined:
-                missing = {(name, trait) for trait in it.enforced & CAN[name] - self.traits(name)} - self.lost
+                missing = {
+                    (name, trait)
+                    for trait in it.enforced & CAN[name] - self.traits(name)
+                } - self.lost
                 assert not missing, f"excluded: {missing}"
 
     def settle(self) -> None:
-        """Upgrade all agents and let them report: then everything is enforced."""
+        """Upgrade all agents and let them report: then everything is
+        enforced.
+        """
         self.now += UNWANTED_AFTER
         for name in HOSTS:
             self.library(name, NEW)
-        for event, on in (("read", (0, 1)), ("round", HOSTS * 2), ("read", (0, 1))):
+        for event, on in (
+            ("read", (0, 1)),
+            ("round", HOSTS * 2),
+            ("read", (0, 1)),
+        ):
             for each in on:
                 getattr(self, event)(each)
         for it in self.schedulers:
@@ -324,7 +482,9 @@ class WaitingOnPlacement(Waiting):
     """The same on the real Placement."""
 
     def placement(self) -> Any:
-        self._embedded = EmbeddedPlacement(fleet_of([BY_NOVA[name] for name in HOSTS]))
+        self._embedded = EmbeddedPlacement(
+            fleet_of([BY_NOVA[name] for name in HOSTS])
+        )
         real = self._embedded.__enter__()
         real.know(TRAITS)
         return real.client
@@ -334,7 +494,10 @@ class WaitingOnPlacement(Waiting):
             super().teardown()
 
 
-def use_parts(monkeypatch: pytest.MonkeyPatch, changed: Callable[[Part], Part] = lambda part: part) -> None:
+def use_parts(
+    monkeypatch: pytest.MonkeyPatch,
+    changed: Callable[[Part], Part] = lambda part: part,
+) -> None:
     parts = tuple(dict.fromkeys(map(changed, PARTS)))
     for module in (reports, desired_traits, wanted):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
@@ -359,7 +522,11 @@ def test_no_state_of_the_real_placement_excludes_a_capable_host() -> None:
 
 def _by_row(part: Part) -> Part:
     return (
-        part._replace(traits=MODES, keys=frozenset(("MODES",)), shown_by=frozenset()) if part.traits & MODES else part
+        part._replace(
+            traits=MODES, keys=frozenset(("MODES",)), shown_by=frozenset()
+        )
+        if part.traits & MODES
+        else part
     )
 
 
@@ -367,39 +534,70 @@ def _shown_by_row(part: Part) -> Part:
     return part._replace(shown_by=MODES) if part.traits & MODES else part
 
 
-def _answering(present: frozenset[str], goal: Goal, still: Any) -> frozenset[str]:
-    parts = {**dict.fromkeys(goal.wanted or (), frozenset[str]()), **goal.parts}
+def _answering(
+    present: frozenset[str], goal: Goal, still: Any
+) -> frozenset[str]:
+    parts = {
+        **dict.fromkeys(goal.wanted or (), frozenset[str]()),
+        **goal.parts,
+    }
     return with_traits(present, replace(goal, parts=parts), still)
 
 
-def _covering(present: frozenset[str], goal: Goal, still: Any) -> frozenset[str]:
-    return with_traits(present.union(names_with(REPORTED, goal.parts)), goal, still)
+def _covering(
+    present: frozenset[str], goal: Goal, still: Any
+) -> frozenset[str]:
+    return with_traits(
+        present.union(names_with(REPORTED, goal.parts)), goal, still
+    )
 
 
 def _sure(*arguments: Any, real: Any = goal_of) -> Goal:
     goal: Goal = real(*arguments)
-    parts = {key: part.traits & goal.traits.keys() for part in vars(desired_traits)["parts_of"]() for key in part.keys}
+    parts = {
+        key: part.traits & goal.traits.keys()
+        for part in vars(desired_traits)["parts_of"]()
+        for key in part.keys
+    }
     return replace(goal, parts=parts)
 
 
 Fault = Callable[[pytest.MonkeyPatch], None]
 FAULTS: dict[str, Fault] = {
     "any marker counts for all": lambda to: to.setattr(
-        deferral, "keys_in", lambda *_: {k for part in PARTS for k in part.keys}
+        deferral,
+        "keys_in",
+        lambda *_: {k for part in PARTS for k in part.keys},
     ),
     "a key for all traits of a row": lambda to: use_parts(to, _by_row),
     "a trait shows the whole row": lambda to: use_parts(to, _shown_by_row),
-    "agents answer for unknown keys": lambda to: to.setattr(desired_traits, "with_traits", _answering),
-    "what is not covered is removed": lambda to: to.setattr(desired_traits, "with_traits", _covering),
-    "standard traits are removed": lambda to: to.setattr(desired_traits, "_is_custom", bool),
-    "nothing is kept for an hour": lambda to: to.setattr(trait_sync, "UNWANTED_AFTER", 0.0),
-    "markers are read once": lambda to: to.setattr(coverage, "_markers", lambda _: set()),
-    "the unknown is reported": lambda to: to.setitem(globals(), "goal_of", _sure),
+    "agents answer for unknown keys": lambda to: to.setattr(
+        desired_traits, "with_traits", _answering
+    ),
+    "what is not covered is removed": lambda to: to.setattr(
+        desired_traits, "with_traits", _covering
+    ),
+    "standard traits are removed": lambda to: to.setattr(
+        desired_traits, "_is_custom", bool
+    ),
+    "nothing is kept for an hour": lambda to: to.setattr(
+        trait_sync, "UNWANTED_AFTER", 0.0
+    ),
+    "markers are read once": lambda to: to.setattr(
+        coverage, "_markers", lambda _: set()
+    ),
+    "the unknown is reported": lambda to: to.setitem(
+        globals(), "goal_of", _sure
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_that_is_put_back_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_put_back_is_found(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     FAULTS[fault](monkeypatch)
     with pytest.raises(AssertionError, match="excluded|removed|deferred"):
-        run_state_machine_as_test(Waiting, settings=settings(FAULTY, max_examples=20_000))
+        run_state_machine_as_test(
+            Waiting, settings=settings(FAULTY, max_examples=20_000)
+        )

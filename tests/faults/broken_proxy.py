@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A real Placement behind a proxy that delays, drops, cuts and spoils answers, and loses those to what was done.
+"""A real Placement behind a proxy that delays, drops, cuts and spoils answers,
+and loses those to what was done.
 
 What it breaks, and when others write in between, is a seeded random choice.
 """
@@ -19,7 +20,9 @@ from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import Served, nova_conf
 
 TIMEOUT = 0.3
-"""Seconds that the client behind the proxy waits for each part of an answer; twice that for its body."""
+"""Seconds that the client behind the proxy waits for each part of an answer;
+twice that for its body.
+"""
 
 WRONG = (
     b"[]",
@@ -27,10 +30,22 @@ WRONG = (
     b"null",
     b"{}",
     b'{"traits": null, "resource_providers": null}',
-    b'{"traits": "CUSTOM_A", "resource_providers": "abc", "allocation_requests": "x"}',
-    b'{"traits": {}, "resource_providers": {}, "resource_provider_generation": "7"}',
-    b'{"traits": [1, null], "resource_providers": [null, 5], "resource_provider_generation": true}',
-    b'{"traits": [["CUSTOM_A"]], "resource_providers": [{"uuid": 5, "name": null, "generation": "x"}]}',
+    (
+        b'{"traits": "CUSTOM_A", "resource_providers": "abc",'
+        b' "allocation_requests": "x"}'
+    ),
+    (
+        b'{"traits": {}, "resource_providers": {},'
+        b' "resource_provider_generation": "7"}'
+    ),
+    (
+        b'{"traits": [1, null], "resource_providers": [null, 5],'
+        b' "resource_provider_generation": true}'
+    ),
+    (
+        b'{"traits": [["CUSTOM_A"]], "resource_providers": [{"uuid": 5,'
+        b' "name": null, "generation": "x"}]}'
+    ),
     b'{"inventories": [], "usages": [], "aggregates": {}}',
     b"[" * 100_000,
     b"\xff\xfe{not JSON",
@@ -42,18 +57,33 @@ WRONG = (
 
 def _status(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
     status = proxy.random.choice((404, 409, 429, 500, 502, 503, 504))
-    bodies = (b"", b"<html>no</html>", b'{"errors": [{"detail": "broken"}]}', b'{"errors": 5}')
-    return Reply(status, proxy.random.choice(bodies), {"Content-Type": "application/json"})
+    bodies = (
+        b"",
+        b"<html>no</html>",
+        b'{"errors": [{"detail": "broken"}]}',
+        b'{"errors": 5}',
+    )
+    return Reply(
+        status,
+        proxy.random.choice(bodies),
+        {"Content-Type": "application/json"},
+    )
 
 
 def _wrong(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
-    return Reply(200, proxy.random.choice(WRONG), {"Content-Type": "application/json"})
+    return Reply(
+        200, proxy.random.choice(WRONG), {"Content-Type": "application/json"}
+    )
 
 
 def _cut(proxy: "BrokenPlacement", answer: Reply) -> Reply:
     body = answer.body if isinstance(answer.body, bytes) else b""
     cut = body[: proxy.random.randrange(len(body))] if body else b""
-    return Reply(answer.status, iter((cut,)), {**answer.headers, "Content-Length": str(len(body) + 1)})
+    return Reply(
+        answer.status,
+        iter((cut,)),
+        {**answer.headers, "Content-Length": str(len(body) + 1)},
+    )
 
 
 def _trickle(proxy: "BrokenPlacement", answer: Reply) -> Reply:
@@ -86,7 +116,9 @@ FAULTS: Mapping[str, Callable[["BrokenPlacement", Reply], Reply | None]] = {
     "trickling": _trickle,
     "endless": _flood,
 }
-"""What becomes of the answer; in half of the cases, what was asked is done all the same."""
+"""What becomes of the answer; in half of the cases, what was asked is done all
+the same.
+"""
 # Those that take the client's timeout are rarer.
 _WEIGHTS = {"silent": 1, "trickling": 1, "endless": 1}
 
@@ -98,7 +130,9 @@ class BrokenPlacement:
     :param rate: of the requests that are broken
     """
 
-    def __init__(self, behind: EmbeddedPlacement, seed: int, rate: float) -> None:
+    def __init__(
+        self, behind: EmbeddedPlacement, seed: int, rate: float
+    ) -> None:
         self.random = random.Random(seed)  # noqa: S311 - a choice of faults
         self.rate = rate
         self.between: Callable[[], None] = lambda: None
@@ -121,7 +155,9 @@ class BrokenPlacement:
                 self._idle.notify_all()
 
     def settle(self, client: PlacementClient) -> None:
-        """Break nothing more, wait until nothing is on its way to Placement, and let the client wait as usual."""
+        """Break nothing more, wait until nothing is on its way to Placement,
+        and let the client wait as usual.
+        """
         self.rate = 0.0
         client._timeout = placement_client.TIMEOUT
         with self._idle:
@@ -132,8 +168,13 @@ class BrokenPlacement:
             is_broken = self.random.random() < self.rate
             if self.rate and self.random.random() < 0.3:
                 self.between()
-            kind = self.random.choices(list(FAULTS), [_WEIGHTS.get(name, 6) for name in FAULTS])[0]
-            is_done, is_late = self.random.random() < 0.5, self.random.random() < 0.1
+            kind = self.random.choices(
+                list(FAULTS), [_WEIGHTS.get(name, 6) for name in FAULTS]
+            )[0]
+            is_done, is_late = (
+                self.random.random() < 0.5,
+                self.random.random() < 0.1,
+            )
         if not is_broken:
             return self._placement.handle(call)
         self.broken.append(kind)
@@ -141,18 +182,26 @@ class BrokenPlacement:
             # The client has given up meanwhile, and may have gone on.
             self.closing.wait(3 * TIMEOUT)
         nothing = Reply(200, b"{}", {"Content-Type": "application/json"})
-        return FAULTS[kind](self, self._placement.handle(call) if is_done else nothing)
+        return FAULTS[kind](
+            self, self._placement.handle(call) if is_done else nothing
+        )
 
 
 @contextmanager
-def broken(behind: EmbeddedPlacement, seed: int, rate: float = 0.3) -> Iterator[tuple[BrokenPlacement, str]]:
+def broken(
+    behind: EmbeddedPlacement, seed: int, rate: float = 0.3
+) -> Iterator[tuple[BrokenPlacement, str]]:
     proxy = BrokenPlacement(behind, seed, rate)
-    with serving(proxy.handle, protocol="HTTP/1.1", at_end=proxy.closing.set) as url:
+    with serving(
+        proxy.handle, protocol="HTTP/1.1", at_end=proxy.closing.set
+    ) as url:
         yield proxy, url
 
 
 def client_of(url: str, folder: object) -> PlacementClient:
-    """Return a client as a nova.conf gives it, but for a timeout that is shorter than one that can be written there."""
+    """Return a client as a nova.conf gives it, but for a timeout that is
+    shorter than one that can be written there.
+    """
     path = f"{folder}/nova.conf"
     with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write(nova_conf(url))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is read from a Placement that breaks at random is the truth or an error, and never takes longer than stated."""
+"""What is read from a Placement that breaks at random is the truth or an
+error, and never takes longer than stated.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -8,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import NestedProviders, OwnerCoverage, ReadReports
+from os_prefilter.adapters.placement.coverage import (
+    NestedProviders,
+    OwnerCoverage,
+    ReadReports,
+)
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -24,16 +30,33 @@ FOREVER = 60.0
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
     "reports": lambda client: ReadReports(client, EVERY_PART)(),
-    "nested providers": lambda client: NestedProviders(client, lambda _context: [UUID])(),
-    "coverage of another trait": lambda client: OwnerCoverage(client, "CUSTOM_A")(),
+    "nested providers": lambda client: NestedProviders(
+        client, lambda _context: [UUID]
+    )(),
+    "coverage of another trait": lambda client: OwnerCoverage(
+        client, "CUSTOM_A"
+    )(),
     "fleet": lambda client: read_fleet(client).hosts,
-    "fleet without inventories": lambda client: read_fleet(client, inventories=False).hosts,
-    "traits": lambda client: (client.traits(), client.custom_traits(), client.traits_in_use()),
-    "ensure_traits": lambda client: client.ensure_traits(["CUSTOM_A", "COMPUTE_NODE"]),
-    "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
+    "fleet without inventories": lambda client: (
+        read_fleet(client, inventories=False).hosts
+    ),
+    "traits": lambda client: (
+        client.traits(),
+        client.custom_traits(),
+        client.traits_in_use(),
+    ),
+    "ensure_traits": lambda client: client.ensure_traits(
+        ["CUSTOM_A", "COMPUTE_NODE"]
+    ),
+    "candidates": lambda client: client.allocation_candidates(
+        "resources=VCPU:1"
+    ),
     "providers": lambda client: client.providers("required=CUSTOM_UNUSED"),
     "tree": lambda client: client.providers(f"in_tree={UUID}"),
-    "provider": lambda client: (client.provider_traits(UUID), client.provider_resource_classes(UUID)),
+    "provider": lambda client: (
+        client.provider_traits(UUID),
+        client.provider_resource_classes(UUID),
+    ),
 }
 
 
@@ -41,7 +64,10 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
 def placement() -> Iterator[EmbeddedPlacement]:
     gpu = provider("gpu", "VGPU", "OWNER_NOVA")
     traits = " ".join(("COMPUTE_NODE OWNER_NOVA CUSTOM_A", *ALL_REPORTED))
-    hosts = (provider("kvm-1", traits=traits, children=(gpu,)), provider("kvm-2", traits=traits))
+    hosts = (
+        provider("kvm-1", traits=traits, children=(gpu,)),
+        provider("kvm-2", traits=traits),
+    )
     with EmbeddedPlacement(Fleet(hosts)) as embedded:
         embedded.know(["CUSTOM_UNUSED"])
         yield embedded
@@ -53,10 +79,18 @@ def test_read_from_a_failing_placement_is_correct_or_raises(
 ) -> None:
     ask = QUESTIONS[name]
     with broken(placement, len(name), rate=0.4) as (proxy, url):
-        truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
+        truth, client, answers = (
+            ask(placement.client),
+            client_of(url, tmp_path),
+            [],
+        )
         for _ in range(times(3)):
             try:
-                answers.append(start_thread(lambda: ask(client), "a question").result(FOREVER))
+                answers.append(
+                    start_thread(lambda: ask(client), "a question").result(
+                        FOREVER
+                    )
+                )
             except PlacementError as error:
                 assert "\n" not in str(error)
         proxy.settle(client)
@@ -66,12 +100,22 @@ def test_read_from_a_failing_placement_is_correct_or_raises(
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_malformed_placement_response_never_gives_a_wrong_result(name: str, placement: EmbeddedPlacement) -> None:
+def test_malformed_placement_response_never_gives_a_wrong_result(
+    name: str, placement: EmbeddedPlacement
+) -> None:
     truth = QUESTIONS[name](placement.client)
-    for wrong, number in [(wrong, number) for wrong in WRONG for number in range(3)][len(name) % 4 :: one_in(4)]:
+    for wrong, number in [
+        (wrong, number) for wrong in WRONG for number in range(3)
+    ][len(name) % 4 :: one_in(4)]:
         seen = Observed(placement)
 
-        def spoil(method: str, url: str, seen: Observed = seen, at: int = number, body: bytes = wrong) -> Answer | None:
+        def spoil(
+            method: str,
+            url: str,
+            seen: Observed = seen,
+            at: int = number,
+            body: bytes = wrong,
+        ) -> Answer | None:
             return (200, body) if len(seen.sent) == at + 1 else None
 
         seen.hook = spoil

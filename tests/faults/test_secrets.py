@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""No password, token or URL with one is in anything that is printed or logged, with every logger at DEBUG.
+"""No password, token or URL with one is in anything that is printed or logged,
+with every logger at DEBUG.
 
-The commands run with the real client libraries, against a stand-in for Keystone that accepts or refuses the login, or
-a port where nothing listens.
+The commands run with the real client libraries, against a stand-in for
+Keystone that accepts or refuses the login, or a port where nothing listens.
 """
 
 import json
@@ -26,7 +27,12 @@ PASSWORD = "pa$$wOrd-of-the-operator"  # noqa: S105 - what must not be seen
 # Placement takes it for an administrator's.
 TOKEN = "admin:tOken-given-by-keystone"  # noqa: S105 - as above
 DATABASE = "dAtabase-password"
-SECRETS = (PASSWORD, PASSWORD.replace("$", "%24"), TOKEN.partition(":")[2], DATABASE)
+SECRETS = (
+    PASSWORD,
+    PASSWORD.replace("$", "%24"),
+    TOKEN.partition(":")[2],
+    DATABASE,
+)
 
 Run = Callable[..., tuple[int, str]]
 LOGINS = ("accepted", "refused", "broken", "unreachable")
@@ -40,16 +46,31 @@ def urls() -> Iterator[dict[str, str]]:
     def accept(call: Call) -> Reply:
         status, document = logins.answer(call.method, call.path)
         return Reply(
-            status, json.dumps(document).encode(), {"Content-Type": "application/json", "X-Subject-Token": TOKEN}
+            status,
+            json.dumps(document).encode(),
+            {"Content-Type": "application/json", "X-Subject-Token": TOKEN},
         )
 
     def refuse(_call: Call) -> Reply:
-        # Also what versions there are: keystoneauth1 by itself would wait for its own lock then.
-        body = {"error": {"code": 401, "title": "Unauthorized", "message": "The request requires authentication."}}
-        return Reply(401, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        # Also what versions there are: keystoneauth1 by itself would wait for
+        # its own lock then.
+        body = {
+            "error": {
+                "code": 401,
+                "title": "Unauthorized",
+                "message": "The request requires authentication.",
+            }
+        }
+        return Reply(
+            401,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
 
     def fail(_call: Call) -> Reply:
-        return Reply(500, b"<html>broken</html>", {"Content-Type": "text/html"})
+        return Reply(
+            500, b"<html>broken</html>", {"Content-Type": "text/html"}
+        )
 
     with (
         EmbeddedPlacement(lone_host()) as placement,
@@ -59,13 +80,28 @@ def urls() -> Iterator[dict[str, str]]:
         serving(fail) as failing,
     ):
         logins.url = accepting
-        logins.catalog = {"placement": server.url, "image": accepting, "compute": accepting}
-        yield {"accepted": accepting, "refused": refusing, "broken": failing, "unreachable": "http://127.0.0.1:1"}
+        logins.catalog = {
+            "placement": server.url,
+            "image": accepting,
+            "compute": accepting,
+        }
+        yield {
+            "accepted": accepting,
+            "refused": refusing,
+            "broken": failing,
+            "unreachable": "http://127.0.0.1:1",
+        }
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFixture) -> Run:
-    """Return a function: run a command, and check all that it prints and logs at DEBUG."""
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> Run:
+    """Return a function: run a command, and check all that it prints and logs
+    at DEBUG.
+    """
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -82,10 +118,17 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFi
     def run(*argv: str) -> tuple[int, str]:
         caplog.clear()
         # oslo.log, which another test may have set up, keeps these at WARNING.
-        for name in ("", "keystoneauth", "stevedore", "urllib3.connectionpool"):
+        for name in (
+            "",
+            "keystoneauth",
+            "stevedore",
+            "urllib3.connectionpool",
+        ):
             caplog.set_level(logging.DEBUG, name)
         code, output = main(argv), "".join((*capfd.readouterr(), caplog.text))
-        assert any(record.levelno == logging.DEBUG for record in caplog.records)
+        assert any(
+            record.levelno == logging.DEBUG for record in caplog.records
+        )
         assert [secret for secret in SECRETS if secret in output] == []
         assert "Traceback" not in output
         return code, output
@@ -95,7 +138,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("login", LOGINS)
 def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
-    urls: dict[str, str], login: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    urls: dict[str, str],
+    login: str,
+    tmp_path: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     auth = {
         "auth_url": f"{urls[login]}/v3",
@@ -106,7 +153,9 @@ def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
         "project_domain_id": "default",
     }
     entry = {"auth_type": "password", "region_name": "one", "auth": auth}
-    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"ours": entry}}), encoding="utf-8")
+    (tmp_path / "clouds.yaml").write_text(
+        yaml.safe_dump({"clouds": {"ours": entry}}), encoding="utf-8"
+    )
     # Those of the environment are read, too.
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
     monkeypatch.setenv("OS_TOKEN", TOKEN)
@@ -121,7 +170,9 @@ def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
 def test_nova_conf_credentials_never_appear_in_output_or_logs(
     urls: dict[str, str], login: str, tmp_path: Path, run: Run
 ) -> None:
-    """What the agent reads: the file has the passwords of Nova's databases and of its message bus as well."""
+    """What the agent reads: the file has the passwords of Nova's databases and
+    of its message bus as well.
+    """
     conf = tmp_path / "nova.conf"
     lines = [
         "[DEFAULT]",
@@ -140,6 +191,15 @@ def test_nova_conf_credentials_never_appear_in_output_or_logs(
         "valid_interfaces = public",
     ]
     conf.write_text("\n".join(lines).replace("$$", "$$$$"), encoding="utf-8")
-    argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
+    argv = (
+        "capabilities",
+        "report",
+        "--driver",
+        "fake",
+        "--nova-conf",
+        str(conf),
+        "--provider",
+        HOST,
+    )
     code, output = run("-vv", *argv)
     assert (code == 0) == (login == "accepted"), output

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host, goals and log records for tests of the watch while a service fails."""
+"""A host, goals and log records for tests of the watch while a service
+fails.
+"""
 
 import logging
 from collections.abc import Callable
@@ -20,9 +22,15 @@ _STATES = (
 )
 _KEY = "ABCDE"
 OURS = frozenset(_STATES[0])
-GOALS = tuple(Goal(state, {_KEY: OURS}, frozenset((_KEY,)), Options()) for state in _STATES)
+GOALS = tuple(
+    Goal(state, {_KEY: OURS}, frozenset((_KEY,)), Options())
+    for state in _STATES
+)
 MARKER = f"{REPORTED}{_KEY}"
-WHOLE = {frozenset(trait for trait, has in state.items() if has) for state in _STATES}
+WHOLE = {
+    frozenset(trait for trait, has in state.items() if has)
+    for state in _STATES
+}
 """What a host has of ours once it has reported."""
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""owner, for a service that is not Nova: its providers may be below a root of Nova's, or stand alone."""
+"""owner, for a service that is not Nova: its providers may be below a root of
+Nova's, or stand alone.
+"""
 
 import copy
 import re
@@ -9,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter import (
+    Flavor,
+    RequestGroup,
+    RequestSpec,
+    allocation_candidates_query,
+)
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
@@ -38,11 +45,17 @@ def gpus() -> Iterator[PlacementClient]:
 
 _REQUESTS = {
     "beside a host": spec_of(extra_specs=_VGPU),
-    "beside a host that is described": spec_of(extra_specs={**_VGPU, f"trait:{HOST_TRAIT}": "required"}),
+    "beside a host that is described": spec_of(
+        extra_specs={**_VGPU, f"trait:{HOST_TRAIT}": "required"}
+    ),
     "in its own group": spec_of(extra_specs={"resources_gpu:VGPU": "1"}),
     "alone": _accelerator_alone(),
-    "alone, and described": _accelerator_alone(**{f"trait:{DEVICE_TRAIT}": "required"}),
-    "by a device profile": spec_of(requested_resources=[RequestGroup("device_profile_0", {"VGPU": 1})]),
+    "alone, and described": _accelerator_alone(
+        **{f"trait:{DEVICE_TRAIT}": "required"}
+    ),
+    "by a device profile": spec_of(
+        requested_resources=[RequestGroup("device_profile_0", {"VGPU": 1})]
+    ),
 }
 
 
@@ -51,13 +64,22 @@ _REQUESTS = {
 def test_other_service_gets_every_gpu_with_its_owner_trait_and_no_other(
     name: str, scope: str, gpus: PlacementClient
 ) -> None:
-    """All GPUs with its trait, in each tree: Nova's roots with them below, roots of its own, sharing ones."""
+    """All GPUs with its trait, in each tree: Nova's roots with them below,
+    roots of its own, sharing ones.
+    """
     spec = copy.deepcopy(_REQUESTS[name])
     pipeline_of("owner", trait_scope=scope, **_CYBORG).apply(spec)
     assert not spec.root_required
     query = allocation_candidates_query(spec, limit=None)
-    answer = gpus.request("GET", f"/allocation_candidates?{query}")["allocation_requests"]
-    found = {rp for each in answer for rp, part in each["allocations"].items() if "VGPU" in part["resources"]}
+    answer = gpus.request("GET", f"/allocation_candidates?{query}")[
+        "allocation_requests"
+    ]
+    found = {
+        rp
+        for each in answer
+        for rp, part in each["allocations"].items()
+        if "VGPU" in part["resources"]
+    }
     assert found == {
         provider_uuid(device.provider.name)
         for tree in _TREES
@@ -67,20 +89,33 @@ def test_other_service_gets_every_gpu_with_its_owner_trait_and_no_other(
     }
 
 
-def test_gpu_that_must_stay_unsuffixed_gets_no_requirement_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_gpu_that_must_stay_unsuffixed_gets_no_requirement_but_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """To forbid Nova's trait there would forbid the host."""
     for trait in (DEVICE_TRAIT, "OWNER_CYBORG"):
         spec = spec_of(extra_specs={**_VGPU, f"trait:{trait}": "required"})
         assert not pipeline_of("owner", **_CYBORG).apply(spec).requirements
-        source = f"flavor extra spec resources:VGPU, in no group of its own: trait:{trait}=required may be met"
-        assert re.search(f"{source}.*: cannot be kept on providers of the owner OWNER_CYBORG", caplog.text)
+        source = (
+            "flavor extra spec resources:VGPU, in no group of its own:"
+            f" trait:{trait}=required may be met"
+        )
+        assert re.search(
+            f"{source}.*: cannot be kept on providers of the owner"
+            " OWNER_CYBORG",
+            caplog.text,
+        )
 
 
-def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> None:
+def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> (
+    None
+):
     spec = spec_of(
         requested_resources=[
             RequestGroup("pci-0", {"CUSTOM_PCI_1": 1}),
-            RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}),
+            RequestGroup(
+                "device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}
+            ),
             RequestGroup("device_profile_1", {"CUSTOM_OTHER": 1}),
         ],
         pci_request_ids=frozenset(("pci",)),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules for allocation candidates are Placement's: each part of many demands, on many small fleets."""
+"""The rules for allocation candidates are Placement's: each part of many
+demands, on many small fleets.
+"""
 
 from itertools import chain, combinations
 from random import Random
@@ -17,18 +19,34 @@ from tests.support.fleets import emptied
 
 @pytest.mark.parametrize("ignore_usage", [False, True])
 @pytest.mark.parametrize("seed", range(times(3)))
-def test_hosts_meeting_each_part_of_a_demand_match_placement(seed: int, ignore_usage: bool) -> None:
+def test_hosts_meeting_each_part_of_a_demand_match_placement(
+    seed: int, ignore_usage: bool
+) -> None:
     """With usage, and as if all hosts were empty."""
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 5, flat=seed % 4 == 0)
-    with oracle(Fleet(tuple(map(emptied, fleet.hosts))) if ignore_usage else fleet) as placement:
+    with oracle(
+        Fleet(tuple(map(emptied, fleet.hosts))) if ignore_usage else fleet
+    ) as placement:
         for _ in range(3):
             demand = random_demand(random, fleet, flat=seed % 4 == 0)
             conditions = demand.conditions()
-            parts = list(chain.from_iterable(combinations(conditions, n) for n in range(1, len(conditions) + 1)))
-            for kept in [conditions, *random.sample(parts, min(8, len(parts)))]:
+            parts = list(
+                chain.from_iterable(
+                    combinations(conditions, n)
+                    for n in range(1, len(conditions) + 1)
+                )
+            )
+            for kept in [
+                conditions,
+                *random.sample(parts, min(8, len(parts))),
+            ]:
                 part = demand.only(kept)
-                found = {host.name for host in hosts_in(fleet) if meets(host, part, ignore_usage=ignore_usage)}
+                found = {
+                    host.name
+                    for host in hosts_in(fleet)
+                    if meets(host, part, ignore_usage=ignore_usage)
+                }
                 assert found == placement.meeting(demand, kept), (demand, kept)
 
 
@@ -40,4 +58,6 @@ def test_demand_of_all_conditions_is_the_same() -> None:
 
 
 def _plain(demand: Demand) -> list[tuple[str, ...]]:
-    return sorted((str(item), item.kind, item.scope) for item in demand.conditions())
+    return sorted(
+        (str(item), item.kind, item.scope) for item in demand.conditions()
+    )

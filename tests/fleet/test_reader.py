@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fleet files: what is accepted, and that everything else is refused with its place."""
+"""Fleet files: what is accepted, and that everything else is refused with its
+place.
+"""
 
 import json
 import sys
@@ -12,7 +14,13 @@ import pytest
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import standard_traits
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.model import (
+    Aggregate,
+    Fleet,
+    Inventory,
+    aggregate_uuid,
+    provider_uuid,
+)
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 
 HOST = "hosts:\n  kvm-1:\n    "
@@ -44,31 +52,65 @@ hosts:
 """,
     )
     host, empty = fleet.hosts
-    assert (host.name, host.uuid, host.description) == ("kvm-1", provider_uuid("kvm-1"), "QEMU 8.2, libvirt 10.4")
+    assert (host.name, host.uuid, host.description) == (
+        "kvm-1",
+        provider_uuid("kvm-1"),
+        "QEMU 8.2, libvirt 10.4",
+    )
     assert host.resources == {
         "VCPU": Inventory(32),
         "MEMORY_MB": Inventory(131072, reserved=512, allocation_ratio=1.5),
         "CUSTOM_FPGA": Inventory(1),
     }
-    assert host.traits == {"COMPUTE_NODE", "CUSTOM_COMMON", "HW_CPU_HYPERTHREADING"}
-    assert host.aggregates == (aggregate_uuid("rack-1"), "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c55")
-    assert [provider.name for provider in fleet.walk()] == ["kvm-1", "gpu", "deep", "kvm-2"]
+    assert host.traits == {
+        "COMPUTE_NODE",
+        "CUSTOM_COMMON",
+        "HW_CPU_HYPERTHREADING",
+    }
+    assert host.aggregates == (
+        aggregate_uuid("rack-1"),
+        "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c55",
+    )
+    assert [provider.name for provider in fleet.walk()] == [
+        "kvm-1",
+        "gpu",
+        "deep",
+        "kvm-2",
+    ]
     assert fleet.custom_traits == {"CUSTOM_COMMON", "CUSTOM_GPU"}
-    assert fleet.traits == fleet.custom_traits | {"COMPUTE_NODE", "HW_CPU_HYPERTHREADING", "OWNER_NOVA"}
-    assert fleet.resource_classes == {"VCPU", "MEMORY_MB", "CUSTOM_FPGA", "VGPU"}
+    assert fleet.traits == fleet.custom_traits | {
+        "COMPUTE_NODE",
+        "HW_CPU_HYPERTHREADING",
+        "OWNER_NOVA",
+    }
+    assert fleet.resource_classes == {
+        "VCPU",
+        "MEMORY_MB",
+        "CUSTOM_FPGA",
+        "VGPU",
+    }
     assert not empty.resources
 
 
 def test_a_host_may_merge_another_mapping(tmp_path: Path) -> None:
-    """``<<: *anchor`` works, and a key of the host's own overrides a merged one without being a duplicate."""
-    text = "x-a: &a {resources: {VCPU: 1}, traits: [COMPUTE_NODE]}\nhosts:\n  a: {<<: *a}\n  b: {<<: *a, traits: []}\n"
+    """``<<: *anchor`` works, and a key of the host's own overrides a merged
+    one without being a duplicate.
+    """
+    text = (
+        "x-a: &a {resources: {VCPU: 1}, traits: [COMPUTE_NODE]}\nhosts:\n  a:"
+        " {<<: *a}\n  b: {<<: *a, traits: []}\n"
+    )
     a, b = load(tmp_path, text).hosts
     assert a.resources == b.resources == {"VCPU": Inventory(1)}
     assert (a.traits, b.traits) == (frozenset({"COMPUTE_NODE"}), frozenset())
 
 
-def test_fleet_file_usage_aggregates_and_snapshot_fields_are_parsed(tmp_path: Path) -> None:
-    """Also a provider's own UUID, when the fleet was read, and an aggregate that is only named where it is used."""
+def test_fleet_file_usage_aggregates_and_snapshot_fields_are_parsed(
+    tmp_path: Path,
+) -> None:
+    """Also a provider's own UUID, when the fleet was read, and an aggregate
+    that is only named where it is used.
+    """
     fleet = load(
         tmp_path,
         """
@@ -86,42 +128,82 @@ hosts:
 """,
     )
     (host,) = fleet.hosts
-    assert (host.uuid, host.resources) == ("0c6e1d4e-3b1a-4b0f-9b57-0d3c0b8f6e10", {"VCPU": Inventory(32, used=8)})
+    assert (host.uuid, host.resources) == (
+        "0c6e1d4e-3b1a-4b0f-9b57-0d3c0b8f6e10",
+        {"VCPU": Inventory(32, used=8)},
+    )
     start = "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c5"
-    assert host.aggregates == (f"{start}5", aggregate_uuid("rack-2"), f"{start}6", f"{start}7")
-    assert (fleet.taken_at, fleet.changed_while_read) == ("2026-11-21T18:00:00+00:00", 2)
+    assert host.aggregates == (
+        f"{start}5",
+        aggregate_uuid("rack-2"),
+        f"{start}6",
+        f"{start}7",
+    )
+    assert (fleet.taken_at, fleet.changed_while_read) == (
+        "2026-11-21T18:00:00+00:00",
+        2,
+    )
     assert fleet.aggregates == {
         each.uuid: each
         for each in (
             Aggregate(f"{start}5", "rack-1", "north"),
             Aggregate(f"{start}6", f"{start}6"),
-            Aggregate(aggregate_uuid("empty"), "empty", "", {"filter_tenant_id": "p1", "trait:CUSTOM_A": "required"}),
+            Aggregate(
+                aggregate_uuid("empty"),
+                "empty",
+                "",
+                {"filter_tenant_id": "p1", "trait:CUSTOM_A": "required"},
+            ),
             Aggregate(aggregate_uuid("rack-2"), "rack-2"),
         )
     }
 
 
 def test_json_fleet_file_equals_the_same_file_in_yaml(tmp_path: Path) -> None:
-    """A file that begins with a brace is JSON, with or without a byte order mark."""
+    """A file that begins with a brace is JSON, with or without a byte order
+    mark.
+    """
     text = """{"hosts": {"a": {"resources": {"VCPU": {"total": 2, "used": 1}}, "traits": ["COMPUTE_NODE"]}}}"""
     fleet = load(tmp_path, text)
-    assert fleet == load(tmp_path, b"\xef\xbb\xbf" + text.encode()) == load(tmp_path, "# YAML\n" + text)
+    assert (
+        fleet
+        == load(tmp_path, b"\xef\xbb\xbf" + text.encode())
+        == load(tmp_path, "# YAML\n" + text)
+    )
     assert fleet.hosts[0].resources == {"VCPU": Inventory(2, used=1)}
 
 
 @pytest.mark.parametrize(
-    "amounts", ["reserved: 3", "min_unit: 3, max_unit: 2", "allocation_ratio: 0.0", "allocation_ratio: 0"]
+    "amounts",
+    [
+        "reserved: 3",
+        "min_unit: 3, max_unit: 2",
+        "allocation_ratio: 0.0",
+        "allocation_ratio: 0",
+    ],
 )
-def test_snapshot_accepts_inventory_amounts_that_a_handwritten_fleet_may_not_have(tmp_path: Path, amounts: str) -> None:
+def test_snapshot_accepts_inventory_amounts_that_a_handwritten_fleet_may_not_have(
+    tmp_path: Path, amounts: str
+) -> None:
     """Written by hand, they are a mistake."""
     text = f"hosts: {{a: {{resources: {{VCPU: {{total: 2, {amounts}}}}}}}}}"
-    assert load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}").hosts[0].resources["VCPU"].total == 2
+    assert (
+        load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}")
+        .hosts[0]
+        .resources["VCPU"]
+        .total
+        == 2
+    )
     with pytest.raises(DocumentError, match="found"):
         load(tmp_path, text)
 
 
-def test_instance_hosts_exclude_providers_that_only_share_resources(tmp_path: Path) -> None:
-    """A host that shares its disk as well is one; so is one of which only traits are known."""
+def test_instance_hosts_exclude_providers_that_only_share_resources(
+    tmp_path: Path,
+) -> None:
+    """A host that shares its disk as well is one; so is one of which only
+    traits are known.
+    """
     shares = "traits: [MISC_SHARES_VIA_AGGREGATE"
     fleet = load(
         tmp_path,
@@ -134,7 +216,12 @@ hosts:
   node: {{{shares}, COMPUTE_NODE]}}
 """,
     )
-    assert [host.name for host in fleet.instance_hosts] == ["plain", "both", "numa", "node"]
+    assert [host.name for host in fleet.instance_hosts] == [
+        "plain",
+        "both",
+        "numa",
+        "node",
+    ]
 
 
 def test_the_uuid_of_a_name_never_changes() -> None:
@@ -148,39 +235,127 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("empty hosts", "hosts: {}", ("hosts", "at least one host")),
     ("unknown top key", "hosts: {a: {}}\nextra: 1", ("'extra'", "x-")),
     ("not UTF-8", b"hosts: \xff", ("byte 7", "UTF-8")),
-    ("two documents", "hosts: {a: {}}\n---\nhosts: {b: {}}", ("broken YAML", ":2: ")),
+    (
+        "two documents",
+        "hosts: {a: {}}\n---\nhosts: {b: {}}",
+        ("broken YAML", ":2: "),
+    ),
     ("duplicate key", "hosts:\n  a: {}\n  a: {}\n", (":3: ", "'a'", "twice")),
     ("tag", "hosts: !!python/object:os.system {}", (":1: ", "tags")),
-    ("deep line by line", "hosts:" + "\n [" * 5_000, (":41: ", "nested deeper")),
-    ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("thousands of digits",)),
-    ("host name a number", "hosts: {1: {}}", (":1: ", "a key must be text", "quotes")),
+    (
+        "deep line by line",
+        "hosts:" + "\n [" * 5_000,
+        (":41: ", "nested deeper"),
+    ),
+    (
+        "endless number",
+        HOST + "resources: {VCPU: " + "9" * 5000 + "}",
+        ("thousands of digits",),
+    ),
+    (
+        "host name a number",
+        "hosts: {1: {}}",
+        (":1: ", "a key must be text", "quotes"),
+    ),
     ("host name long", f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
-    ("unknown field", HOST + "trait: []", ("hosts.kvm-1", "'trait'", "traits")),
-    ("resources list", HOST + "resources: [VCPU]", ("hosts.kvm-1.resources", "a list", "a mapping")),
-    ("total zero", HOST + "resources: {VCPU: 0}", ("resources.VCPU", "0", "integer from 1")),
-    ("no total", HOST + "resources: {VCPU: {reserved: 1}}", ("resources.VCPU", "'total'")),
-    ("reserved above", HOST + "resources: {VCPU: {total: 1, reserved: 2}}", ("VCPU", "reserved 2", "total")),
-    ("min above max", HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}", ("min_unit 3", "max_unit")),
+    (
+        "unknown field",
+        HOST + "trait: []",
+        ("hosts.kvm-1", "'trait'", "traits"),
+    ),
+    (
+        "resources list",
+        HOST + "resources: [VCPU]",
+        ("hosts.kvm-1.resources", "a list", "a mapping"),
+    ),
+    (
+        "total zero",
+        HOST + "resources: {VCPU: 0}",
+        ("resources.VCPU", "0", "integer from 1"),
+    ),
+    (
+        "no total",
+        HOST + "resources: {VCPU: {reserved: 1}}",
+        ("resources.VCPU", "'total'"),
+    ),
+    (
+        "reserved above",
+        HOST + "resources: {VCPU: {total: 1, reserved: 2}}",
+        ("VCPU", "reserved 2", "total"),
+    ),
+    (
+        "min above max",
+        HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}",
+        ("min_unit 3", "max_unit"),
+    ),
     *(
-        ("ratio", HOST + f"resources: {{VCPU: {{total: 1, allocation_ratio: {ratio}}}}}", (ratio, "decimal number"))
+        (
+            "ratio",
+            HOST
+            + f"resources: {{VCPU: {{total: 1, allocation_ratio: {ratio}}}}}",
+            (ratio, "decimal number"),
+        )
         for ratio in (".nan", ".inf")
     ),
     *(
-        ("ambiguous", HOST + f"resources: {{VCPU: {value}}}", (":3: ", f"disagree on '{value}'", "decimal number"))
+        (
+            "ambiguous",
+            HOST + f"resources: {{VCPU: {value}}}",
+            (":3: ", f"disagree on '{value}'", "decimal number"),
+        )
         for value in ("010", "0x10", "1_000", "1:30", "no", "Yes")
     ),
-    ("class unknown", HOST + "resources: {VCPUS: 1}", ("'VCPUS'", "resource class", "CUSTOM_")),
-    ("trait malformed", HOST + "traits: [COMPUTE_NODE, hw-x]", ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z")),
-    ("trait unknown", HOST + "traits: [HW_NO_TRAIT]", ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits")),
-    ("traits many", f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]", ("1800 entries", "1000")),
-    ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
-    ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
-    ("recursive", "hosts: &h\n  a: {providers: *h}", (":2: ", "an anchored value must not contain aliases")),
-    ("metadata", "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}", ("aggregates.a.metadata.x", "1", "text")),
-    ("aggregate zone", "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}", ("availability_zone", "255")),
+    (
+        "class unknown",
+        HOST + "resources: {VCPUS: 1}",
+        ("'VCPUS'", "resource class", "CUSTOM_"),
+    ),
+    (
+        "trait malformed",
+        HOST + "traits: [COMPUTE_NODE, hw-x]",
+        ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z"),
+    ),
+    (
+        "trait unknown",
+        HOST + "traits: [HW_NO_TRAIT]",
+        ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits"),
+    ),
+    (
+        "traits many",
+        f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]",
+        ("1800 entries", "1000"),
+    ),
+    (
+        "name of own host",
+        HOST + "providers: {kvm-1: {}}",
+        ("hosts.kvm-1.providers.kvm-1", "unique"),
+    ),
+    (
+        "provider twice",
+        "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}",
+        ("hosts.b", "hosts.a"),
+    ),
+    (
+        "recursive",
+        "hosts: &h\n  a: {providers: *h}",
+        (":2: ", "an anchored value must not contain aliases"),
+    ),
+    (
+        "metadata",
+        "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}",
+        ("aggregates.a.metadata.x", "1", "text"),
+    ),
+    (
+        "aggregate zone",
+        "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}",
+        ("availability_zone", "255"),
+    ),
     (
         "aggregates of one UUID",
-        f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid: {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}",
+        (
+            f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid:"
+            f" {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}"
+        ),
         ("aggregates.b", "a UUID that aggregates.a has too"),
     ),
     (
@@ -188,13 +363,30 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
         f"hosts: {{a: {{}}, b: {{uuid: {provider_uuid('a')}}}}}",
         ("hosts.b", "a UUID that hosts.a has too"),
     ),
-    ("description surrogate", 'hosts: {"a": {description: "\\ud800"}}', ("broken YAML",)),
-    ("JSON surrogate", '{"hosts": {"a": {"description": "\\ud800"}}}', ("hosts.a.description", "text")),
-    ("nested deep", "hosts: " + "{p%d: {providers: " * 12 % tuple(range(12)) + "{}" + "}}" * 12, ("10 levels",)),
+    (
+        "description surrogate",
+        'hosts: {"a": {description: "\\ud800"}}',
+        ("broken YAML",),
+    ),
+    (
+        "JSON surrogate",
+        '{"hosts": {"a": {"description": "\\ud800"}}}',
+        ("hosts.a.description", "text"),
+    ),
+    (
+        "nested deep",
+        "hosts: "
+        + "{p%d: {providers: " * 12 % tuple(range(12))
+        + "{}"
+        + "}}" * 12,
+        ("10 levels",),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+@pytest.mark.parametrize(
+    ("text", "says"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD]
+)
 def test_invalid_fleet_file_is_refused_with_location_and_reason(
     tmp_path: Path, text: str | bytes, says: tuple[str, ...]
 ) -> None:
@@ -208,15 +400,24 @@ def test_invalid_fleet_file_is_refused_with_location_and_reason(
 
 
 def test_depth_is_limited_alike_wherever_the_reader_is_called() -> None:
-    """Neither PyYAML's own limit, nor that of Python's stack, is met before ours."""
+    """Neither PyYAML's own limit, nor that of Python's stack, is met before
+    ours.
+    """
 
     def at(depth: int, text: str) -> object:
-        return at(depth - 1, text) if depth else parse_yaml(text.encode(), "deep.yaml")
+        return (
+            at(depth - 1, text)
+            if depth
+            else parse_yaml(text.encode(), "deep.yaml")
+        )
 
     for stack in (0, 500, sys.getrecursionlimit() - 200):
         assert at(stack, "[" * 40 + "]" * 40)
         for sign in ("[", "{a: ", "- ", "? "):
-            with pytest.raises(DocumentError, match="^deep.yaml:1: broken YAML: nested deeper than 40"):
+            with pytest.raises(
+                DocumentError,
+                match="^deep.yaml:1: broken YAML: nested deeper than 40",
+            ):
                 at(stack, sign * 2_000)
 
 
@@ -229,13 +430,37 @@ def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
         return {host.name for host in fleet.hosts if trait in host.traits}
 
     assert having("COMPUTE_STATUS_DISABLED") == {"kvm-old-3"}
-    assert having("COMPUTE_NET_VIF_MODEL_IGB") == {"kvm-new-1", "kvm-new-2", "arm-1", "gpu-nova-1", "gpu-cyborg-1"}
-    assert (having("CUSTOM_HYPERVISOR_TYPE_IRONIC"), len(having("OWNER_NOVA"))) == ({"metal-ht-1", "metal-1"}, 11)
-    assert not having("CUSTOM_COMPUTE_TIME_HPET") & {"arm-1", "vmware-1", "metal-1", "metal-ht-1"}
+    assert having("COMPUTE_NET_VIF_MODEL_IGB") == {
+        "kvm-new-1",
+        "kvm-new-2",
+        "arm-1",
+        "gpu-nova-1",
+        "gpu-cyborg-1",
+    }
+    assert (
+        having("CUSTOM_HYPERVISOR_TYPE_IRONIC"),
+        len(having("OWNER_NOVA")),
+    ) == ({"metal-ht-1", "metal-1"}, 11)
+    assert not having("CUSTOM_COMPUTE_TIME_HPET") & {
+        "arm-1",
+        "vmware-1",
+        "metal-1",
+        "metal-ht-1",
+    }
 
 
 def test_yaml_above_4_mib_is_refused_and_json_is_read(tmp_path: Path) -> None:
-    text = json.dumps({"hosts": {f"kvm-{number}": {"traits": list(os_traits.get_traits())} for number in range(500)}})
-    with pytest.raises(DocumentError, match="the YAML is larger than 4 MiB, .* a fleet can be given as JSON"):
+    text = json.dumps(
+        {
+            "hosts": {
+                f"kvm-{number}": {"traits": list(os_traits.get_traits())}
+                for number in range(500)
+            }
+        }
+    )
+    with pytest.raises(
+        DocumentError,
+        match="the YAML is larger than 4 MiB, .* a fleet can be given as JSON",
+    ):
         load(tmp_path, f"# a comment\n{text}")
     assert len(load(tmp_path, text).hosts) == 500

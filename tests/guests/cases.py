@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The guests that are started: each value of each row, on each machine type, and one of each architecture."""
+"""The guests that are started: each value of each row, on each machine type,
+and one of each architecture.
+"""
 
 from collections.abc import Iterator
 from random import Random
@@ -16,19 +18,55 @@ from os_prefilter.vocabulary.options import Options
 from tests.conftest import spec_of
 
 ROWS = (
-    *("vif_model", "video_model", "disk_bus", "cdrom_bus", "scsi_model", "sound_model", "usb_model", "viommu_model"),
-    *("firmware_type", "time_hpet", "packed_virtqueue", "tpm_version", "tpm_model", "secure_boot"),
-    *("firmware_stateless", "maxphysaddr_mode", "usb_redirection", "input_bus", "pointer_model", "watchdog"),
+    *(
+        "vif_model",
+        "video_model",
+        "disk_bus",
+        "cdrom_bus",
+        "scsi_model",
+        "sound_model",
+        "usb_model",
+        "viommu_model",
+    ),
+    *(
+        "firmware_type",
+        "time_hpet",
+        "packed_virtqueue",
+        "tpm_version",
+        "tpm_model",
+        "secure_boot",
+    ),
+    *(
+        "firmware_stateless",
+        "maxphysaddr_mode",
+        "usb_redirection",
+        "input_bus",
+        "pointer_model",
+        "watchdog",
+    ),
 )
-"""The rows that change the guest's XML; memory encryption needs processors that no test can count on."""
+"""The rows that change the guest's XML; memory encryption needs processors
+that no test can count on.
+"""
 
 WAYS = ("extra spec", "trait", "nothing")
-"""Ways to ask for a value beside its image property; with ``nothing`` there is only what it means nothing without."""
+"""Ways to ask for a value beside its image property; with ``nothing`` there is
+only what it means nothing without.
+"""
 
 SOME_VALUES = {"usb_redirection": ("1", "15")}
-"""The values of a row that are started, where not all: the least and the most of a number."""
-# libvirt says the same of guests of x86_64 in all else; samples of pairs have the other rows.
-_APART_FOR_I686 = ("firmware_type", "viommu_model", "maxphysaddr_mode", "secure_boot", "time_hpet")
+"""The values of a row that are started, where not all: the least and the most
+of a number.
+"""
+# libvirt says the same of guests of x86_64 in all else; samples of pairs have
+# the other rows.
+_APART_FOR_I686 = (
+    "firmware_type",
+    "viommu_model",
+    "maxphysaddr_mode",
+    "secure_boot",
+    "time_hpet",
+)
 # What a value means nothing without.
 _BESIDE = {
     "cdrom_bus": {"disk_format": "iso"},
@@ -41,21 +79,33 @@ _BESIDE = {
 _NEEDS_NOTHING = {("maxphysaddr_mode", "passthrough")}
 
 
-_S390X = ("vif_model e1000e", "usb_model qemu-xhci", "sound_model usb", "input_bus usb", "pointer_model usbtablet")
+_S390X = (
+    "vif_model e1000e",
+    "usb_model qemu-xhci",
+    "sound_model usb",
+    "input_bus usb",
+    "pointer_model usbtablet",
+)
 NOT_SAID = frozenset(
     (
-        *(("9.0", "ours", f"s390x s390-ccw-virtio {asked}") for asked in _S390X),
+        *(
+            ("9.0", "ours", f"s390x s390-ccw-virtio {asked}")
+            for asked in _S390X
+        ),
         ("9.0", "ours", "s390x s390-ccw-virtio usb_redirection 1"),
         ("9.0", "ours", "s390x s390-ccw-virtio usb_redirection 15"),
-        # Its tablet is no USB device, unlike that of the other guests of s390x that Nova builds.
+        # Its tablet is no USB device, unlike that of the other guests of s390x
+        # that Nova builds.
         ("9.0", "Nova", "s390x s390-ccw-virtio input_bus virtio"),
         ("9.0", "Nova", "x86_64 q35 secure_boot optional"),
         # On KVM without System Management Mode.
         ("11.3", "Nova", "x86_64 q35 secure_boot optional"),
     )
 )
-"""(libvirt, driver, guest) of which no trait says what became of the guest. A trait speaks of guests of the host's own
-architecture, but for rows that are asked for by architecture; that of UEFI speaks of guests without Secure Boot."""
+"""(libvirt, driver, guest) of which no trait says what became of the guest. A
+trait speaks of guests of the host's own architecture, but for rows that are
+asked for by architecture; that of UEFI speaks of guests without Secure Boot.
+"""
 
 
 class Case(NamedTuple):
@@ -73,12 +123,25 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            " ".join(filter(None, (*self[:4], *(text for pair in self.more for text in pair), self.way))) or "nothing"
+            " ".join(
+                filter(
+                    None,
+                    (
+                        *self[:4],
+                        *(text for pair in self.more for text in pair),
+                        self.way,
+                    ),
+                )
+            )
+            or "nothing"
         )
 
     def has_way(self, way: str) -> bool:
         row = BY_NAME[self.row]
-        return {"extra spec": bool(row.extra_spec), "trait": bool(row.values[self.value].trait)}.get(way, True)
+        return {
+            "extra spec": bool(row.extra_spec),
+            "trait": bool(row.values[self.value].trait),
+        }.get(way, True)
 
     @property
     def extra_specs(self) -> dict[str, str]:
@@ -92,10 +155,13 @@ class Case(NamedTuple):
     @property
     def asked(self) -> dict[str, str]:
         """What must be found in the guest: row -> value."""
-        return dict((*([(self.row, self.value)] if self.row else []), *self.more))
+        return dict(
+            (*([(self.row, self.value)] if self.row else []), *self.more)
+        )
 
     def properties(self, own: str) -> dict[str, object]:
-        """Return the image's properties, with its format under ``disk_format``.
+        """Return the image's properties, with its format under
+        ``disk_format``.
 
         :param own: the architecture of the host
         """
@@ -116,16 +182,27 @@ class Case(NamedTuple):
     def spec(self, own: str) -> RequestSpec:
         properties = self.properties(own)
         disk_format = properties.pop("disk_format", "raw")
-        return spec_of(properties, self.extra_specs, disk_format=str(disk_format))
+        return spec_of(
+            properties, self.extra_specs, disk_format=str(disk_format)
+        )
 
 
 def cases(facts: LibvirtFacts) -> Iterator[Case]:
-    """Yield the guests to start on a host: those that it has an emulator for."""
+    """Yield the guests to start on a host: those that it has an emulator
+    for.
+    """
     for architecture in BY_NAME["emulation_architecture"].values:
         if architecture in facts.guests:
             yield Case(architecture)
     own = facts.architecture
-    platforms = [(own, ""), *((guest, machine) for machine, guests in MACHINES.items() for guest in guests)]
+    platforms = [
+        (own, ""),
+        *(
+            (guest, machine)
+            for machine, guests in MACHINES.items()
+            for guest in guests
+        ),
+    ]
     for architecture, machine in (*platforms, ("i686", "pc"), ("i686", "q35")):
         if architecture not in facts.guests:
             continue
@@ -137,36 +214,65 @@ def cases(facts: LibvirtFacts) -> Iterator[Case]:
 
 
 def samples(facts: LibvirtFacts, seed: int) -> Iterator[Case]:
-    """Yield guests of the host and of i686 with two or three things asked for, without an end.
+    """Yield guests of the host and of i686 with two or three things asked for,
+    without an end.
 
     :param seed: the same samples for the same seed
     """
     random = Random(seed)  # noqa: S311 - not for secrets
-    platforms = [(guest, machine) for guest in (facts.architecture, "i686") for machine in ("", "pc", "q35")]
+    platforms = [
+        (guest, machine)
+        for guest in (facts.architecture, "i686")
+        for machine in ("", "pc", "q35")
+    ]
     while True:
         rows = random.sample(ROWS, random.choice((2, 3)))
-        values = [(row, random.choice(list(SOME_VALUES.get(row, BY_NAME[row].values)))) for row in rows]
+        values = [
+            (
+                row,
+                random.choice(list(SOME_VALUES.get(row, BY_NAME[row].values))),
+            )
+            for row in rows
+        ]
         yield Case(*random.choice(platforms), *values[0], tuple(values[1:]))
 
 
 def without_effect(case: Case, facts: LibvirtFacts) -> set[str]:
-    """Return the rows of which a guest may start without the value, as a note on the request says.
+    """Return the rows of which a guest may start without the value, as a note
+    on the request says.
 
-    But for one that no scheduler can know: Nova says no timer to QEMU where that runs without KVM, and "pc" has one.
+    But for one that no scheduler can know: Nova says no timer to QEMU where
+    that runs without KVM, and "pc" has one.
     """
     notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
-    told = {note.source.partition("=")[0] for note in notes if "may not start" not in note.reason}
+    told = {
+        note.source.partition("=")[0]
+        for note in notes
+        if "may not start" not in note.reason
+    }
     rows = {row for row in case.asked if BY_NAME[row].image_property in told}
-    on_qemu = facts.built_by_nova and facts.virt_type == "qemu" and case.asked.get("time_hpet") == "false"
+    on_qemu = (
+        facts.built_by_nova
+        and facts.virt_type == "qemu"
+        and case.asked.get("time_hpet") == "false"
+    )
     return rows | ({"time_hpet"} if on_qemu else set())
 
 
 def may_not_start(case: Case, facts: LibvirtFacts) -> bool:
-    """Return whether a note says that a guest of Nova may not start: it depends on disks that no request has."""
+    """Return whether a note says that a guest of Nova may not start: it
+    depends on disks that no request has.
+    """
     notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
-    return facts.built_by_nova and any("may not start" in note.reason for note in notes)
+    return facts.built_by_nova and any(
+        "may not start" in note.reason for note in notes
+    )
 
 
 def not_said(case: Case, facts: LibvirtFacts) -> tuple[str, str, str]:
     """Return the key of a guest in :data:`NOT_SAID`."""
-    return ".".join(map(str, facts.libvirt_version[:2])), "Nova" if facts.built_by_nova else "ours", str(case)
+    return (
+        ".".join(map(str, facts.libvirt_version[:2])),
+        "Nova" if facts.built_by_nova else "ours",
+        str(case),
+    )

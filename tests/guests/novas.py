@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The XML of a guest as Nova's own libvirt driver generates it, from the release that is installed."""
+"""The XML of a guest as Nova's own libvirt driver generates it, from the
+release that is installed.
+"""
 
 import os
 from importlib.metadata import version
@@ -25,7 +27,8 @@ from tests.guests.starter import TPM_SECRET, Guest
 
 
 class NovasDriver:
-    """Nova's libvirt driver, connected, which builds no guest but writes its XML.
+    """Nova's libvirt driver, connected, which builds no guest but writes its
+    XML.
 
     :param folder: for what Nova writes down of instances
     """
@@ -37,7 +40,11 @@ class NovasDriver:
         neutron.register_dynamic_opts(CONF)
         CONF.set_override("instances_path", str(folder))
         CONF.set_override("state_path", str(folder))
-        for option, value in (("virt_type", facts.virt_type), ("connection_uri", uri), ("swtpm_enabled", True)):
+        for option, value in (
+            ("virt_type", facts.virt_type),
+            ("connection_uri", uri),
+            ("swtpm_enabled", True),
+        ):
             CONF.set_override(option, value, "libvirt")
         self._facts = facts
         self._context = context.get_admin_context()
@@ -50,11 +57,16 @@ class NovasDriver:
 
     def guest_of(self, case: Case) -> Guest:
         """Return the guest, or why Nova builds none."""
-        # The processor of a virtual machine may be one that QEMU's models of it do not start with.
+        # The processor of a virtual machine may be one that QEMU's models of
+        # it do not start with.
         own = case.architecture == self._facts.architecture
         CONF.set_override("cpu_mode", "none" if own else None, "libvirt")
         # Guests of the other rows have the default console alone.
-        CONF.set_override("enabled", self._facts.spice_enabled and "usb_redirection" in case.asked, "spice")
+        CONF.set_override(
+            "enabled",
+            self._facts.spice_enabled and "usb_redirection" in case.asked,
+            "spice",
+        )
         try:
             return Guest(self._xml(case), asked=case.asked)
         except Exception as error:  # noqa: BLE001 - of Nova's, each of which fails the spawn
@@ -63,25 +75,69 @@ class NovasDriver:
     def _xml(self, case: Case) -> str:
         properties = case.properties(self._facts.architecture)
         disk_format = properties.pop("disk_format", "raw")
-        sizes = dict.fromkeys(("min_disk", "min_ram"), 0) | {"size": 1, "container_format": "bare"}
-        about = {"id": uuidutils.generate_uuid(), "disk_format": disk_format, "properties": properties}
+        sizes = dict.fromkeys(("min_disk", "min_ram"), 0) | {
+            "size": 1,
+            "container_format": "bare",
+        }
+        about = {
+            "id": uuidutils.generate_uuid(),
+            "disk_format": disk_format,
+            "properties": properties,
+        }
         image = objects.ImageMeta.from_dict({**about, **sizes})
         instance = _instance(image, case.extra_specs)
-        Path(utils.get_instance_path(instance)).mkdir(parents=True, exist_ok=True)
+        Path(utils.get_instance_path(instance)).mkdir(
+            parents=True, exist_ok=True
+        )
         devices: dict[str, Any] = dict.fromkeys(("root_device_name", "swap"))
-        devices |= {name: [] for name in ("image", "ephemerals", "block_device_mapping")}
-        disks = blockinfo.get_disk_info(self._facts.virt_type, instance, image, devices)
-        return str(self._driver._get_guest_xml(self._context, instance, _network(), disks, image))
+        devices |= {
+            name: []
+            for name in ("image", "ephemerals", "block_device_mapping")
+        }
+        disks = blockinfo.get_disk_info(
+            self._facts.virt_type, instance, image, devices
+        )
+        return str(
+            self._driver._get_guest_xml(
+                self._context, instance, _network(), disks, image
+            )
+        )
 
 
 def _instance(image: Any, extra_specs: dict[str, str]) -> Any:
     sizes = {"memory_mb": 128, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0}
-    flavor = objects.Flavor(id=1, name="small", flavorid="1", swap=0, extra_specs=extra_specs, **sizes)
-    unset = (
-        *("os_type", "vm_mode", "architecture", "root_device_name", "default_ephemeral_device", "default_swap_device"),
-        *("ephemeral_key_uuid", "key_data", "numa_topology", "vcpu_model", "resources", "trusted_certs"),
+    flavor = objects.Flavor(
+        id=1,
+        name="small",
+        flavorid="1",
+        swap=0,
+        extra_specs=extra_specs,
+        **sizes,
     )
-    texts = {"display_name": "guest", "host": "host", "project_id": "project", "user_id": "user"}
+    unset = (
+        *(
+            "os_type",
+            "vm_mode",
+            "architecture",
+            "root_device_name",
+            "default_ephemeral_device",
+            "default_swap_device",
+        ),
+        *(
+            "ephemeral_key_uuid",
+            "key_data",
+            "numa_topology",
+            "vcpu_model",
+            "resources",
+            "trusted_certs",
+        ),
+    )
+    texts = {
+        "display_name": "guest",
+        "host": "host",
+        "project_id": "project",
+        "user_id": "user",
+    }
     instance = objects.Instance(
         id=1,
         uuid=uuidutils.generate_uuid(),
@@ -104,7 +160,23 @@ def _instance(image: Any, extra_specs: dict[str, str]) -> Any:
 def _network() -> Any:
     """Return one port: a network card is what its model is asked for."""
     ids = [uuidutils.generate_uuid() for _ in range(3)]
-    network = model.Network(id=ids[0], bridge="bridge", label="network", subnets=[], meta={"injected": False})
-    kind = {"type": "ovs", "vnic_type": "normal", "details": {"port_filter": False}}
-    address = {"address": "52:54:00:00:00:01", "devname": "tap0", "ovs_interfaceid": ids[1]}
-    return model.NetworkInfo([model.VIF(id=ids[2], network=network, **kind, **address)])
+    network = model.Network(
+        id=ids[0],
+        bridge="bridge",
+        label="network",
+        subnets=[],
+        meta={"injected": False},
+    )
+    kind = {
+        "type": "ovs",
+        "vnic_type": "normal",
+        "details": {"port_filter": False},
+    }
+    address = {
+        "address": "52:54:00:00:00:01",
+        "devname": "tap0",
+        "ovs_interfaceid": ids[1],
+    }
+    return model.NetworkInfo(
+        [model.VIF(id=ids[2], network=network, **kind, **address)]
+    )

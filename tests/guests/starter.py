@@ -21,10 +21,14 @@ from tests.guests.has import missing, seen
 from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
-"""Seconds after which a guest that has not started hangs; where QEMU's user may not use KVM, one takes 41 s."""
+"""Seconds after which a guest that has not started hangs; where QEMU's user
+may not use KVM, one takes 41 s.
+"""
 
 TPM_SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"  # noqa: S105 - its UUID
-"""The UUID of the secret with which Nova has libvirt encrypt what a TPM keeps."""
+"""The UUID of the secret with which Nova has libvirt encrypt what a TPM
+keeps.
+"""
 
 _SECRET = (
     f"<secret ephemeral='yes' private='yes'><uuid>{TPM_SECRET}</uuid>"
@@ -33,19 +37,26 @@ _SECRET = (
 _AT_ONCE = 10
 _LONGEST = 120
 _DISK_SIZE = 1024 * 1024
-# After these, no guest can tell whether the host could do it if it had what it lacks: firmware, an emulator, a kernel
-# that the guest brings, a TPM's program, memory.
+# After these, no guest can tell whether the host could do it if it had what it
+# lacks: firmware, an emulator, a kernel that the guest brings, a TPM's
+# program, memory.
 _LACKS = re.compile(
-    "Unable to find (any|'efi') firmware|No emulator found|Unknown architecture|Kernel image must be specified"
-    "|Could not load|failed to initialize kvm|Could not access KVM|Unable to find 'swtpm|Secret not found"
-    "|Cannot check QEMU binary|Failed to start QEMU binary|No space left on device|Failed to get .write. lock"
-    "|Cannot allocate memory"
+    "Unable to find (any|'efi') firmware|No emulator found|Unknown"
+    " architecture|Kernel image must be specified|Could not load|failed to"
+    " initialize kvm|Could not access KVM|Unable to find 'swtpm|Secret not"
+    " found|Cannot check QEMU binary|Failed to start QEMU binary|No space left"
+    " on device|Failed to get .write. lock|Cannot allocate memory"
 )
-_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:[\dA-Fa-f]{2}){5}")
+_PASSING = re.compile(
+    r"\d{4}-\d\d-\d\dT[\d:.]+Z"
+    r" |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:[\dA-Fa-f]{2}){5}"
+)
 
 
 class Outcome(NamedTuple):
-    """What became of a guest, and the last words of libvirt, of QEMU or of the driver."""
+    """What became of a guest, and the last words of libvirt, of QEMU or of the
+    driver.
+    """
 
     answer: str
     """:data:`STARTS`, :data:`REFUSED` or :data:`NOT_KNOWN`."""
@@ -76,7 +87,9 @@ class Starter:
         self._libvirt_qemu = import_module("libvirt_qemu")
         self._libvirt.registerErrorHandler(lambda *_: None, None)
         self._connection = connection
-        self._disks = [root / _disk(number).lstrip("/") for number in range(_AT_ONCE)]
+        self._disks = [
+            root / _disk(number).lstrip("/") for number in range(_AT_ONCE)
+        ]
         for disk in self._disks:
             disk.write_bytes(bytes(_DISK_SIZE))
             disk.chmod(0o666)
@@ -84,18 +97,24 @@ class Starter:
             connection.secretDefineXML(_SECRET).setValue(b"of a TPM")
 
     def close(self) -> None:
-        """Remove the disks, and what libvirt keeps of guests with UEFI and of the secret."""
+        """Remove the disks, and what libvirt keeps of guests with UEFI and of
+        the secret.
+        """
         for disk in self._disks:
             disk.unlink(missing_ok=True)
         for number in range(_AT_ONCE):
             with suppress(self._libvirt.libvirtError):
-                domain = self._connection.defineXML(_with_variables(_name(number)))
+                domain = self._connection.defineXML(
+                    _with_variables(_name(number))
+                )
                 domain.undefineFlags(self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
         with suppress(self._libvirt.libvirtError):
             self._connection.secretLookupByUUIDString(TPM_SECRET).undefine()
 
     def outcomes(self, guests: Iterable[Guest]) -> Iterator[Outcome]:
-        """Start guests, some at the same time; once one hangs, what became of it and of the rest is not known."""
+        """Start guests, some at the same time; once one hangs, what became of
+        it and of the rest is not known.
+        """
         under_way: deque[Future[Outcome]] = deque()
         hangs = False
 
@@ -104,13 +123,22 @@ class Starter:
             last = under_way.popleft()
             # A thread that waits for libvirt cannot be ended.
             hangs = hangs or not wait([last], TIMEOUT).done
-            return Outcome(NOT_KNOWN, f"no answer in {TIMEOUT:g} s") if hangs else last.result()
+            return (
+                Outcome(NOT_KNOWN, f"no answer in {TIMEOUT:g} s")
+                if hangs
+                else last.result()
+            )
 
         for number, guest in enumerate(guests):
             if len(under_way) == _AT_ONCE:
                 yield oldest()
             if not hangs:
-                under_way.append(start_thread(partial(self._outcome, guest, number % _AT_ONCE), "guest"))
+                under_way.append(
+                    start_thread(
+                        partial(self._outcome, guest, number % _AT_ONCE),
+                        "guest",
+                    )
+                )
             else:
                 under_way.append(Future())
         while under_way:
@@ -120,27 +148,55 @@ class Starter:
         if guest.refusal:
             return Outcome(REFUSED, guest.refusal)
         names = ("PAUSED", "AUTODESTROY", "RESET_NVRAM")
-        flags = sum(getattr(self._libvirt, f"VIR_DOMAIN_START_{name}") for name in names)
+        flags = sum(
+            getattr(self._libvirt, f"VIR_DOMAIN_START_{name}")
+            for name in names
+        )
         try:
-            domain = self._connection.createXML(_prepared(guest.xml, number), flags)
+            domain = self._connection.createXML(
+                _prepared(guest.xml, number), flags
+            )
         except self._libvirt.libvirtError as error:
             return self._failed(error)
         try:
             hmp = self._libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
-            ask = partial(self._libvirt_qemu.qemuMonitorCommand, domain, flags=hmp)
+            ask = partial(
+                self._libvirt_qemu.qemuMonitorCommand, domain, flags=hmp
+            )
             # A TPM of the model tpm-crb is on no bus.
             tree = f"{ask('info qtree')}\n{ask('info tpm')}"
-            lacks = missing(seen(fromstring(domain.XMLDesc()), tree), guest.asked)
-            return Outcome(REFUSED, f"the guest starts without {' and '.join(lacks)}", lacks) if lacks else _STARTED
+            lacks = missing(
+                seen(fromstring(domain.XMLDesc()), tree), guest.asked
+            )
+            return (
+                Outcome(
+                    REFUSED,
+                    f"the guest starts without {' and '.join(lacks)}",
+                    lacks,
+                )
+                if lacks
+                else _STARTED
+            )
         finally:
             with suppress(self._libvirt.libvirtError):
                 domain.destroy()
 
     def _failed(self, error: Any) -> Outcome:
         reason = " ".join(_PASSING.sub("", str(error)).split())[-_LONGEST:]
-        names = ("OPERATION_DENIED", "ACCESS_DENIED", "AUTH_FAILED", "RPC", "NO_CONNECT")
-        no_rights = error.get_error_code() in [getattr(self._libvirt, f"VIR_ERR_{name}") for name in names]
-        return Outcome(NOT_KNOWN if no_rights or _LACKS.search(reason) else REFUSED, reason)
+        names = (
+            "OPERATION_DENIED",
+            "ACCESS_DENIED",
+            "AUTH_FAILED",
+            "RPC",
+            "NO_CONNECT",
+        )
+        no_rights = error.get_error_code() in [
+            getattr(self._libvirt, f"VIR_ERR_{name}") for name in names
+        ]
+        return Outcome(
+            NOT_KNOWN if no_rights or _LACKS.search(reason) else REFUSED,
+            reason,
+        )
 
 
 def _name(number: int) -> str:
@@ -154,13 +210,16 @@ def _disk(number: int) -> str:
 
 def _with_variables(name: str) -> str:
     return (
-        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory>"
-        "<os firmware='efi'><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features></domain>"
+        f"<domain type='qemu'><name>{name}</name><memory"
+        " unit='MiB'>64</memory><os firmware='efi'><type arch='x86_64'"
+        " machine='pc'>hvm</type></os><features><acpi/></features></domain>"
     )
 
 
 def _prepared(xml: str, number: int) -> str:
-    """Return the XML of a guest that needs no network and no disk of its own, and ends itself."""
+    """Return the XML of a guest that needs no network and no disk of its own,
+    and ends itself.
+    """
     root: Element = fromstring(xml)
     _child(root, "name").text = _name(number)
     for disk in root.iter("disk"):
@@ -180,7 +239,12 @@ def _prepared(xml: str, number: int) -> str:
         graphics[:] = [Element("listen", type="socket")]
     for interface in root.iter("interface"):
         interface.set("type", "user")
-    for path in (".//interface/source", ".//interface/target", ".//interface/virtualport", ".//log"):
+    for path in (
+        ".//interface/source",
+        ".//interface/target",
+        ".//interface/virtualport",
+        ".//log",
+    ):
         for parent in root.findall(f"{path}/.."):
             for element in parent.findall(path.rpartition("/")[2]):
                 parent.remove(element)

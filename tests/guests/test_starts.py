@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Real guests on the machine's libvirt: no value is a yes that does not start, or a no that does.
+"""Real guests on the machine's libvirt: no value is a yes that does not start,
+or a no that does.
 
-In CI a libvirt that is missing fails these tests. Elsewhere they need ``OS_PREFILTER_LIBVIRT_URI=qemu:///system``, a
-libvirtd that runs as root, and QEMU; of architectures without a QEMU nothing is asked.
+In CI a libvirt that is missing fails these tests. Elsewhere they need
+``OS_PREFILTER_LIBVIRT_URI=qemu:///system``, a libvirtd that runs as root, and
+QEMU; of architectures without a QEMU nothing is asked.
 """
 
 import os
@@ -23,7 +25,13 @@ from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.testing.law import cloud_of, disagreements, pair_cases, platform_cases, single_cases
+from os_prefilter_tools.testing.law import (
+    cloud_of,
+    disagreements,
+    pair_cases,
+    platform_cases,
+    single_cases,
+)
 from tests.conftest import one_in
 from tests.guests import cases as guest_cases
 from tests.guests.cases import (
@@ -49,7 +57,9 @@ pytestmark = needs_libvirt
 
 @pytest.fixture(scope="module")
 def host() -> LibvirtFacts:
-    """Return the host without KVM, which not every machine lets a guest use."""
+    """Return the host without KVM, which not every machine lets a guest
+    use.
+    """
     return probed(uri(), "qemu")
 
 
@@ -68,38 +78,83 @@ def test_late_check_accepts_the_guests_that_start_and_refuses_the_others(
 ) -> None:
     # Else nothing would be known of the others.
     assert outcomes[Case(facts.architecture)].answer == STARTS
-    known = {case: outcome for case, outcome in outcomes.items() if outcome.answer != NOT_KNOWN}
+    known = {
+        case: outcome
+        for case, outcome in outcomes.items()
+        if outcome.answer != NOT_KNOWN
+    }
     assert len(known) > len(outcomes) // 2
     wrong = dict(_disagreements(known, facts))
-    assert [f"{case}: {outcome}" for case, outcome in wrong.items() if not_said(case, facts) not in NOT_SAID] == []
+    assert [
+        f"{case}: {outcome}"
+        for case, outcome in wrong.items()
+        if not_said(case, facts) not in NOT_SAID
+    ] == []
 
 
 def test_guests_have_each_two_or_three_things_that_the_late_check_accepts(
     facts: LibvirtFacts, record_property: Callable[[str, object], None]
 ) -> None:
-    """250 guests of each driver, the same ones but for another ``OS_PREFILTER_GUESTS_SEED``."""
-    some = samples(facts, int(os.environ.get("OS_PREFILTER_GUESTS_SEED", "35")))
-    accepted = list(islice((case for case in some if _accepts(case, facts)), 250))
+    """250 guests of each driver, the same ones but for another
+    ``OS_PREFILTER_GUESTS_SEED``.
+    """
+    some = samples(
+        facts, int(os.environ.get("OS_PREFILTER_GUESTS_SEED", "35"))
+    )
+    accepted = list(
+        islice((case for case in some if _accepts(case, facts)), 250)
+    )
     found = started(accepted, facts, uri())
-    known = {case: outcome for case, outcome in found.items() if outcome.answer != NOT_KNOWN}
+    known = {
+        case: outcome
+        for case, outcome in found.items()
+        if outcome.answer != NOT_KNOWN
+    }
     assert len(known) > len(found) * 3 // 4
-    assert [f"{case}: {outcome}" for case, outcome in _disagreements(known, facts)] == []
+    assert [
+        f"{case}: {outcome}" for case, outcome in _disagreements(known, facts)
+    ] == []
     record_property("guests", len(known))
 
 
 def test_what_is_told_to_have_no_effect_has_none(facts: LibvirtFacts) -> None:
-    """Each value without an effect in a guest of Nova, as a note on the request says; it may have one in ours."""
+    """Each value without an effect in a guest of Nova, as a note on the
+    request says; it may have one in ours.
+    """
     ignored = [
-        *(Case(facts.architecture, "pc", "usb_model", value) for value in ("nec-xhci", "none")),
-        Case(facts.architecture, "pc", "pointer_model", "usbtablet", (("input_bus", "virtio"),)),
-        Case(facts.architecture, "pc", "firmware_stateless", "true", (("firmware_type", "bios"),)),
+        *(
+            Case(facts.architecture, "pc", "usb_model", value)
+            for value in ("nec-xhci", "none")
+        ),
+        Case(
+            facts.architecture,
+            "pc",
+            "pointer_model",
+            "usbtablet",
+            (("input_bus", "virtio"),),
+        ),
+        Case(
+            facts.architecture,
+            "pc",
+            "firmware_stateless",
+            "true",
+            (("firmware_type", "bios"),),
+        ),
         Case(facts.architecture, "pc", "time_hpet", "false"),
     ]
     found = started(ignored, facts, uri())
-    lacks = [case for case, outcome in found.items() if case.row in outcome.lacks]
+    lacks = [
+        case for case, outcome in found.items() if case.row in outcome.lacks
+    ]
     in_both = {"pointer_model", "firmware_stateless"}
-    assert lacks == (ignored if facts.built_by_nova else [case for case in ignored if case.row in in_both])
-    assert [case for case in lacks if case.row not in without_effect(case, facts)] == []
+    assert lacks == (
+        ignored
+        if facts.built_by_nova
+        else [case for case in ignored if case.row in in_both]
+    )
+    assert [
+        case for case in lacks if case.row not in without_effect(case, facts)
+    ] == []
 
 
 def test_no_guest_of_nova_starts_with_a_pair_and_each_does_with_the_advice_or_a_disk_on_usb(
@@ -107,31 +162,73 @@ def test_no_guest_of_nova_starts_with_a_pair_and_each_does_with_the_advice_or_a_
 ) -> None:
     facts, virtio = as_built(host, by_nova=True), ("input_bus", "virtio")
     advice = {
-        Case("x86_64", "pc", "sound_model", "usb", (virtio,)): ("usb_model", "qemu-xhci"),
-        Case("x86_64", "q35", "usb_redirection", "1", (virtio,)): ("usb_model", "nec-xhci"),
+        Case("x86_64", "pc", "sound_model", "usb", (virtio,)): (
+            "usb_model",
+            "qemu-xhci",
+        ),
+        Case("x86_64", "q35", "usb_redirection", "1", (virtio,)): (
+            "usb_model",
+            "nec-xhci",
+        ),
         Case("armv7l", "virt", "image_type", "iso"): ("cdrom_bus", "scsi"),
     }
-    saved = [case._replace(more=(*case.more, other)) for case, other in advice.items()]
-    saved.append(Case("x86_64", "pc", "usb_redirection", "1", (virtio, ("cdrom_bus", "usb"))))
+    saved = [
+        case._replace(more=(*case.more, other))
+        for case, other in advice.items()
+    ]
+    saved.append(
+        Case(
+            "x86_64",
+            "pc",
+            "usb_redirection",
+            "1",
+            (virtio, ("cdrom_bus", "usb")),
+        )
+    )
     found = started([*advice, *saved], facts, uri())
     assert [found[case].answer for case in advice] == [REFUSED] * 3
     assert [found[case].answer for case in saved] == [STARTS] * 4
     # Whether the user attaches a disk on USB, no request says.
     assert [_accepts(case, facts) for case in advice] == [True, True, False]
-    assert [may_not_start(case, facts) for case in advice] == [True, True, False]
+    assert [may_not_start(case, facts) for case in advice] == [
+        True,
+        True,
+        False,
+    ]
     assert [_accepts(case, facts) for case in saved] == [True] * 4
     assert [may_not_start(case, facts) for case in saved] == [False] * 4
 
 
-def test_other_ways_to_ask_give_the_same_guest_or_are_told(facts: LibvirtFacts, tmp_path: Path) -> None:
-    """By extra spec as by property; by the name of a trait a switched device of ours alone, and nothing else."""
+def test_other_ways_to_ask_give_the_same_guest_or_are_told(
+    facts: LibvirtFacts, tmp_path: Path
+) -> None:
+    """By extra spec as by property; by the name of a trait a switched device
+    of ours alone, and nothing else.
+    """
     own = facts.architecture
-    asked = [Case(own, "pc", row, value) for row in ROWS for value in SOME_VALUES.get(row, BY_NAME[row].values)]
-    ways = [case._replace(way=way) for case in asked for way in ("", *WAYS) if case.has_way(way)]
-    guests = dict(zip(ways, map(_without_ids, built(ways, facts, uri(), tmp_path)), strict=True))
+    asked = [
+        Case(own, "pc", row, value)
+        for row in ROWS
+        for value in SOME_VALUES.get(row, BY_NAME[row].values)
+    ]
+    ways = [
+        case._replace(way=way)
+        for case in asked
+        for way in ("", *WAYS)
+        if case.has_way(way)
+    ]
+    guests = dict(
+        zip(
+            ways,
+            map(_without_ids, built(ways, facts, uri(), tmp_path)),
+            strict=True,
+        )
+    )
     for case in ways:
         is_device = bool(BY_NAME[case.row].device)
-        if case.way == "extra spec" or (case.way == "trait" and is_device and not facts.built_by_nova):
+        if case.way == "extra spec" or (
+            case.way == "trait" and is_device and not facts.built_by_nova
+        ):
             assert guests[case] == guests[case._replace(way="")], case
         elif case.way == "trait":
             assert guests[case] == guests[case._replace(way="nothing")], case
@@ -142,40 +239,69 @@ def test_other_ways_to_ask_give_the_same_guest_or_are_told(facts: LibvirtFacts, 
 
 
 def _without_ids(guest: Guest) -> str:
-    return re.sub("(?s)<metadata>.*</metadata>|[0-9a-f]{8}-[0-9a-f-]{27}", "", guest.xml or guest.refusal)
+    return re.sub(
+        "(?s)<metadata>.*</metadata>|[0-9a-f]{8}-[0-9a-f-]{27}",
+        "",
+        guest.xml or guest.refusal,
+    )
 
 
-def _disagreements(known: Mapping[Case, Outcome], facts: LibvirtFacts) -> Iterator[tuple[Case, Outcome]]:
-    """Yield the guests that differ from what the late check says, and from what the notes on the request say."""
+def _disagreements(
+    known: Mapping[Case, Outcome], facts: LibvirtFacts
+) -> Iterator[tuple[Case, Outcome]]:
+    """Yield the guests that differ from what the late check says, and from
+    what the notes on the request say.
+    """
     for case, outcome in known.items():
-        has = outcome.answer == STARTS or bool(outcome.lacks and set(outcome.lacks) <= without_effect(case, facts))
+        has = outcome.answer == STARTS or bool(
+            outcome.lacks and set(outcome.lacks) <= without_effect(case, facts)
+        )
         may_start = has or may_not_start(case, facts)
         if _accepts(case, facts) not in (has, may_start):
             yield case, outcome
 
 
-def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> None:
-    """Of the virt type that the host has: not every KVM has System Management Mode."""
+def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> (
+    None
+):
+    """Of the virt type that the host has: not every KVM has System Management
+    Mode.
+    """
     facts = probed(uri(), "kvm" if Path(KVM_DEVICE).exists() else "qemu")
-    some = [Case(facts.architecture, "q35", "secure_boot", value) for value in BY_NAME["secure_boot"].values]
+    some = [
+        Case(facts.architecture, "q35", "secure_boot", value)
+        for value in BY_NAME["secure_boot"].values
+    ]
     assert dict(_disagreements(started(some, facts, uri()), facts)) == {}
 
 
-def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(facts: LibvirtFacts) -> None:
-    """For each value, and for a sample of the pairs: tests/property has all, on hosts that are written down."""
+def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(
+    facts: LibvirtFacts,
+) -> None:
+    """For each value, and for a sample of the pairs: tests/property has all,
+    on hosts that are written down.
+    """
     for offered in OFFERED:
         host, step = replace(facts, emulated_architectures=offered), one_in(20)
         cloud = cloud_of(host)
-        cases = (*single_cases(cloud), *pair_cases(step=step, cloud=cloud), *platform_cases(step=step, cloud=cloud))
+        cases = (
+            *single_cases(cloud),
+            *pair_cases(step=step, cloud=cloud),
+            *platform_cases(step=step, cloud=cloud),
+        )
         assert list(disagreements(cases, host)) == []
 
 
-def test_nova_guest_with_redirected_ports_does_not_start_without_spice(host: LibvirtFacts) -> None:
+def test_nova_guest_with_redirected_ports_does_not_start_without_spice(
+    host: LibvirtFacts,
+) -> None:
     facts = replace(as_built(host, by_nova=True), spice_enabled=False)
     case = Case(facts.architecture, row="usb_redirection", value="1")
     outcome = started([case], facts, uri())[case]
     assert outcome == Outcome(
-        REFUSED, "unsupported configuration: chardev 'spicevmc' not supported without spice graphics"
+        REFUSED,
+        "unsupported configuration: chardev 'spicevmc' not supported without"
+        " spice graphics",
     )
     assert not _accepts(case, facts)
 
@@ -197,20 +323,35 @@ _LIBVIRT_9_0 = "CPU maximum physical address"
         ("pc-q35-2.4", "", "vmcoreinfo device requires fw_cfg with DMA"),
         ("pc-i440fx-2.5", "", ""),
         ("pc-q35-2.5", "", ""),
-        ("pc", "passthrough", f"{_LIBVIRT_9_0} bits number specification cannot be used"),
+        (
+            "pc",
+            "passthrough",
+            f"{_LIBVIRT_9_0} bits number specification cannot be used",
+        ),
         ("pc", "emulate", "bits= must be specified"),
     ],
 )
 def test_guest_of_nova_that_never_starts_is_refused_late(
     machine: str, mode: str, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exact machine type that lacks a device of Nova's; bits beside passthrough; and no bits beside emulate."""
+    """An exact machine type that lacks a device of Nova's; bits beside
+    passthrough; and no bits beside emulate.
+    """
     facts = as_built(probed(uri(), "qemu"), by_nova=True)
-    case = Case(facts.architecture, machine, "maxphysaddr_mode" if mode else "", mode)
-    if facts.libvirt_version >= (9, 2, 0) or not {"pc-i440fx-2.4", "pc-q35-2.4"} <= facts.own_guests.machines:
+    case = Case(
+        facts.architecture, machine, "maxphysaddr_mode" if mode else "", mode
+    )
+    if (
+        facts.libvirt_version >= (9, 2, 0)
+        or not {"pc-i440fx-2.4", "pc-q35-2.4"} <= facts.own_guests.machines
+    ):
         pytest.skip("another libvirt, or a QEMU without these machine types")
-    monkeypatch.setattr(guest_cases, "_NEEDS_NOTHING", {("maxphysaddr_mode", "emulate")})
+    monkeypatch.setattr(
+        guest_cases, "_NEEDS_NOTHING", {("maxphysaddr_mode", "emulate")}
+    )
     outcome = started([case], facts, uri())[case]
     assert (outcome.answer == STARTS) is not bool(refused)
     assert refused in outcome.reason
-    assert bool(unsupported(case.spec(facts.architecture), facts)) == bool(refused)
+    assert bool(unsupported(case.spec(facts.architecture), facts)) == bool(
+        refused
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law's third side: what the reporter says of recorded hosts, against real guests that were started there."""
+"""The law's third side: what the reporter says of recorded hosts, against real
+guests that were started there.
+"""
 
 import json
 from collections.abc import Iterator
@@ -20,16 +22,30 @@ from tests.support.hosts import EVERY_ARCHITECTURE
 # Memory encryption needs processors that the machine has not.
 _NOT_STARTED = frozenset(("mem_encryption_model",))
 # They came after the records of that libvirt.
-_NEWER_ROWS = {"11.3.0": {"input_bus", "pointer_model", "usb_redirection", "watchdog"}}
-# There is none for such a machine type; libvirt, which finds none, cannot tell more.
-_NO_FIRMWARE = frozenset((("firmware_type", "uefi"), ("secure_boot", "required")))
+_NEWER_ROWS = {
+    "11.3.0": {"input_bus", "pointer_model", "usb_redirection", "watchdog"}
+}
+# There is none for such a machine type; libvirt, which finds none, cannot tell
+# more.
+_NO_FIRMWARE = frozenset(
+    (("firmware_type", "uefi"), ("secure_boot", "required"))
+)
 _HOSTS = Path(__file__).parents[1] / "guests" / "hosts"
 
 
 def _host(record: Record) -> LibvirtFacts:
-    """Return the host on which the guests of a record were started, in a cloud that offers to emulate them all."""
-    found = json.loads((_HOSTS / f"libvirt-{record.libvirt}-{record.virt_type}.json").read_text())
-    guests = {name: GuestFacts(**_frozen(guest)) for name, guest in found.pop("guests").items()}
+    """Return the host on which the guests of a record were started, in a cloud
+    that offers to emulate them all.
+    """
+    found = json.loads(
+        (
+            _HOSTS / f"libvirt-{record.libvirt}-{record.virt_type}.json"
+        ).read_text()
+    )
+    guests = {
+        name: GuestFacts(**_frozen(guest))
+        for name, guest in found.pop("guests").items()
+    }
     return LibvirtFacts(
         **_frozen(found),
         guests=guests,
@@ -42,7 +58,12 @@ def _host(record: Record) -> LibvirtFacts:
 def _frozen(found: dict[str, Any]) -> dict[str, Any]:
     sets = {"libvirt_version": tuple, "hypervisor_version": tuple}
     return {
-        name: sets.get(name, frozenset)(value) if isinstance(value, list) else value for name, value in found.items()
+        name: (
+            sets.get(name, frozenset)(value)
+            if isinstance(value, list)
+            else value
+        )
+        for name, value in found.items()
     }
 
 
@@ -61,7 +82,9 @@ def _outcomes(record: Record) -> dict[Case, str]:
 
 def _refused(case: Case, facts: LibvirtFacts) -> str:
     try:
-        return ", ".join(map(str, unsupported(case.spec(facts.architecture), facts)))
+        return ", ".join(
+            map(str, unsupported(case.spec(facts.architecture), facts))
+        )
     except RequestRejected as error:
         return str(error)
 
@@ -70,9 +93,16 @@ def test_late_check_accepts_what_starts_and_refuses_what_does_not() -> None:
     """But for what no trait says; nothing more is left out than that."""
     left_out: set[object] = set()
     for record in records():
-        wrong = {case: (said, not_said(case, _host(record))) for case, said in _disagreements(record)}
+        wrong = {
+            case: (said, not_said(case, _host(record)))
+            for case, said in _disagreements(record)
+        }
         left_out.update(reason for _, reason in wrong.values())
-        assert {case: each for case, each in wrong.items() if each[1] not in NOT_SAID} == {}, _name(record)
+        assert {
+            case: each
+            for case, each in wrong.items()
+            if each[1] not in NOT_SAID
+        } == {}, _name(record)
     assert left_out == NOT_SAID
 
 
@@ -80,29 +110,48 @@ def _disagreements(record: Record) -> Iterator[tuple[Case, str]]:
     facts = _host(record)
     for case, outcome in _outcomes(record).items():
         refused = _refused(case, facts)
-        if not outcome.startswith(NOT_KNOWN) and bool(refused) == (outcome == STARTS):
+        if not outcome.startswith(NOT_KNOWN) and bool(refused) == (
+            outcome == STARTS
+        ):
             yield case, f"{outcome}; late check: {refused or 'accepts'}"
 
 
 @pytest.mark.parametrize("record", records(), ids=_name)
-def test_each_row_was_started_but_those_newer_than_the_record(record: Record) -> None:
+def test_each_row_was_started_but_those_newer_than_the_record(
+    record: Record,
+) -> None:
     for rows in record.guests.values():
         if len(rows) > 1:
-            assert set(ROWS) - rows.keys() == _NEWER_ROWS.get(record.libvirt, set())
+            assert set(ROWS) - rows.keys() == _NEWER_ROWS.get(
+                record.libvirt, set()
+            )
 
 
 def test_each_never_is_proven_by_the_libvirts_that_were_tried() -> None:
-    """Or Nova's own code refuses it: its rules are those of the vIOMMU and of memory encryption."""
+    """Or Nova's own code refuses it: its rules are those of the vIOMMU and of
+    memory encryption.
+    """
     ours = [record for record in records() if record.nova is None]
     assert len({record.libvirt for record in ours}) > 1
     for (row, value), families in FAMILIES_WITHOUT.items():
         if value not in SOME_VALUES.get(row, (value,)):
             continue
-        for platform in (f"{guest} {family}" for family in families for guest in MACHINES.get(family, ())):
+        for platform in (
+            f"{guest} {family}"
+            for family in families
+            for guest in MACHINES.get(family, ())
+        ):
             answers = {
-                record.guests[platform].get(row, {}).get(value, "").partition(":")[0]
+                record.guests[platform]
+                .get(row, {})
+                .get(value, "")
+                .partition(":")[0]
                 for record in ours
                 if platform in record.guests
             }
             assert STARTS not in answers, (row, value, platform)
-            assert REFUSED in answers or row in _NOT_STARTED or (row, value) in _NO_FIRMWARE, (row, value, platform)
+            assert (
+                REFUSED in answers
+                or row in _NOT_STARTED
+                or (row, value) in _NO_FIRMWARE
+            ), (row, value, platform)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Activation: one entry in Nova's list of request filters, put there by Nova's own code when the scheduler starts."""
+"""Activation: one entry in Nova's list of request filters, put there by Nova's
+own code when the scheduler starts.
+"""
 
 import re
 import threading
@@ -16,7 +18,11 @@ from nova.conf import CONF
 from nova.scheduler import request_filter
 
 from os_prefilter import nova as entry_point
-from os_prefilter.common.errors import ConfigurationError, FilterLoadError, InvalidOption
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    FilterLoadError,
+    InvalidOption,
+)
 from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.service.wanted import traits_to_create
@@ -33,15 +39,21 @@ from tests.support.placements import Answer, Observed, lone_host
 from tests.support.rule_texts import rule, write_rules
 
 
-def test_activation_appends_one_request_filter_and_activating_again_replaces_it(start: Start) -> None:
+def test_activation_appends_one_request_filter_and_activating_again_replaces_it(
+    start: Start,
+) -> None:
     """All host filters stay."""
     novas = entries()
     for enabled in ("hpet", "hpet", "deploy_config,hpet"):
         scheduler = start(enabled)
         assert entries() == [*novas, "ours"]
-        assert [each.name for each in our_entry().service.filters] == enabled.split(",")
+        assert [
+            each.name for each in our_entry().service.filters
+        ] == enabled.split(",")
     assert "ComputeFilter" in scheduler.host_manager.filter_cls_map
-    assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
+    assert len(scheduler.host_manager.enabled_filters) == len(
+        CONF.filter_scheduler.enabled_filters
+    )
 
 
 @pytest.mark.parametrize("name", sorted(SAME_PURPOSE))
@@ -51,15 +63,26 @@ def test_enabled_filter_replaces_novas_counterpart_until_it_is_disabled(
     caplog.set_level("INFO")
     novas = entries()
     start(name)
-    assert entries() == [each for each in novas if each != SAME_PURPOSE[name]] + ["ours"]
-    said = f"because ours take their place: {SAME_PURPOSE[name]} ({name})." in caplog.text
+    assert entries() == [
+        each for each in novas if each != SAME_PURPOSE[name]
+    ] + ["ours"]
+    said = (
+        f"because ours take their place: {SAME_PURPOSE[name]} ({name})."
+        in caplog.text
+    )
     assert said == (SAME_PURPOSE[name] in novas)
     start("hpet")
     assert entries() == [*novas, "ours"]
 
 
-_ALL = ("rules_dirs = FOLDER", "metrics = true", "reported_traits = *", "config_templates = FOLDER/../templates.yaml")
-# What the pages have the operator enable and leave, and the lines of nova.conf that they change with it.
+_ALL = (
+    "rules_dirs = FOLDER",
+    "metrics = true",
+    "reported_traits = *",
+    "config_templates = FOLDER/../templates.yaml",
+)
+# What the pages have the operator enable and leave, and the lines of nova.conf
+# that they change with it.
 _WAYS_BACK: list[tuple[str, str, tuple[str, ...]]] = [
     ("hpet,image_type", "image_type", ()),
     ("image_metadata,hpet", "", ()),
@@ -71,20 +94,41 @@ _WAYS_BACK: list[tuple[str, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize("way", _WAYS_BACK, ids=str)
 def test_documented_way_back_starts_the_scheduler_with_the_remaining_filters(
-    way: tuple[str, str, tuple[str, ...]], start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    way: tuple[str, str, tuple[str, ...]],
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nova's own filters of the same purpose run again, and no option that the page does not name must be changed."""
+    """Nova's own filters of the same purpose run again, and no option that the
+    page does not name must be changed.
+    """
     (enabled, left, lines), folder = way, tmp_path / "rules"
     folder.mkdir()
-    write_rules(folder / "a.yaml", rule("licensed", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"]))
-    (tmp_path / "templates.yaml").write_text("templates: [{config-type: a, config-value: b, traits: [CUSTOM_A]}]")
+    write_rules(
+        folder / "a.yaml",
+        rule(
+            "licensed",
+            "{image_property: os_distro, is: windows}",
+            ["CUSTOM_LICENSED"],
+        ),
+    )
+    (tmp_path / "templates.yaml").write_text(
+        "templates: [{config-type: a, config-value: b, traits: [CUSTOM_A]}]"
+    )
     novas = entries()
     for names, options in ((enabled, _ALL), (left, lines)):
         caplog.clear()
-        start(names, *(line.replace("FOLDER", str(folder)) for line in options))
-        assert [each.name for each in our_entry().service.filters] == [name for name in names.split(",") if name]
+        start(
+            names, *(line.replace("FOLDER", str(folder)) for line in options)
+        )
+        assert [each.name for each in our_entry().service.filters] == [
+            name for name in names.split(",") if name
+        ]
         replaced = [SAME_PURPOSE.get(name) for name in names.split(",")]
-        assert entries() == [*(each for each in novas if each not in replaced), "ours"]
+        assert entries() == [
+            *(each for each in novas if each not in replaced),
+            "ours",
+        ]
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
@@ -101,7 +145,9 @@ def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_fil
 
 
 def test_third_party_request_filters_keep_their_position(start: Start) -> None:
-    """Also where Nova's filter beside them is replaced, and where another package has removed Nova's."""
+    """Also where Nova's filter beside them is replaced, and where another
+    package has removed Nova's.
+    """
 
     def first(_context: Any, _spec: Any) -> None: ...
     def middle(_context: Any, _spec: Any) -> None: ...
@@ -109,42 +155,76 @@ def test_third_party_request_filters_keep_their_position(start: Start) -> None:
 
     filters = request_filter.ALL_REQUEST_FILTERS
     filters.insert(0, first)
-    filters.insert(filters.index(request_filter.compute_status_filter) + 1, middle)
+    filters.insert(
+        filters.index(request_filter.compute_status_filter) + 1, middle
+    )
     filters.append(last)
     filters.remove(request_filter.isolate_aggregates)
     others = entries()
-    for enabled in ("hpet", "compute_status", "image_type,compute_status", "hpet"):
+    for enabled in (
+        "hpet",
+        "compute_status",
+        "image_type,compute_status",
+        "hpet",
+    ):
         start(enabled)
         replaced = [SAME_PURPOSE.get(name) for name in enabled.split(",")]
-        assert entries() == [each for each in others if each not in replaced] + ["ours"]
+        assert entries() == [
+            each for each in others if each not in replaced
+        ] + ["ours"]
 
 
-def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> None:
+def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> (
+    None
+):
     """A page names them. Older Novas lack those that releases.yaml names."""
     assert {*SAME_PURPOSE, *STAYS_WITH_NOVA} <= set(installed_filters())
     text = (DOCS / "nova-behaviour.rst").read_text(encoding="utf-8")
-    assert dict(re.findall(r"^:ref:`filter-(\w+)` +``(\w+)``", text, re.MULTILINE)) == dict(SAME_PURPOSE)
-    missing = {name for name in SAME_PURPOSE.values() if not hasattr(request_filter, name)}
+    assert dict(
+        re.findall(r"^:ref:`filter-(\w+)` +``(\w+)``", text, re.MULTILINE)
+    ) == dict(SAME_PURPOSE)
+    missing = {
+        name
+        for name in SAME_PURPOSE.values()
+        if not hasattr(request_filter, name)
+    }
     assert missing == set(releases()[NOVA].request_filters)
-    assert set(entries()) - set(SAME_PURPOSE.values()) == {name for name, _ in STAYS_WITH_NOVA.values()}
+    assert set(entries()) - set(SAME_PURPOSE.values()) == {
+        name for name, _ in STAYS_WITH_NOVA.values()
+    }
 
 
 @pytest.mark.parametrize("name", STAYS_WITH_NOVA)
-def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(name: str, start: Start) -> None:
-    """Nova's own reads the database and Neutron; ours would have no facts, and a second one excludes no other host."""
+def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(
+    name: str, start: Start
+) -> None:
+    """Nova's own reads the database and Neutron; ours would have no facts, and
+    a second one excludes no other host.
+    """
     before = entries()
     function, option = STAYS_WITH_NOVA[name]
-    told = f"[prefilter] enabled_filters: '{name}' is for other schedulers: in nova-scheduler, Nova's own {function} "
+    told = (
+        f"[prefilter] enabled_filters: '{name}' is for other schedulers: in"
+        f" nova-scheduler, Nova's own {function} "
+    )
     with pytest.raises(InvalidOption, match=re.escape(told)) as raised:
         start(f"hpet,{name}")
-    assert str(raised.value).endswith(f"Set [scheduler] {option} = true." if option else "It needs no option.")
+    assert str(raised.value).endswith(
+        f"Set [scheduler] {option} = true."
+        if option
+        else "It needs no option."
+    )
     # The option is one of Nova's.
     assert not option or CONF.scheduler[option] is False
     assert entries() == before
 
 
 _BROKEN = [
-    (FilterLoadError, ["broken"], "'broken' cannot be used: no installed package offers it"),
+    (
+        FilterLoadError,
+        ["broken"],
+        "'broken' cannot be used: no installed package offers it",
+    ),
     (InvalidOption, ["hpet,hpet"], "'hpet' is named twice"),
     (ConfigurationError, ["hpet", "unknown_values = maybe"], "unknown_values"),
 ]
@@ -152,14 +232,20 @@ _BROKEN = [
 
 @pytest.mark.parametrize(("error", "lines", "message"), _BROKEN)
 def test_a_misconfiguration_stops_the_scheduler_with_one_error_line(
-    error: type[Exception], lines: list[str], message: str, start: Start, caplog: pytest.LogCaptureFixture
+    error: type[Exception],
+    lines: list[str],
+    message: str,
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = entries()
     with pytest.raises(error) as raised:
         start(*lines)
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert record.getMessage() == (
-        f"nova-scheduler cannot start with the request filters as configured: {raised.value}"
+    assert (
+        record.getMessage()
+        == "nova-scheduler cannot start with the request filters as"
+        f" configured: {raised.value}"
     )
     assert message in record.getMessage()
     assert record.exc_info is None
@@ -169,11 +255,15 @@ def test_a_misconfiguration_stops_the_scheduler_with_one_error_line(
 
 @pytest.fixture
 def novas_placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
-    """Return a Placement that nova.conf describes; a scheduler writes to it at once after its start."""
+    """Return a Placement that nova.conf describes; a scheduler writes to it at
+    once after its start.
+    """
     monkeypatch.setattr(entry_point, "_AFTER_START", 0.01)
     with EmbeddedPlacement(lone_host()) as placement:
         observed = Observed(placement)
-        monkeypatch.setattr("nova.utils.get_ksa_adapter", lambda _service: observed)
+        monkeypatch.setattr(
+            "nova.utils.get_ksa_adapter", lambda _service: observed
+        )
         yield observed
 
 
@@ -184,13 +274,19 @@ def _until(is_so: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_hosts_read_what_to_report_after_a_start_without_any_request(start: Start, novas_placement: Observed) -> None:
+def test_hosts_read_what_to_report_after_a_start_without_any_request(
+    start: Start, novas_placement: Observed
+) -> None:
     """All that the fact ``known_traits`` creates with the first request."""
     start("hpet,image_metadata")
     service = our_entry().service
     created = traits_to_create(service.filters, service.options)
     _until(lambda: created <= novas_placement.placement.client.traits())
-    (hpet,) = (part for part in EVERY_PART if "CUSTOM_COMPUTE_TIME_HPET" in part.traits)
+    (hpet,) = (
+        part
+        for part in EVERY_PART
+        if "CUSTOM_COMPUTE_TIME_HPET" in part.traits
+    )
     assert not novas_placement.placement.client.wanted().isdisjoint(hpet.keys)
 
 
@@ -209,7 +305,11 @@ def test_placement_that_is_down_neither_stops_nor_delays_a_start(
     assert not novas_placement.placement.client.wanted()
     hangs.set()
     _until(novas_placement.placement.client.wanted)
-    (warning,) = [each for each in caplog.records if "cannot be created yet" in each.getMessage()]
+    (warning,) = [
+        each
+        for each in caplog.records
+        if "cannot be created yet" in each.getMessage()
+    ]
     assert "503" in warning.getMessage()
 
 
@@ -218,37 +318,75 @@ def test_traits_of_a_configuration_that_was_replaced_are_not_written(
 ) -> None:
     monkeypatch.setattr(entry_point, "_AFTER_START", 3600.0)
     start("hpet")
-    waiting = [each for each in threading.enumerate() if each.name == "wanted traits"]
+    waiting = [
+        each for each in threading.enumerate() if each.name == "wanted traits"
+    ]
     assert waiting
     start("")
     for each in waiting:
         each.join(60)
         assert not each.is_alive()
-    assert not [each for each in threading.enumerate() if each.name == "wanted traits"]
+    assert not [
+        each for each in threading.enumerate() if each.name == "wanted traits"
+    ]
     assert not novas_placement.sent
 
 
 _ACME = switch("CUSTOM_ACME_GPU")
 _ROWS = [
-    pytest.param(Row("acme_gpu", _ACME, image_property="os_acme_gpu"), "image_metadata", 1, id="dropped"),
-    pytest.param(Row("acme_gpu", _ACME, image_property="os_acme_gpu"), "hpet", 0, id="dropped, not required"),
-    pytest.param(Row("acme_gpu", _ACME, extra_spec="acme:gpu"), "image_metadata", 0, id="extra spec"),
-    pytest.param(Row("acme_gpu", _ACME, image_property="hw_boot_menu"), "image_metadata", 0, id="known"),
+    pytest.param(
+        Row("acme_gpu", _ACME, image_property="os_acme_gpu"),
+        "image_metadata",
+        1,
+        id="dropped",
+    ),
+    pytest.param(
+        Row("acme_gpu", _ACME, image_property="os_acme_gpu"),
+        "hpet",
+        0,
+        id="dropped, not required",
+    ),
+    pytest.param(
+        Row("acme_gpu", _ACME, extra_spec="acme:gpu"),
+        "image_metadata",
+        0,
+        id="extra spec",
+    ),
+    pytest.param(
+        Row("acme_gpu", _ACME, image_property="hw_boot_menu"),
+        "image_metadata",
+        0,
+        id="known",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("row", "enabled", "warnings"), _ROWS)
 def test_row_of_another_package_that_never_sees_its_image_property_is_warned_of_at_start(
-    start: Start, caplog: pytest.LogCaptureFixture, row: Row, enabled: str, warnings: int
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
+    row: Row,
+    enabled: str,
+    warnings: int,
 ) -> None:
     """Nova's image object has fields of its own, and nothing else."""
-    with mock.patch.object(vocabulary_options, "table", return_value=(*ROWS, row)):
+    with mock.patch.object(
+        vocabulary_options, "table", return_value=(*ROWS, row)
+    ):
         start(enabled)
-    told = "The row acme_gpu of another package reads the image property os_acme_gpu, which this Nova drops before"
-    assert sum(told in record.getMessage() for record in caplog.records) == warnings
+    told = (
+        "The row acme_gpu of another package reads the image property"
+        " os_acme_gpu, which this Nova drops before"
+    )
+    assert (
+        sum(told in record.getMessage() for record in caplog.records)
+        == warnings
+    )
 
 
-def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(start: Start) -> None:
+def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(
+    start: Start,
+) -> None:
     def key(*lines: str) -> Any:
         start("image_metadata", *lines)
         (make,) = entry_point._caches()
@@ -257,13 +395,20 @@ def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(s
     enabled = "[cache]\nenabled = true\nbackend = oslo_cache.dict"
     others = (
         "[placement]\nregion_name = north",
-        "[api_database]\nconnection = mysql+pymysql://nova:secret@db-2/nova_api",
+        (
+            "[api_database]\nconnection ="
+            " mysql+pymysql://nova:secret@db-2/nova_api"
+        ),
         "[placement]\nauth_type = password\nauth_url = https://other/identity",
     )
     start("image_metadata")
     assert not list(entry_point._caches())
     same = key(enabled, others[1].replace("secret", "changed"))
-    keys = [key(enabled, *more) for more in ((), *((each,) for each in others))]
+    keys = [
+        key(enabled, *more) for more in ((), *((each,) for each in others))
+    ]
     CONF.reset()
-    CONF.unregister_opts(loading.get_auth_plugin_conf_options("password"), group="placement")
+    CONF.unregister_opts(
+        loading.get_auth_plugin_conf_options("password"), group="placement"
+    )
     assert (same, len(set(keys))) == (keys[2], 4)

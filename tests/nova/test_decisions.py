@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The history of decisions in Nova's scheduler: by its own context and request spec."""
+"""The history of decisions in Nova's scheduler: by its own context and request
+spec.
+"""
 
 import json
 import logging
@@ -18,7 +20,11 @@ _ON = "decision_history = true"
 
 
 def _recorded(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    return [json.loads(each.getMessage()) for each in caplog.records if each.name == LOGGER]
+    return [
+        json.loads(each.getMessage())
+        for each in caplog.records
+        if each.name == LOGGER
+    ]
 
 
 def test_request_of_a_user_is_recorded_with_its_request_id_and_the_server(
@@ -27,19 +33,33 @@ def test_request_of_a_user_is_recorded_with_its_request_id_and_the_server(
     caplog.set_level(logging.INFO, LOGGER)
     start("image_metadata", _ON)
     context = user_context()
-    our_entry()(context, nova_spec({"hw_vif_model": "igb"}, instance_uuid=_SERVER))
+    our_entry()(
+        context, nova_spec({"hw_vif_model": "igb"}, instance_uuid=_SERVER)
+    )
     our_entry()(None, nova_spec({"hw_vif_model": "igb"}))
     found, without = _recorded(caplog)
-    assert [item["trait"] for item in found["requirements"]] == ["COMPUTE_NET_VIF_MODEL_IGB"]
+    assert [item["trait"] for item in found["requirements"]] == [
+        "COMPUTE_NET_VIF_MODEL_IGB"
+    ]
     assert (found["request"], found["server"]) == (context.request_id, _SERVER)
     assert context.user_id not in str(found)
-    assert (without["request"], without["server"], without["result"]) == (None, None, "passed")
+    assert (without["request"], without["server"], without["result"]) == (
+        None,
+        None,
+        "passed",
+    )
 
 
-def test_rejection_that_the_user_sees_has_the_recorded_reason(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejection_that_the_user_sees_has_the_recorded_reason(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     start("sound_model", _ON)
-    spec = nova_spec({"hw_sound_model": "ac97"}, {"hw:sound_model": "ich6"}, instance_uuid=_SERVER)
+    spec = nova_spec(
+        {"hw_sound_model": "ac97"},
+        {"hw:sound_model": "ich6"},
+        instance_uuid=_SERVER,
+    )
     with pytest.raises(exception.RequestFilterFailed) as raised:
         our_entry()(user_context(), spec)
     (found,) = _recorded(caplog)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The recipes of deployment-tools.rst: what each tool makes of the file that the page shows, as Nova's options read it.
+"""The recipes of deployment-tools.rst: what each tool makes of the file that
+the page shows, as Nova's options read it.
 
-The functions below imitate what was read in OpenStack-Ansible, OpenStack-Helm and Puppet, whose code is in no Python
-package. Each was compared once with the tool's own code, in the versions that the page states. Kolla's own code runs in
-``tests/services/packages``; RHOSO and the charms render nothing, they place a file.
+The functions below imitate what was read in OpenStack-Ansible, OpenStack-Helm
+and Puppet, whose code is in no Python package. Each was compared once with the
+tool's own code, in the versions that the page states. Kolla's own code runs in
+``tests/services/packages``; RHOSO and the charms render nothing, they place a
+file.
 """
 
 import re
@@ -22,7 +25,14 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter_tools.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
-from tests.support.deployment_tools import BLAZARS, FILES, NOVAS, OURS, SECTION, read_conf
+from tests.support.deployment_tools import (
+    BLAZARS,
+    FILES,
+    NOVAS,
+    OURS,
+    SECTION,
+    read_conf,
+)
 from tests.support.nova_start import Start, entries
 from tests.support.pages import DOCS, DROP_IN
 
@@ -49,43 +59,73 @@ def placed(path: Path, text: str) -> Path:
     return path
 
 
-def render_config_template(overrides: Mapping[str, Any], sections: Sections) -> None:
-    """OpenStack-Ansible: a mapping without values becomes a line for each key, a list one line."""
+def render_config_template(
+    overrides: Mapping[str, Any], sections: Sections
+) -> None:
+    """OpenStack-Ansible: a mapping without values becomes a line for each key,
+    a list one line.
+    """
     for section, options in overrides.items():
         for option, value in options.items():
             if isinstance(value, dict):
                 assert not any(value.values())
                 lines = list(value)
             else:
-                lines = [",".join(value) if isinstance(value, list) else str(value)]
+                lines = [
+                    ",".join(value) if isinstance(value, list) else str(value)
+                ]
             sections.setdefault(section, {})[option] = lines
 
 
 def render_helm_values(values: Mapping[str, Any], sections: Sections) -> None:
-    """OpenStack-Helm: only what has the type multistring becomes a line for each value, a list one line."""
+    """OpenStack-Helm: only what has the type multistring becomes a line for
+    each value, a list one line.
+    """
     for options in values.values():
         for option, value in options.items():
             if isinstance(value, dict):
                 is_list = value["type"] != "multistring"
-                options[option] = value["values"] if is_list else dict.fromkeys(value["values"])
+                options[option] = (
+                    value["values"]
+                    if is_list
+                    else dict.fromkeys(value["values"])
+                )
     render_config_template(values, sections)
 
 
 def render_hiera(data: Mapping[str, Any], sections: Sections) -> None:
-    """Puppet: the parameter of nova::scheduler::filter, and the resources nova_config; an array becomes lines."""
-    resources = {name: resource["value"] for name, resource in data["nova::config::nova_config"].items()}
+    """Puppet: the parameter of nova::scheduler::filter, and the resources
+    nova_config; an array becomes lines.
+    """
+    resources = {
+        name: resource["value"]
+        for name, resource in data["nova::config::nova_config"].items()
+    }
     name = "filter_scheduler/available_filters"
     assert name not in resources, "a duplicate declaration"
     resources[name] = data["nova::scheduler::filter::available_filters"]
     for name, value in resources.items():
         section, option = name.split("/", 1)
-        sections.setdefault(section, {})[option] = value if isinstance(value, list) else [value]
+        sections.setdefault(section, {})[option] = (
+            value if isinstance(value, list) else [value]
+        )
 
 
 _OSA = "/etc/openstack_deploy/user_variables_prefilter.yml"
-_TOOLS: dict[str, tuple[str, tuple[str, ...], Callable[[Mapping[str, Any], Sections], None]]] = {
-    "OpenStack-Ansible": (_OSA, ("nova_nova_conf_overrides",), render_config_template),
-    "OpenStack-Helm": ("os-prefilter-values.yaml", ("conf", "nova"), render_helm_values),
+_TOOLS: dict[
+    str,
+    tuple[str, tuple[str, ...], Callable[[Mapping[str, Any], Sections], None]],
+] = {
+    "OpenStack-Ansible": (
+        _OSA,
+        ("nova_nova_conf_overrides",),
+        render_config_template,
+    ),
+    "OpenStack-Helm": (
+        "os-prefilter-values.yaml",
+        ("conf", "nova"),
+        render_helm_values,
+    ),
     "Puppet": ("hieradata/nova_scheduler.yaml", (), render_hiera),
 }
 
@@ -97,38 +137,77 @@ def rendered(tool: str, folder: Path, beside: str) -> Path:
     for key in keys:
         overrides = overrides[key]
     sections: Sections = {}
-    cfg.ConfigParser(str(placed(folder / "template.conf", beside)), sections).parse()
+    cfg.ConfigParser(
+        str(placed(folder / "template.conf", beside)), sections
+    ).parse()
     render(overrides, sections)
     lines = [
         line
         for section, options in sections.items()
-        for line in (f"[{section}]", *(f"{option} = {value}" for option in options for value in options[option]))
+        for line in (
+            f"[{section}]",
+            *(
+                f"{option} = {value}"
+                for option in options
+                for value in options[option]
+            ),
+        )
     ]
     return placed(folder / "nova.conf", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize("beside", [_SETS_NOTHING, _SETS_DEFAULT])
 @pytest.mark.parametrize("tool", _TOOLS)
-def test_override_of_the_page_activates_and_keeps_novas_host_filters(tool: str, beside: str, nova_folder: Path) -> None:
-    assert read_conf("--config-file", rendered(tool, nova_folder, beside)) == ([NOVAS, OURS], SECTION)
+def test_override_of_the_page_activates_and_keeps_novas_host_filters(
+    tool: str, beside: str, nova_folder: Path
+) -> None:
+    assert read_conf("--config-file", rendered(tool, nova_folder, beside)) == (
+        [NOVAS, OURS],
+        SECTION,
+    )
 
 
-def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_folder: Path) -> None:
+def test_rhoso_reads_the_custom_service_config_after_the_operators_file(
+    nova_folder: Path,
+) -> None:
     plane = yaml.safe_load(FILES["openstackcontrolplane.yaml"])
     template = plane["spec"]["nova"]["template"]["schedulerServiceTemplate"]
     placed(nova_folder / "nova.conf", "")
     placed(nova_folder / "nova.conf.d" / "01-nova.conf", _SETS_DEFAULT)
-    placed(nova_folder / "nova.conf.d" / "02-nova-override.conf", template["customServiceConfig"])
+    placed(
+        nova_folder / "nova.conf.d" / "02-nova-override.conf",
+        template["customServiceConfig"],
+    )
     assert read_conf() == ([NOVAS, NOVAS, OURS], SECTION)
 
 
-@pytest.mark.parametrize("beside", ["", _SETS_NOTHING, _SETS_DEFAULT, _SETS_BLAZAR, _SAME])
-@pytest.mark.parametrize("arguments", [(), ("--config-file",), ("--config-file", "--config-dir")], ids=len)
-def test_drop_in_adds_to_any_nova_conf(beside: str, arguments: tuple[str, ...], nova_folder: Path) -> None:
-    """Found by its folder's name or named as a directory; what nova.conf sets stays."""
+@pytest.mark.parametrize(
+    "beside", ["", _SETS_NOTHING, _SETS_DEFAULT, _SETS_BLAZAR, _SAME]
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--config-file",), ("--config-file", "--config-dir")],
+    ids=len,
+)
+def test_drop_in_adds_to_any_nova_conf(
+    beside: str, arguments: tuple[str, ...], nova_folder: Path
+) -> None:
+    """Found by its folder's name or named as a directory; what nova.conf sets
+    stays.
+    """
     nova_conf = placed(nova_folder / "nova.conf", beside)
-    drop_in = placed(nova_folder / "nova-scheduler.conf.d" / DROP_IN.name, _SAME)
-    found = read_conf(*(each for pair in zip(arguments, (nova_conf, drop_in.parent), strict=False) for each in pair))
+    drop_in = placed(
+        nova_folder / "nova-scheduler.conf.d" / DROP_IN.name, _SAME
+    )
+    found = read_conf(
+        *(
+            each
+            for pair in zip(
+                arguments, (nova_conf, drop_in.parent), strict=False
+            )
+            for each in pair
+        )
+    )
     assert set(found.available_filters) == {
         NOVAS,
         OURS,
@@ -137,35 +216,83 @@ def test_drop_in_adds_to_any_nova_conf(beside: str, arguments: tuple[str, ...], 
     assert found.section == SECTION
 
 
-def test_the_drop_in_wins_over_nova_conf_unless_that_alone_is_named(nova_folder: Path) -> None:
-    nova_conf = placed(nova_folder / "nova.conf", "[prefilter]\nenabled_filters = noop\n")
-    folder = placed(nova_folder / "nova-scheduler.conf.d" / "x.conf", _SAME).parent
+def test_the_drop_in_wins_over_nova_conf_unless_that_alone_is_named(
+    nova_folder: Path,
+) -> None:
+    nova_conf = placed(
+        nova_folder / "nova.conf", "[prefilter]\nenabled_filters = noop\n"
+    )
+    folder = placed(
+        nova_folder / "nova-scheduler.conf.d" / "x.conf", _SAME
+    ).parent
     assert read_conf().section == SECTION
-    assert read_conf("--config-file", nova_conf, "--config-dir", folder).section == SECTION
-    assert read_conf("--config-file", nova_conf).section["enabled_filters"] == ["noop"]
+    assert (
+        read_conf("--config-file", nova_conf, "--config-dir", folder).section
+        == SECTION
+    )
+    assert read_conf("--config-file", nova_conf).section[
+        "enabled_filters"
+    ] == ["noop"]
 
 
 def test_lines_that_are_there_twice_count_once(start: Start) -> None:
     start("hpet")
     once = entries()
-    scheduler = start("hpet", "[filter_scheduler]", f"available_filters = {NOVAS}", f"available_filters = {OURS}")
-    assert (CONF.filter_scheduler.available_filters, entries()) == ([NOVAS, OURS] * 2, once)
-    assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
+    scheduler = start(
+        "hpet",
+        "[filter_scheduler]",
+        f"available_filters = {NOVAS}",
+        f"available_filters = {OURS}",
+    )
+    assert (CONF.filter_scheduler.available_filters, entries()) == (
+        [NOVAS, OURS] * 2,
+        once,
+    )
+    assert len(scheduler.host_manager.enabled_filters) == len(
+        CONF.filter_scheduler.enabled_filters
+    )
 
 
-def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(tmp_path: Path) -> None:
-    """The command's options go together, and a section that is in both files has the options of both."""
-    pod = yaml.safe_load(FILES["os-prefilter-report.yaml"])["spec"]["template"]["spec"]
-    _, command = pod["containers"][0]["command"][2].split("exec os-prefilter capabilities report ")
-    parsed = ReportCapabilities(Program("0"), None).get_parser("report").parse_args(shlex.split(command))
-    assert (parsed.nova_conf, parsed.watch) == ("/tmp/nova.conf", 60)  # noqa: S108
-    parts = "[placement]\nregion_name = one\n", "[libvirt]\nvirt_type = kvm\n", "[placement]\nusername = nova\n"
+def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(
+    tmp_path: Path,
+) -> None:
+    """The command's options go together, and a section that is in both files
+    has the options of both.
+    """
+    pod = yaml.safe_load(FILES["os-prefilter-report.yaml"])["spec"][
+        "template"
+    ]["spec"]
+    _, command = pod["containers"][0]["command"][2].split(
+        "exec os-prefilter capabilities report "
+    )
+    parsed = (
+        ReportCapabilities(Program("0"), None)
+        .get_parser("report")
+        .parse_args(shlex.split(command))
+    )
+    assert (parsed.nova_conf, parsed.watch) == (
+        "/tmp/nova.conf",
+        60,
+    )  # noqa: S108
+    parts = (
+        "[placement]\nregion_name = one\n",
+        "[libvirt]\nvirt_type = kvm\n",
+        "[placement]\nusername = nova\n",
+    )
     conf = load_conf(placed(tmp_path / "nova.conf", "".join(parts)))
-    conf.register_opts([cfg.StrOpt("region_name"), cfg.StrOpt("username")], group="placement")
-    assert (conf.placement.region_name, conf.placement.username) == ("one", "nova")
+    conf.register_opts(
+        [cfg.StrOpt("region_name"), cfg.StrOpt("username")], group="placement"
+    )
+    assert (conf.placement.region_name, conf.placement.username) == (
+        "one",
+        "nova",
+    )
 
 
 def test_page_states_what_the_package_requires() -> None:
-    stated = re.search(r"requires Python (\S+) and", (DOCS / "deployment-tools.rst").read_text(encoding="utf-8"))
+    stated = re.search(
+        r"requires Python (\S+) and",
+        (DOCS / "deployment-tools.rst").read_text(encoding="utf-8"),
+    )
     assert stated
     assert metadata("os-prefilter")["Requires-Python"] == f">={stated[1]}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every reason to reject a request, at each moment of a server's life: what it has lived with is none.
+"""Every reason to reject a request, at each moment of a server's life: what it
+has lived with is none.
 
 The request specs are those that Nova's own conductor makes for each moment.
 """
@@ -19,7 +20,13 @@ from nova.conductor.tasks.live_migrate import LiveMigrationTask
 from nova.conductor.tasks.migrate import MigrationTask
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter import Destination, Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter import (
+    Destination,
+    Flavor,
+    Image,
+    RequestSpec,
+    allocation_candidates_query,
+)
 from os_prefilter.common import errors
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.service import Service
@@ -45,11 +52,28 @@ class Rejection(NamedTuple):
     """Whether the new image is rejected beside the server's flavor."""
 
 
-_HPET, _PACKED = "trait:CUSTOM_COMPUTE_TIME_HPET", "trait:COMPUTE_NET_VIRTIO_PACKED"
+_HPET, _PACKED = (
+    "trait:CUSTOM_COMPUTE_TIME_HPET",
+    "trait:COMPUTE_NET_VIRTIO_PACKED",
+)
 _X86 = {"hw_architecture": "x86_64"}
 _REJECTIONS = (
-    Rejection("flavor names a device", "only chooses a host", {}, {_HPET: "required"}, True, False),
-    Rejection("image names a device", "only chooses a host", {_HPET: "required"}, {}, False, True),
+    Rejection(
+        "flavor names a device",
+        "only chooses a host",
+        {},
+        {_HPET: "required"},
+        True,
+        False,
+    ),
+    Rejection(
+        "image names a device",
+        "only chooses a host",
+        {_HPET: "required"},
+        {},
+        False,
+        True,
+    ),
     Rejection(
         "flavor names a device, image has it off",
         "contradict each other",
@@ -106,8 +130,22 @@ _REJECTIONS = (
         True,
         True,
     ),
-    Rejection("flavor has an unknown value", "unknown value", {}, {"hw:sound_model": "gramophone"}, True, False),
-    Rejection("flavor has an unknown configuration", "unknown value", {}, {"deploy-config:turbo": "on"}, True, False),
+    Rejection(
+        "flavor has an unknown value",
+        "unknown value",
+        {},
+        {"hw:sound_model": "gramophone"},
+        True,
+        False,
+    ),
+    Rejection(
+        "flavor has an unknown configuration",
+        "unknown value",
+        {},
+        {"deploy-config:turbo": "on"},
+        True,
+        False,
+    ),
     Rejection(
         "image has a device that its machine type lacks",
         "is impossible with",
@@ -133,7 +171,12 @@ _REJECTIONS = (
         True,
     ),
     Rejection(
-        "Secure Boot without UEFI", "Set hw_firmware_type=uefi", _X86, {"os:secure_boot": "required"}, True, True
+        "Secure Boot without UEFI",
+        "Set hw_firmware_type=uefi",
+        _X86,
+        {"os:secure_boot": "required"},
+        True,
+        True,
     ),
     Rejection(
         "Secure Boot of an image without UEFI",
@@ -146,7 +189,11 @@ _REJECTIONS = (
     Rejection(
         "Secure Boot of a guest of 32 bits",
         "is impossible with",
-        {"hw_architecture": "i686", "hw_firmware_type": "uefi", "os_secure_boot": "required"},
+        {
+            "hw_architecture": "i686",
+            "hw_firmware_type": "uefi",
+            "os_secure_boot": "required",
+        },
         {},
         False,
         True,
@@ -169,7 +216,8 @@ _REJECTIONS = (
     ),
     Rejection(
         "machine type without a device of Nova's",
-        "No guest of Nova starts with image property hw_machine_type=pc-q35-2.4",
+        "No guest of Nova starts with image property"
+        " hw_machine_type=pc-q35-2.4",
         {"hw_machine_type": "pc-q35-2.4"},
         {},
         False,
@@ -177,7 +225,8 @@ _REJECTIONS = (
     ),
     Rejection(
         "address bits of the flavor beside passthrough",
-        "No guest of Nova starts with flavor extra spec hw:maxphysaddr_bits='42'",
+        "No guest of Nova starts with flavor extra spec"
+        " hw:maxphysaddr_bits='42'",
         {"hw_maxphysaddr_mode": "passthrough"},
         {"hw:maxphysaddr_bits": "42"},
         True,
@@ -192,17 +241,29 @@ _REJECTIONS = (
         True,
     ),
 )
-_each_rejection = pytest.mark.parametrize("rejection", _REJECTIONS, ids=lambda rejection: rejection.id)
+_each_rejection = pytest.mark.parametrize(
+    "rejection", _REJECTIONS, ids=lambda rejection: rejection.id
+)
 
 
 @pytest.fixture(autouse=True)
 def server() -> Iterator[Any]:
-    """Return the server that Nova's databases have: of the flavor 1, in one cell."""
-    server = SimpleNamespace(uuid=_SERVER, instance_type_id=1, task_state=None, system_metadata={})
+    """Return the server that Nova's databases have: of the flavor 1, in one
+    cell.
+    """
+    server = SimpleNamespace(
+        uuid=_SERVER, instance_type_id=1, task_state=None, system_metadata={}
+    )
     mapping = objects.InstanceMapping(cell_mapping=_CELL)
     with (
-        mock.patch.object(objects.InstanceMapping, "get_by_instance_uuid", return_value=mapping),
-        mock.patch.object(objects.Instance, "get_by_uuid", return_value=server),
+        mock.patch.object(
+            objects.InstanceMapping,
+            "get_by_instance_uuid",
+            return_value=mapping,
+        ),
+        mock.patch.object(
+            objects.Instance, "get_by_uuid", return_value=server
+        ),
         mock.patch("nova.context.target_cell"),
     ):
         yield server
@@ -213,23 +274,34 @@ def _boot(_spec: Any, _server: Any) -> None:
 
 
 def _evacuate_or_unshelve(spec: Any, server: Any) -> None:
-    ComputeTaskManager._restrict_request_spec_to_cell(user_context(), server, spec)
+    ComputeTaskManager._restrict_request_spec_to_cell(
+        user_context(), server, spec
+    )
 
 
 def _cold_migrate(spec: Any, server: Any) -> None:
     server.task_state = task_states.RESIZE_PREP
-    task = mock.Mock(request_spec=spec, instance=server, context=user_context())
+    task = mock.Mock(
+        request_spec=spec, instance=server, context=user_context()
+    )
     MigrationTask._set_requested_destination_cell(task, {})
 
 
 def _cold_migrate_to_any_cell(spec: Any, server: Any) -> None:
-    spec.requested_destination = objects.Destination(allow_cross_cell_move=True, host="there")
+    spec.requested_destination = objects.Destination(
+        allow_cross_cell_move=True, host="there"
+    )
     _cold_migrate(spec, server)
 
 
 def _live_migrate(spec: Any, server: Any) -> None:
-    task = mock.Mock(request_spec=spec, instance=server, context=user_context())
-    task.network_api.get_requested_resource_for_instance.return_value = ([], objects.RequestLevelParams())
+    task = mock.Mock(
+        request_spec=spec, instance=server, context=user_context()
+    )
+    task.network_api.get_requested_resource_for_instance.return_value = (
+        [],
+        objects.RequestLevelParams(),
+    )
     task._get_source_cell_mapping.return_value = _CELL
     spec.pci_requests = objects.InstancePCIRequests(requests=[])
     with (
@@ -247,12 +319,21 @@ def _resize(spec: Any, server: Any) -> None:
 
 
 _Moment = Callable[[Any, Any], None]
-_MOVES = (_evacuate_or_unshelve, _cold_migrate, _cold_migrate_to_any_cell, _live_migrate)
+_MOVES = (
+    _evacuate_or_unshelve,
+    _cold_migrate,
+    _cold_migrate_to_any_cell,
+    _live_migrate,
+)
 
 
 def _scheduled(rejection: Rejection, moment: _Moment, server: Any) -> Any:
-    """Return the request that Nova's conductor makes of a rejected one at a moment."""
-    spec = nova_spec(rejection.properties, rejection.extra_specs, instance_uuid=_SERVER)
+    """Return the request that Nova's conductor makes of a rejected one at a
+    moment.
+    """
+    spec = nova_spec(
+        rejection.properties, rejection.extra_specs, instance_uuid=_SERVER
+    )
     spec.flavor.id = 1
     moment(spec, server)
     return spec
@@ -268,13 +349,17 @@ def _refused(spec: Any) -> str:
 
 
 @_each_rejection
-def test_new_server_is_rejected_with_the_reason(start: Start, rejection: Rejection, server: Any) -> None:
+def test_new_server_is_rejected_with_the_reason(
+    start: Start, rejection: Rejection, server: Any
+) -> None:
     start(_FILTERS, "unknown_values = reject")
     assert rejection.reason in _refused(_scheduled(rejection, _boot, server))
 
 
 @_each_rejection
-@pytest.mark.parametrize("moment", _MOVES, ids=lambda moment: moment.__name__.strip("_"))
+@pytest.mark.parametrize(
+    "moment", _MOVES, ids=lambda moment: moment.__name__.strip("_")
+)
 def test_server_that_moves_is_not_rejected_for_what_it_has_lived_with(
     start: Start, rejection: Rejection, moment: _Moment, server: Any
 ) -> None:
@@ -282,7 +367,12 @@ def test_server_that_moves_is_not_rejected_for_what_it_has_lived_with(
     spec = _scheduled(rejection, moment, server)
     assert _refused(spec) == ""
     query = parse_qsl(allocation_candidates_query(spec))
-    traits = {trait for key, value in query if "required" in key for trait in value.split(",")}
+    traits = {
+        trait
+        for key, value in query
+        if "required" in key
+        for trait in value.split(",")
+    }
     # No host has and lacks a trait.
     assert not [trait for trait in traits if f"!{trait}" in traits]
 
@@ -300,11 +390,18 @@ def test_resize_is_rejected_if_and_only_if_the_new_flavor_has_a_part_in_it(
 def test_rebuild_is_rejected_if_and_only_if_the_new_image_has_a_part_in_it(
     start: Start, rejection: Rejection, server: Any
 ) -> None:
-    """A trait in the flavor has given the server no device, so that no image contradicts it.
+    """A trait in the flavor has given the server no device, so that no image
+    contradicts it.
 
-    Whether the host has what the image requires is another matter: a rebuild of which that is not known goes on.
+    Whether the host has what the image requires is another matter: a rebuild
+    of which that is not known goes on.
     """
-    scheduler = start(_FILTERS, "unknown_values = reject", "[filter_scheduler]", "enabled_filters = RebuildFilter")
+    scheduler = start(
+        _FILTERS,
+        "unknown_values = reject",
+        "[filter_scheduler]",
+        "enabled_filters = RebuildFilter",
+    )
     spec = _scheduled(rejection, _evacuate_or_unshelve, server)
     # What nova-api adds (API.rebuild in nova/compute/api.py).
     spec.scheduler_hints = {"_nova_check_type": ["rebuild"]}
@@ -314,7 +411,9 @@ def test_rebuild_is_rejected_if_and_only_if_the_new_image_has_a_part_in_it(
     state.uuid = _SERVER
     reason = ""
     try:
-        manager.filter_handler.get_filtered_objects(manager.enabled_filters, [state], spec)
+        manager.filter_handler.get_filtered_objects(
+            manager.enabled_filters, [state], spec
+        )
     except exception.NoValidHost as error:
         reason = str(error)
     assert rejection.reason in reason if rejection.at_rebuild else reason == ""
@@ -324,24 +423,38 @@ def test_resize_of_which_nothing_is_known_is_rejected_for_nothing_the_server_may
     start: Start, server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     start(_FILTERS)
-    with mock.patch.object(objects.Instance, "get_by_uuid", side_effect=RuntimeError("the cell is down")):
+    with mock.patch.object(
+        objects.Instance,
+        "get_by_uuid",
+        side_effect=RuntimeError("the cell is down"),
+    ):
         assert _refused(_scheduled(_REJECTIONS[0], _resize, server)) == ""
-    assert "Failed to find out whether a server is resized: RuntimeError: the cell is down" in caplog.text
+    assert (
+        "Failed to find out whether a server is resized: RuntimeError: the"
+        " cell is down" in caplog.text
+    )
 
 
 def test_whether_a_server_is_resized_is_asked_only_of_one_that_exists_with_extra_specs(
     start: Start, server: Any
 ) -> None:
     start("hpet")
-    with mock.patch.object(objects.Instance, "get_by_uuid", return_value=server) as look_up:
-        for extra_specs, moment in (({}, _cold_migrate), ({"hw:cpu_policy": "shared"}, _boot)):
+    with mock.patch.object(
+        objects.Instance, "get_by_uuid", return_value=server
+    ) as look_up:
+        for extra_specs, moment in (
+            ({}, _cold_migrate),
+            ({"hw:cpu_policy": "shared"}, _boot),
+        ):
             spec = nova_spec({}, extra_specs, instance_uuid=_SERVER)
             moment(spec, server)
             assert _refused(spec) == ""
         look_up.assert_not_called()
 
 
-def test_move_and_resize_of_the_same_content_are_decided_apart(start: Start, server: Any) -> None:
+def test_move_and_resize_of_the_same_content_are_decided_apart(
+    start: Start, server: Any
+) -> None:
     start("hpet")
     rejection = _REJECTIONS[0]
     assert _refused(_scheduled(rejection, _cold_migrate, server)) == ""
@@ -352,7 +465,10 @@ def test_move_and_resize_of_the_same_content_are_decided_apart(start: Start, ser
 
 _AT_EACH_MOMENT = {
     "MalformedRequest": "Placement takes no such query",
-    "ContradictingRequirements": "no host has and lacks a trait: rules of the operator, or the request spec itself",
+    "ContradictingRequirements": (
+        "no host has and lacks a trait: rules of the operator, or the request"
+        " spec itself"
+    ),
     "ContradictingAggregates": "the operator lets the server run nowhere",
     "NoAggregate": "the operator lets the server run nowhere",
     "RejectedByFilter": "the filter of another package decides",
@@ -369,7 +485,9 @@ def _subclasses(kind: type[Exception]) -> Iterator[str]:
             yield from _subclasses(each)
 
 
-def test_table_has_each_error_that_depends_on_the_moment(start: Start, server: Any) -> None:
+def test_table_has_each_error_that_depends_on_the_moment(
+    start: Start, server: Any
+) -> None:
     start(_FILTERS, "unknown_values = reject")
     found = set()
     for rejection in _REJECTIONS:
@@ -377,16 +495,27 @@ def test_table_has_each_error_that_depends_on_the_moment(start: Start, server: A
             our_entry().service.decide(_scheduled(rejection, _boot, server))
         found.add(type(raised.value).__name__)
     assert found.isdisjoint(_AT_EACH_MOMENT)
-    assert found | _AT_EACH_MOMENT.keys() == {*_subclasses(RequestRejected)} - {"ContradictingSources"}
+    assert found | _AT_EACH_MOMENT.keys() == {
+        *_subclasses(RequestRejected)
+    } - {"ContradictingSources"}
 
 
-_UNKNOWN_VALUES = {"image property": {"hw_vif_model": "wire"}, "legacy": {"hypervisor_type": "cloud"}}
+_UNKNOWN_VALUES = {
+    "image property": {"hw_vif_model": "wire"},
+    "legacy": {"hypervisor_type": "cloud"},
+}
 
 
-@pytest.mark.parametrize("properties", _UNKNOWN_VALUES.values(), ids=_UNKNOWN_VALUES)
-def test_unknown_value_of_an_image_rejects_a_new_server_alone(properties: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "properties", _UNKNOWN_VALUES.values(), ids=_UNKNOWN_VALUES
+)
+def test_unknown_value_of_an_image_rejects_a_new_server_alone(
+    properties: dict[str, object],
+) -> None:
     """Nova's own objects have none; nova-api refuses it."""
-    service = Service.from_names("image_metadata", options=Options(unknown_values=UnknownValues.REJECT))
+    service = Service.from_names(
+        "image_metadata", options=Options(unknown_values=UnknownValues.REJECT)
+    )
     spec = RequestSpec(Flavor(), Image(properties))
     with pytest.raises(RequestRejected):
         service.decide(spec)
@@ -396,12 +525,20 @@ def test_unknown_value_of_an_image_rejects_a_new_server_alone(properties: dict[s
 
 
 @pytest.mark.parametrize("scope", TraitScope)
-def test_value_whose_trait_the_flavor_forbids_is_required_of_no_host_that_a_server_moves_to(scope: TraitScope) -> None:
+def test_value_whose_trait_the_flavor_forbids_is_required_of_no_host_that_a_server_moves_to(
+    scope: TraitScope,
+) -> None:
     """Else no host would be left."""
-    service = Service.from_names("image_metadata", options=Options(trait_scope=scope))
+    service = Service.from_names(
+        "image_metadata", options=Options(trait_scope=scope)
+    )
     forbidden = {"trait:COMPUTE_NET_VIF_MODEL_E1000": "forbidden"}
-    spec = RequestSpec(Flavor(extra_specs=forbidden), Image({"hw_vif_model": "e1000"}))
+    spec = RequestSpec(
+        Flavor(extra_specs=forbidden), Image({"hw_vif_model": "e1000"})
+    )
     spec.requested_destination = Destination(cell="one")
     decision = service.decide(spec)
     assert decision.requirements == ()
-    assert [note.source for note in decision.notes] == ["image property hw_vif_model=e1000"]
+    assert [note.source for note in decision.notes] == [
+        "image property hw_vif_model=e1000"
+    ]

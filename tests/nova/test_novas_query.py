@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's own query for candidates, told from the questions of others in its thread: real scheduler, real Placement."""
+"""Nova's own query for candidates, told from the questions of others in its
+thread: real scheduler, real Placement.
+"""
 
 import threading
 import time
@@ -27,23 +29,34 @@ _GPU = provider("gpu-1_gpu", "VGPU", "CUSTOM_FAST")
 _SHORT = "No available host has room for this flavor's memory."
 
 Boot = Callable[..., Callable[..., str]]
-"""``(*lines of nova.conf)``, and then ``(memory, extra_specs, **fields)`` of a request -> what the user reads."""
+"""``(*lines of nova.conf)``, and then ``(memory, extra_specs, **fields)`` of a
+request -> what the user reads.
+"""
 
 
 @pytest.fixture
 def placement() -> Iterator[EmbeddedPlacement]:
     """Return a Placement with two hosts, each with 16 of each resource."""
-    hosts = (provider("kvm-1", _ROOM, "COMPUTE_NODE"), provider("gpu-1", _ROOM, "COMPUTE_NODE", (_GPU,)))
+    hosts = (
+        provider("kvm-1", _ROOM, "COMPUTE_NODE"),
+        provider("gpu-1", _ROOM, "COMPUTE_NODE", (_GPU,)),
+    )
     with EmbeddedPlacement(Fleet(hosts)) as placement:
         yield placement
 
 
 @pytest.fixture
-def boot(start: Start, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch) -> Boot:
-    """Return what starts the scheduler, and returns what schedules a server."""
+def boot(
+    start: Start, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> Boot:
+    """Return what starts the scheduler, and returns what schedules a
+    server.
+    """
     client: Any = report.report_client_singleton
     # Nova's filter of owners looks up the oldest service there.
-    monkeypatch.setattr("nova.context.scatter_gather_all_cells", lambda *_given, **_named: {})
+    monkeypatch.setattr(
+        "nova.context.scatter_gather_all_cells", lambda *_given, **_named: {}
+    )
 
     def begin(*lines: str) -> Callable[..., str]:
         session = placement.client._adapter.session
@@ -51,7 +64,9 @@ def boot(start: Start, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyP
         client.return_value = report.SchedulerReportClient(adapter=adapter)
         scheduler = start("hpet", *lines)
         # Behind Placement's response; hosts come from a database.
-        monkeypatch.setattr(type(scheduler), "_select_destinations", lambda *_given: [])
+        monkeypatch.setattr(
+            type(scheduler), "_select_destinations", lambda *_given: []
+        )
         return lambda **fields: _select(scheduler, **fields)
 
     return begin
@@ -79,18 +94,28 @@ def _select(
     spec = nova_spec(properties, extra_specs, **{**given, **fields})
     spec.flavor.memory_mb = memory
     try:
-        scheduler.select_destinations(user_context(), spec_obj=spec, instance_uuids=[_SERVER], return_objects=True)
+        scheduler.select_destinations(
+            user_context(),
+            spec_obj=spec,
+            instance_uuids=[_SERVER],
+            return_objects=True,
+        )
     except messaging.ExpectedException as error:
         return str(error.exc_info[1]).removeprefix("No valid host was found. ")
     return "scheduled"
 
 
 def _asking(resources: str) -> Any:
-    """Return a request filter of an operator that asks Placement for candidates of its own, and finds none."""
+    """Return a request filter of an operator that asks Placement for
+    candidates of its own, and finds none.
+    """
 
     def ask(_context: Any, _spec: Any) -> bool:
         client = report.report_client_singleton()
-        response = client.get(f"/allocation_candidates?limit=1&resources={resources}", version="1.36")
+        response = client.get(
+            f"/allocation_candidates?limit=1&resources={resources}",
+            version="1.36",
+        )
         assert response.json()["allocation_requests"] == []
         return True
 
@@ -98,12 +123,20 @@ def _asking(resources: str) -> Any:
 
 
 def _asking_as_nova(amount: int) -> Any:
-    """Return a request filter that tries Nova's own query with more memory, and then takes what Nova would."""
+    """Return a request filter that tries Nova's own query with more memory,
+    and then takes what Nova would.
+    """
 
     def ask(context: Any, spec: Any) -> bool:
         before, spec.flavor.memory_mb = spec.flavor.memory_mb, amount
         resources = utils.resources_from_request_spec(context, spec, None)
-        found, _, _ = report.report_client_singleton().get_allocation_candidates(context, resources)
+        (
+            found,
+            _,
+            _,
+        ) = report.report_client_singleton().get_allocation_candidates(
+            context, resources
+        )
         assert found == []
         spec.flavor.memory_mb = before
         return True
@@ -112,23 +145,40 @@ def _asking_as_nova(amount: int) -> Any:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.parametrize("ask", [_asking("MEMORY_MB:1000"), _asking_as_nova(1000)], ids=["own", "as-nova"])
-def test_question_of_another_request_filter_ends_no_boot(boot: Boot, place: str, ask: Any) -> None:
-    """Of an operator's filter before ours or after it, also one that asks what Nova would ask at that time."""
+@pytest.mark.parametrize(
+    "ask",
+    [_asking("MEMORY_MB:1000"), _asking_as_nova(1000)],
+    ids=["own", "as-nova"],
+)
+def test_question_of_another_request_filter_ends_no_boot(
+    boot: Boot, place: str, ask: Any
+) -> None:
+    """Of an operator's filter before ours or after it, also one that asks what
+    Nova would ask at that time.
+    """
     schedule = boot()
     filters = request_filter.ALL_REQUEST_FILTERS
     filters.insert(0 if place == "before" else len(filters), ask)
     assert [schedule() for _ in range(4)] == ["scheduled"] * 4
-    # The first request has told which resource is short; the others' questions have not made that forgotten.
+    # The first request has told which resource is short; the others' questions
+    # have not made that forgotten.
     assert schedule(memory=99) == _SHORT
 
 
-def test_state_of_an_earlier_request_in_the_thread_ends_no_boot(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its query had no response, and a filter before ours asks the same for the next request."""
+def test_state_of_an_earlier_request_in_the_thread_ends_no_boot(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its query had no response, and a filter before ours asks the same for
+    the next request.
+    """
     schedule = boot()
     kept: list[Any] = []
     with monkeypatch.context() as patched:
-        patched.setattr(report.SchedulerReportClient, "get_allocation_candidates", lambda *given: kept.append(given))
+        patched.setattr(
+            report.SchedulerReportClient,
+            "get_allocation_candidates",
+            lambda *given: kept.append(given),
+        )
         ask: Any = lambda _context, spec: kept.append(spec)  # noqa: E731
         request_filter.ALL_REQUEST_FILTERS.insert(0, ask)
         assert schedule(memory=99) == ""
@@ -136,16 +186,22 @@ def test_state_of_an_earlier_request_in_the_thread_ends_no_boot(boot: Boot, monk
     _, _, resources = kept[-1]
 
     def ask_again(context: Any, _spec: Any) -> None:
-        assert not report.report_client_singleton().get_allocation_candidates(context, resources)[0]
+        assert not report.report_client_singleton().get_allocation_candidates(
+            context, resources
+        )[0]
 
     request_filter.ALL_REQUEST_FILTERS.insert(0, ask_again)
     assert schedule() == "scheduled"
 
 
-def test_reason_is_told_where_filters_of_others_follow_ours(boot: Boot) -> None:
+def test_reason_is_told_where_filters_of_others_follow_ours(
+    boot: Boot,
+) -> None:
     schedule = boot()
     ran: list[str] = []
-    request_filter.ALL_REQUEST_FILTERS.append(lambda _context, spec: ran.append(spec.instance_uuid))
+    request_filter.ALL_REQUEST_FILTERS.append(
+        lambda _context, spec: ran.append(spec.instance_uuid)
+    )
     assert [schedule(memory=99), schedule(memory=99)] == [_SHORT] * 2
     assert ran == [_SERVER] * 2
 
@@ -161,9 +217,14 @@ def test_question_between_the_request_filters_and_novas_query_ends_no_boot(
     def patched(context: Any, spec: Any, *given: Any, **named: Any) -> Any:
         if not ours:
             ours.append(True)
-            for query in ("resources=MEMORY_MB:1000", "resources=DISK_GB:1,MEMORY_MB:4,VCPU:1&member_of=" + _SERVER):
+            for query in (
+                "resources=MEMORY_MB:1000",
+                "resources=DISK_GB:1,MEMORY_MB:4,VCPU:1&member_of=" + _SERVER,
+            ):
                 report.report_client_singleton().get(
-                    f"/allocation_candidates?{query}", version="1.36", global_request_id=context.global_id
+                    f"/allocation_candidates?{query}",
+                    version="1.36",
+                    global_request_id=context.global_id,
                 )
             ours.clear()
         return real(context, spec, *given, **named)
@@ -173,18 +234,29 @@ def test_question_between_the_request_filters_and_novas_query_ends_no_boot(
     assert schedule(memory=99) == _SHORT
 
 
-def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(boot: Boot) -> None:
-    """Nova asks for them once, and for those of a CPU policy again with VCPU."""
+def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(
+    boot: Boot,
+) -> None:
+    """Nova asks for them once, and for those of a CPU policy again with
+    VCPU.
+    """
     schedule = boot()
     short = "No available host has room for this flavor's dedicated CPUs."
-    assert schedule(extra_specs={"resources:PCPU": "2", "resources:VCPU": "0"}) == short
+    assert (
+        schedule(extra_specs={"resources:PCPU": "2", "resources:VCPU": "0"})
+        == short
+    )
     assert schedule(extra_specs={"hw:cpu_policy": "dedicated"}) == "scheduled"
-    assert schedule(memory=99, extra_specs={"hw:cpu_policy": "dedicated"}) == (
-        "No available host has room for this flavor's memory and dedicated CPUs."
+    assert (
+        schedule(memory=99, extra_specs={"hw:cpu_policy": "dedicated"})
+        == "No available host has room for this flavor's memory and dedicated"
+        " CPUs."
     )
 
 
-_DISABLED = "The compute service of each host that this request allows is disabled."
+_DISABLED = (
+    "The compute service of each host that this request allows is disabled."
+)
 _NO_HPET = "Scheduling failed: No host offers hw_time_hpet=true."
 # What is asked -> what the user reads, the stage, and what is recorded.
 _ENDS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
@@ -196,35 +268,76 @@ _ENDS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
         "No host has the trait HW_GPU_API_VULKAN.",
         ("traits",),
     ),
-    ("trait-of-a-device", {"extra_specs": {"trait:CUSTOM_FAST": "required"}}, "", ("room",)),
-    ("unknown-trait", {"extra_specs": {"trait:CUSTOM_UNKNOWN": "required"}}, "", ("room",)),
-    ("aggregate", {"requested_destination": objects.Destination(aggregates=[_SERVER])}, "", ("room",)),
+    (
+        "trait-of-a-device",
+        {"extra_specs": {"trait:CUSTOM_FAST": "required"}},
+        "",
+        ("room",),
+    ),
+    (
+        "unknown-trait",
+        {"extra_specs": {"trait:CUSTOM_UNKNOWN": "required"}},
+        "",
+        ("room",),
+    ),
+    (
+        "aggregate",
+        {"requested_destination": objects.Destination(aggregates=[_SERVER])},
+        "",
+        ("room",),
+    ),
     ("device", {"extra_specs": {"resources_gpu:VGPU": "99"}}, "", ("room",)),
-    ("property-of-no-host", {"properties": {"hw_time_hpet": True}}, _NO_HPET, ("traits",)),
+    (
+        "property-of-no-host",
+        {"properties": {"hw_time_hpet": True}},
+        _NO_HPET,
+        ("traits",),
+    ),
 ]
 
 
-@pytest.mark.parametrize("history", [True, False], ids=["history", "no-history"])
-@pytest.mark.parametrize(("asked", "read", "stages"), [each[1:] for each in _ENDS], ids=[each[0] for each in _ENDS])
+@pytest.mark.parametrize(
+    "history", [True, False], ids=["history", "no-history"]
+)
+@pytest.mark.parametrize(
+    ("asked", "read", "stages"),
+    [each[1:] for each in _ENDS],
+    ids=[each[0] for each in _ENDS],
+)
 def test_each_end_without_a_host_is_counted_once_and_told_the_same_with_a_history(
-    boot: Boot, asked: dict[str, Any], read: str, stages: tuple[str, ...], history: bool
+    boot: Boot,
+    asked: dict[str, Any],
+    read: str,
+    stages: tuple[str, ...],
+    history: bool,
 ) -> None:
     """Also one whose reason is not certain, which the user does not read."""
-    schedule = boot(f"decision_history = {history}", "no_host_reason = properties")
+    schedule = boot(
+        f"decision_history = {history}", "no_host_reason = properties"
+    )
     ends: list[Any] = []
-    our_entry().service.observe = (lambda observed: ends.append(observed.error),)
+    our_entry().service.observe = (
+        lambda observed: ends.append(observed.error),
+    )
     assert schedule(**asked) == read
-    assert tuple(getattr(each, "stage", "traits") for each in ends if each) == stages
+    assert (
+        tuple(getattr(each, "stage", "traits") for each in ends if each)
+        == stages
+    )
 
 
 def test_request_waits_for_facts_and_for_its_reason_together(
     boot: Boot, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here not 5 seconds but one: Placement answers Nova's own query alone, and what reads for ourselves hangs."""
+    """Here not 5 seconds but one: Placement answers Nova's own query alone,
+    and what reads for ourselves hangs.
+    """
     monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 1.0)
     schedule = boot()
     ends = threading.Event()
-    monkeypatch.setattr(ReportClientAdapter, "request", lambda *_given, **_named: ends.wait(60))
+    monkeypatch.setattr(
+        ReportClientAdapter, "request", lambda *_given, **_named: ends.wait(60)
+    )
     times = []
     try:
         for _ in range(2):
@@ -239,16 +352,26 @@ def test_request_waits_for_facts_and_for_its_reason_together(
     assert times[0] < 1.9
 
 
-def test_hosts_that_are_all_disabled_are_the_reason(boot: Boot, placement: EmbeddedPlacement) -> None:
+def test_hosts_that_are_all_disabled_are_the_reason(
+    boot: Boot, placement: EmbeddedPlacement
+) -> None:
     schedule = boot()
     for name in ("kvm-1", "gpu-1"):
-        put_traits(placement, lambda traits: traits.add("COMPUTE_STATUS_DISABLED"), name)
+        put_traits(
+            placement,
+            lambda traits: traits.add("COMPUTE_STATUS_DISABLED"),
+            name,
+        )
     assert schedule() == _DISABLED
     assert schedule(memory=99) == _DISABLED
 
 
-@pytest.mark.parametrize("hints", [{}, {"group": ["g"]}], ids=["limited", "all"])
-def test_query_without_a_limit_is_novas_as_well(boot: Boot, hints: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "hints", [{}, {"group": ["g"]}], ids=["limited", "all"]
+)
+def test_query_without_a_limit_is_novas_as_well(
+    boot: Boot, hints: dict[str, Any]
+) -> None:
     """Nova asks for all candidates where hints compare hosts."""
     assert boot()(memory=99, scheduler_hints=hints) == _SHORT
 
@@ -257,11 +380,19 @@ def test_query_without_a_limit_is_novas_as_well(boot: Boot, hints: dict[str, Any
 def test_query_for_a_host_that_is_named_is_novas_as_well(
     boot: Boot, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nova looks up its node in its database, and asks for that tree, or for all of them if there are several nodes."""
+    """Nova looks up its node in its database, and asks for that tree, or for
+    all of them if there are several nodes.
+    """
     names = ("kvm-1", "gpu-1")[:number]
-    nodes = [objects.ComputeNode(uuid=provider_uuid(each), host="h", hypervisor_hostname=each) for each in names]
+    nodes = [
+        objects.ComputeNode(
+            uuid=provider_uuid(each), host="h", hypervisor_hostname=each
+        )
+        for each in names
+    ]
     monkeypatch.setattr(
-        "nova.scheduler.host_manager.HostManager.get_compute_nodes_by_host_or_node", lambda *_given, **_named: nodes
+        "nova.scheduler.host_manager.HostManager.get_compute_nodes_by_host_or_node",
+        lambda *_given, **_named: nodes,
     )
     destination = objects.Destination(host="h")
     assert boot()(memory=99, requested_destination=destination) == _SHORT

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Preferred traits in Nova's scheduler: its own weight handler, host states, request specs and client of Placement."""
+"""Preferred traits in Nova's scheduler: its own weight handler, host states,
+request specs and client of Placement.
+"""
 
 import gc
 from collections.abc import Iterator
@@ -21,18 +23,28 @@ from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider
 from tests.support.rule_texts import rule, write_rules
 
-_AVX, _SGX, _HPET = "HW_CPU_X86_AVX512F", "HW_CPU_X86_SGX", "CUSTOM_COMPUTE_TIME_HPET"
+_AVX, _SGX, _HPET = (
+    "HW_CPU_X86_AVX512F",
+    "HW_CPU_X86_SGX",
+    "CUSTOM_COMPUTE_TIME_HPET",
+)
 _ROOM = "VCPU MEMORY_MB DISK_GB"
 _WEIGHERS = (
     "[filter_scheduler]",
-    "weight_classes = nova.scheduler.weights.all_weighers,os_prefilter.nova.PreferredTraits",
+    (
+        "weight_classes ="
+        " nova.scheduler.weights.all_weighers,os_prefilter.nova.PreferredTraits"
+    ),
 )
 _HOSTS = {"plain": "", "avx": _AVX, "both": f"{_AVX} {_SGX}", "hpet": _HPET}
 
 
 @pytest.fixture
 def observed() -> Iterator[Observed]:
-    hosts = tuple(provider(name, _ROOM, f"COMPUTE_NODE {traits}") for name, traits in _HOSTS.items())
+    hosts = tuple(
+        provider(name, _ROOM, f"COMPUTE_NODE {traits}")
+        for name, traits in _HOSTS.items()
+    )
     with EmbeddedPlacement(Fleet(hosts)) as placement:
         yield Observed(placement)
 
@@ -40,12 +52,19 @@ def observed() -> Iterator[Observed]:
 def _host(name: str, **metadata: str) -> Any:
     host = HostState(name, name, "cell")
     host.uuid = provider_uuid(name)
-    host.cpu_allocation_ratio = host.ram_allocation_ratio = host.disk_allocation_ratio = 1.0
-    host.aggregates = [objects.Aggregate(metadata=metadata)] if metadata else []
+    host.cpu_allocation_ratio = host.ram_allocation_ratio = (
+        host.disk_allocation_ratio
+    ) = 1.0
+    host.aggregates = (
+        [objects.Aggregate(metadata=metadata)] if metadata else []
+    )
     return host
 
 
-def _spec(properties: dict[str, Any] | None = None, extra_specs: dict[str, str] | None = None) -> Any:
+def _spec(
+    properties: dict[str, Any] | None = None,
+    extra_specs: dict[str, str] | None = None,
+) -> Any:
     fields: dict[str, Any] = {
         "instance_group": None,
         "requested_destination": None,
@@ -55,8 +74,12 @@ def _spec(properties: dict[str, Any] | None = None, extra_specs: dict[str, str] 
     return nova_spec(properties, extra_specs, **fields)
 
 
-def _weights(scheduler: Any, spec: Any, hosts: list[Any] | None = None) -> dict[str, float]:
-    weighed = scheduler.host_manager.get_weighed_hosts(hosts or [_host(name) for name in _HOSTS], spec)
+def _weights(
+    scheduler: Any, spec: Any, hosts: list[Any] | None = None
+) -> dict[str, float]:
+    weighed = scheduler.host_manager.get_weighed_hosts(
+        hosts or [_host(name) for name in _HOSTS], spec
+    )
     return {each.obj.host: each.weight for each in weighed}
 
 
@@ -69,20 +92,41 @@ def _schedule(scheduler: Any, *request: dict[str, Any]) -> dict[str, float]:
 def test_hosts_with_the_preferred_traits_of_a_flavor_come_first_and_others_weigh_the_same(
     start: Start, observed: Observed
 ) -> None:
-    """From the first request on; a host that has one of two traits gets half of the weight."""
+    """From the first request on; a host that has one of two traits gets half
+    of the weight.
+    """
     scheduler = start("preferences", *_WEIGHERS)
     ask(observed)
-    assert _schedule(scheduler, {}, {f"trait:{_AVX}": "preferred"}) == {"avx": 1, "both": 1, "plain": 0, "hpet": 0}
-    both = {f"preferred_trait:{_AVX}": "true", f"preferred_trait:{_SGX}": "true"}
-    assert _schedule(scheduler, {}, both) == {"both": 1, "avx": 0.5, "plain": 0, "hpet": 0}
+    assert _schedule(scheduler, {}, {f"trait:{_AVX}": "preferred"}) == {
+        "avx": 1,
+        "both": 1,
+        "plain": 0,
+        "hpet": 0,
+    }
+    both = {
+        f"preferred_trait:{_AVX}": "true",
+        f"preferred_trait:{_SGX}": "true",
+    }
+    assert _schedule(scheduler, {}, both) == {
+        "both": 1,
+        "avx": 0.5,
+        "plain": 0,
+        "hpet": 0,
+    }
     assert list(_schedule(scheduler, {}, both))[:2] == ["both", "avx"]
     # Nothing is preferred, and of what is preferred no host has any.
-    for extra_specs in ({}, {f"trait:{_AVX}": "required"}, {"preferred_trait:CUSTOM_OF_NONE": "true"}):
+    for extra_specs in (
+        {},
+        {f"trait:{_AVX}": "required"},
+        {"preferred_trait:CUSTOM_OF_NONE": "true"},
+    ):
         assert set(_schedule(scheduler, {}, extra_specs).values()) == {0}
     # Placement did not list the new host.
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
     our_entry()(user_context(), spec)
-    assert _weights(scheduler, spec, [_host("new"), _host("avx"), _host("plain")]) == {"avx": 1, "new": 0, "plain": 0}
+    assert _weights(
+        scheduler, spec, [_host("new"), _host("avx"), _host("plain")]
+    ) == {"avx": 1, "new": 0, "plain": 0}
     # What was preferred goes with the request.
     assert our_entry().preferred_share
     del spec
@@ -94,24 +138,44 @@ def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
     start: Start, observed: Observed, tmp_path: Path
 ) -> None:
     (tmp_path / "rules").mkdir()
-    gold = rule("gold", "{extra_spec: 'tier:class', is: gold}", more=f"prefer: [{_SGX}]")
+    gold = rule(
+        "gold",
+        "{extra_spec: 'tier:class', is: gold}",
+        more=f"prefer: [{_SGX}]",
+    )
     write_rules(tmp_path / "rules" / "a.yaml", gold)
-    options = (f"rules_dirs = {tmp_path / 'rules'}", "preferred_properties = hw_time_hpet", *_WEIGHERS)
+    options = (
+        f"rules_dirs = {tmp_path / 'rules'}",
+        "preferred_properties = hw_time_hpet",
+        *_WEIGHERS,
+    )
     scheduler = start("rules,hpet", *options)
     ask(observed)
     request = {"hw_time_hpet": "true"}, {"tier:class": "gold"}
-    assert _schedule(scheduler, *request) == {"hpet": 0.5, "both": 0.5, "plain": 0, "avx": 0}
+    assert _schedule(scheduler, *request) == {
+        "hpet": 0.5,
+        "both": 0.5,
+        "plain": 0,
+        "avx": 0,
+    }
     spec = _spec(*request)
     our_entry()(user_context(), spec)
     assert (spec.root_required, spec.root_forbidden) == (set(), set())
 
 
-def test_hosts_weigh_the_same_while_placement_does_not_answer(start: Start, observed: Observed) -> None:
-    """The request is scheduled all the same; once Placement answers, the next ones are weighed."""
+def test_hosts_weigh_the_same_while_placement_does_not_answer(
+    start: Start, observed: Observed
+) -> None:
+    """The request is scheduled all the same; once Placement answers, the next
+    ones are weighed.
+    """
     scheduler = start("preferences", "facts_interval = 0", *_WEIGHERS)
     ask(observed)
     observed.hook = lambda _method, _url: (503, b"down")
-    request: tuple[dict[str, Any], dict[str, str]] = {}, {f"trait:{_AVX}": "preferred"}
+    request: tuple[dict[str, Any], dict[str, str]] = (
+        {},
+        {f"trait:{_AVX}": "preferred"},
+    )
     assert set(_schedule(scheduler, *request).values()) == {0}
     observed.hook = lambda _method, _url: None
     found: dict[str, float] = {}
@@ -126,25 +190,43 @@ def test_hosts_weigh_the_same_while_placement_does_not_answer(start: Start, obse
 def test_option_multiplies_the_weight_and_an_aggregate_overrides_it(
     multiplier: str, start: Start, observed: Observed
 ) -> None:
-    scheduler = start("preferences", f"preferred_weight_multiplier = {multiplier}", *_WEIGHERS)
+    scheduler = start(
+        "preferences",
+        f"preferred_weight_multiplier = {multiplier}",
+        *_WEIGHERS,
+    )
     ask(observed)
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
     our_entry()(user_context(), spec)
-    hosts = [_host("avx"), _host("both", preferred_weight_multiplier="10"), _host("plain")]
-    assert _weights(scheduler, spec, hosts) == {"avx": float(multiplier), "both": 10, "plain": 0}
+    hosts = [
+        _host("avx"),
+        _host("both", preferred_weight_multiplier="10"),
+        _host("plain"),
+    ]
+    assert _weights(scheduler, spec, hosts) == {
+        "avx": float(multiplier),
+        "both": 10,
+        "plain": 0,
+    }
 
 
-def test_weigher_without_activation_or_filters_weighs_nothing(start: Start, observed: Observed) -> None:
+def test_weigher_without_activation_or_filters_weighs_nothing(
+    start: Start, observed: Observed
+) -> None:
     scheduler = start("", *_WEIGHERS)
     ask(observed)
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
     our_entry()(user_context(), spec)
     assert set(_weights(scheduler, spec).values()) == {0}
     request_filter.ALL_REQUEST_FILTERS[:] = [
-        each for each in request_filter.ALL_REQUEST_FILTERS if not isinstance(each, RequestFilters)
+        each
+        for each in request_filter.ALL_REQUEST_FILTERS
+        if not isinstance(each, RequestFilters)
     ]
     assert set(_weights(scheduler, spec).values()) == {0}
-    assert [type(each) for each in scheduler.host_manager.weighers].count(PreferredTraits) == 1
+    assert [type(each) for each in scheduler.host_manager.weighers].count(
+        PreferredTraits
+    ) == 1
 
 
 def test_nova_logs_no_warning_of_the_preference_and_builds_the_same_query(
@@ -156,13 +238,18 @@ def test_nova_logs_no_warning_of_the_preference_and_builds_the_same_query(
 
     def query(spec: Any) -> str:
         caplog.clear()
-        built = scheduler_utils.resources_from_request_spec(user_context(), spec, scheduler.host_manager)
+        built = scheduler_utils.resources_from_request_spec(
+            user_context(), spec, scheduler.host_manager
+        )
         return str(built.to_querystring())
 
     plain, wished = _spec(), _spec({}, {f"trait:{_AVX}": "preferred"})
     expected = query(plain)
     assert query(wished) == expected
-    assert "Only (required, forbidden) traits are supported. Received 'preferred'." in caplog.text
+    assert (
+        "Only (required, forbidden) traits are supported. Received"
+        " 'preferred'." in caplog.text
+    )
     our_entry()(user_context(), wished)
     assert query(wished) == expected
     assert "preferred" not in caplog.text
@@ -178,28 +265,48 @@ def test_nova_logs_no_warning_of_the_preference_and_builds_the_same_query(
     ],
 )
 def test_scheduler_warns_at_its_start_of_preferences_without_the_weigher(
-    enabled: str, lines: tuple[str, ...], warns: bool, start: Start, caplog: pytest.LogCaptureFixture
+    enabled: str,
+    lines: tuple[str, ...],
+    warns: bool,
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     start(enabled, *lines)
     told = (
-        "Preferred traits have no effect: add os_prefilter.nova.PreferredTraits to [filter_scheduler] weight_classes."
+        "Preferred traits have no effect: add"
+        " os_prefilter.nova.PreferredTraits to [filter_scheduler]"
+        " weight_classes."
     )
     assert (told in caplog.text) == warns
 
 
-@pytest.mark.parametrize("enabled", ["image_metadata", "image_metadata,sound_model"])
+@pytest.mark.parametrize(
+    "enabled", ["image_metadata", "image_metadata,sound_model"]
+)
 def test_scheduler_warns_at_its_start_of_a_preferred_property_that_nova_itself_requires(
     enabled: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(enabled, "preferred_properties = hw_sound_model,hw_vif_model", *_WEIGHERS)
-    told = "names sound_model, but Nova's own virtio_sound_filter may still require its trait: add sound_model to"
+    start(
+        enabled,
+        "preferred_properties = hw_sound_model,hw_vif_model",
+        *_WEIGHERS,
+    )
+    told = (
+        "names sound_model, but Nova's own virtio_sound_filter may still"
+        " require its trait: add sound_model to"
+    )
     spec = _spec({"hw_sound_model": "virtio"})
     for each in request_filter.ALL_REQUEST_FILTERS[:-1]:
         if getattr(each, "__name__", "") == "virtio_sound_filter":
             each(user_context(), spec)
     # Nova has it since 32.
-    is_required = enabled == "image_metadata" and hasattr(request_filter, "virtio_sound_filter")
-    assert (bool(spec.root_required), told in caplog.text) == (is_required, is_required)
+    is_required = enabled == "image_metadata" and hasattr(
+        request_filter, "virtio_sound_filter"
+    )
+    assert (bool(spec.root_required), told in caplog.text) == (
+        is_required,
+        is_required,
+    )
     assert caplog.text.count("preferred_properties names") == is_required
     caplog.clear()
     # Nova does not know this one.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The host filter for rebuilds, as Nova's scheduler runs it: its own host states and client, and a real Placement."""
+"""The host filter for rebuilds, as Nova's scheduler runs it: its own host
+states and client, and a real Placement.
+"""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,11 @@ from tests.support.rule_texts import rule, rules_text
 
 _HOST = "host-0"
 _READ = f"GET /resource_providers/{provider_uuid(_HOST)}/traits"
-_E1000E, _VIRTIO, _IDE = "COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_STORAGE_BUS_IDE"
+_E1000E, _VIRTIO, _IDE = (
+    "COMPUTE_NET_VIF_MODEL_E1000E",
+    "COMPUTE_NET_VIF_MODEL_VIRTIO",
+    "COMPUTE_STORAGE_BUS_IDE",
+)
 _QCOW2, _RAW = "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW"
 _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 # With which nova-api marks a rebuild.
@@ -41,7 +47,12 @@ def start(start: Start) -> Start:
     """Return a function that starts Nova's scheduler with the filter."""
 
     def with_filter(enabled: str, *lines: str) -> Any:
-        return start(enabled, *lines, "[filter_scheduler]", "enabled_filters = RebuildFilter")
+        return start(
+            enabled,
+            *lines,
+            "[filter_scheduler]",
+            "enabled_filters = RebuildFilter",
+        )
 
     return with_filter
 
@@ -49,33 +60,62 @@ def start(start: Start) -> Start:
 @pytest.fixture(scope="module")
 def placement() -> Iterator[EmbeddedPlacement]:
     with EmbeddedPlacement(fleet_of([set()])) as placement:
-        placement.know([HPET, *ALL_REPORTED, _DEFAULT_Q35, "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_LICENSED"])
+        placement.know(
+            [
+                HPET,
+                *ALL_REPORTED,
+                _DEFAULT_Q35,
+                "CUSTOM_COMPUTE_MACHINE_PC",
+                "CUSTOM_LICENSED",
+            ]
+        )
         yield placement
 
 
 def _having(placement: EmbeddedPlacement, *traits: str) -> Observed:
-    """Let the host have these traits alone, and Nova's client send its requests here."""
-    put_traits(placement, lambda have: have.symmetric_difference_update(have ^ {*traits}), _HOST)
+    """Let the host have these traits alone, and Nova's client send its
+    requests here.
+    """
+    put_traits(
+        placement,
+        lambda have: have.symmetric_difference_update(have ^ {*traits}),
+        _HOST,
+    )
     observed = Observed(placement)
     ask(observed)
     return observed
 
 
 def _rebuild(
-    scheduler: Any, properties: Mapping[str, Any], extra_specs: Mapping[str, str] | None = None, host: str = _HOST
+    scheduler: Any,
+    properties: Mapping[str, Any],
+    extra_specs: Mapping[str, str] | None = None,
+    host: str = _HOST,
 ) -> str:
-    """Return why the scheduler refuses a rebuild with a new image; empty if it does not."""
-    spec = nova_spec(dict(properties), dict(extra_specs or {}), scheduler_hints=_HINTS, force_hosts=[host])
+    """Return why the scheduler refuses a rebuild with a new image; empty if it
+    does not.
+    """
+    spec = nova_spec(
+        dict(properties),
+        dict(extra_specs or {}),
+        scheduler_hints=_HINTS,
+        force_hosts=[host],
+    )
     return _filter(scheduler, spec, host)
 
 
 def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
     spec.instance_uuid = provider_uuid("server")
-    before, state = spec.obj_to_primitive(), HostState(host, host, provider_uuid("cell"))
+    before, state = (
+        spec.obj_to_primitive(),
+        HostState(host, host, provider_uuid("cell")),
+    )
     state.uuid = provider_uuid(host)
     manager = scheduler.host_manager
     try:
-        passing = manager.filter_handler.get_filtered_objects(manager.enabled_filters, [state], spec)
+        passing = manager.filter_handler.get_filtered_objects(
+            manager.enabled_filters, [state], spec
+        )
     except exception.NoValidHost as error:
         return str(error)
     finally:
@@ -85,7 +125,11 @@ def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [each for each in caplog.records if each.name == "os_prefilter.nova" and each.levelname != "INFO"]
+    found = [
+        each
+        for each in caplog.records
+        if each.name == "os_prefilter.nova" and each.levelname != "INFO"
+    ]
     return [each.getMessage() for each in found]
 
 
@@ -94,25 +138,51 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     [
         ([_VIRTIO, _E1000E], (_WANTS_E1000E, {}), ""),
         ([_VIRTIO], (_WANTS_E1000E, {}), "hw_vif_model=e1000e"),
-        ([_VIRTIO], ({**_WANTS_E1000E, "hw_time_hpet": True}, {}), "hw_vif_model=e1000e, hw_time_hpet=true"),
+        (
+            [_VIRTIO],
+            ({**_WANTS_E1000E, "hw_time_hpet": True}, {}),
+            "hw_vif_model=e1000e, hw_time_hpet=true",
+        ),
         ([_VIRTIO], ({}, {"hw:viommu_model": "intel"}), ""),
-        ([_VIRTIO], ({"hw_viommu_model": "intel"}, {"hw:viommu_model": "intel"}), ""),
-        ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide"}, {}), "hw_disk_bus=ide"),
+        (
+            [_VIRTIO],
+            ({"hw_viommu_model": "intel"}, {"hw:viommu_model": "intel"}),
+            "",
+        ),
+        (
+            [_IDE, _DEFAULT_Q35],
+            ({"hw_disk_bus": "ide"}, {}),
+            "hw_disk_bus=ide",
+        ),
         ([_IDE], ({"hw_disk_bus": "ide"}, {}), ""),
-        ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, {}), "hw_machine_type=pc"),
+        (
+            [_IDE, _DEFAULT_Q35],
+            ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, {}),
+            "hw_machine_type=pc",
+        ),
     ],
 )
 def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_requires(
-    start: Start, placement: EmbeddedPlacement, traits: list[str], wants: _Wants, offers: str
+    start: Start,
+    placement: EmbeddedPlacement,
+    traits: list[str],
+    wants: _Wants,
+    offers: str,
 ) -> None:
     scheduler = start("image_metadata,hpet", "reported_traits = *")
     observed = _having(placement, *ALL_REPORTED, *traits)
     reason = _rebuild(scheduler, *wants)
-    assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
+    assert reason == (
+        f"No valid host was found. This host does not offer {offers}."
+        if offers
+        else ""
+    )
     assert _READ in observed.sent or not offers
 
 
-def test_format_of_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
+def test_format_of_the_image_refuses_a_rebuild(
+    start: Start, placement: EmbeddedPlacement
+) -> None:
     scheduler = start("image_type")
     _having(placement, _RAW)
     assert "does not offer disk_format=qcow2" in _rebuild(scheduler, {})
@@ -120,34 +190,66 @@ def test_format_of_the_image_refuses_a_rebuild(start: Start, placement: Embedded
     assert _rebuild(scheduler, {}) == ""
 
 
-def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
-    """The service is disabled, and the host is not of this cloud's owner: the server runs there nevertheless.
+def test_what_every_request_requires_refuses_no_rebuild(
+    start: Start, placement: EmbeddedPlacement
+) -> None:
+    """The service is disabled, and the host is not of this cloud's owner: the
+    server runs there nevertheless.
 
-    Also where it is the only one that can run the image, and a request for another host is rejected at once.
+    Also where it is the only one that can run the image, and a request for
+    another host is rejected at once.
     """
     scheduler = start("compute_status,owner,noop", "wait_for_reports = false")
     observed = _having(placement, "COMPUTE_STATUS_DISABLED")
     assert _rebuild(scheduler, {"hw_vif_model": "virtio"}) == ""
     assert _READ not in observed.sent
     scheduler = start("image_metadata,compute_status")
-    _having(placement, *ALL_REPORTED, "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", _E1000E)
+    _having(
+        placement,
+        *ALL_REPORTED,
+        "COMPUTE_NODE",
+        "COMPUTE_STATUS_DISABLED",
+        _E1000E,
+    )
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
 
 
 def _start_with_rules(start: Start, tmp_path: Path, *texts: str) -> Any:
     (tmp_path / "a.yaml").write_text(rules_text(*texts))
-    return start("rules,image_metadata", f"rules_dirs = {tmp_path}", "reported_traits = *")
+    return start(
+        "rules,image_metadata",
+        f"rules_dirs = {tmp_path}",
+        "reported_traits = *",
+    )
 
 
 def _rebuild_of_gold(scheduler: Any, properties: dict[str, str]) -> str:
-    """Return why the scheduler refuses a rebuild of a server that has a licence by its flavor and by a hint."""
-    fields: dict[str, Any] = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
+    """Return why the scheduler refuses a rebuild of a server that has a
+    licence by its flavor and by a hint.
+    """
+    fields: dict[str, Any] = {
+        "project_id": "p1",
+        "availability_zone": "north",
+        "force_hosts": [_HOST],
+    }
     hints = {**_HINTS, "licence": ["gold"], "tier": ["low"]}
-    return _filter(scheduler, nova_spec(properties, {"licence": "gold"}, scheduler_hints=hints, **fields))
+    return _filter(
+        scheduler,
+        nova_spec(
+            properties, {"licence": "gold"}, scheduler_hints=hints, **fields
+        ),
+    )
 
 
-_FLAVOR, _HINT, _OTHER_HINT = "{extra_spec: licence, is: gold}", "{hint: licence, is: gold}", "{hint: tier, is: low}"
-_IMAGE, _SAME_IMAGE = "{image_property: os_distro, is: windows}", "{image_property: hw_vif_model, is: virtio}"
+_FLAVOR, _HINT, _OTHER_HINT = (
+    "{extra_spec: licence, is: gold}",
+    "{hint: licence, is: gold}",
+    "{hint: tier, is: low}",
+)
+_IMAGE, _SAME_IMAGE = (
+    "{image_property: os_distro, is: windows}",
+    "{image_property: hw_vif_model, is: virtio}",
+)
 _LICENSED = "CUSTOM_LICENSED"
 
 
@@ -162,28 +264,69 @@ _LICENSED = "CUSTOM_LICENSED"
         ({_IMAGE: _LICENSED}, {}, ""),
         ({_IMAGE: _LICENSED}, _WINDOWS, "os_distro=windows"),
         ({f"{{any: [{_FLAVOR}, {_IMAGE}]}}": _LICENSED}, _WINDOWS, ""),
-        ({f"{{any: [{_IMAGE}, {_FLAVOR}]}}": _LICENSED}, _WINDOWS, "os_distro=windows"),
+        (
+            {f"{{any: [{_IMAGE}, {_FLAVOR}]}}": _LICENSED},
+            _WINDOWS,
+            "os_distro=windows",
+        ),
         ({f"[{_IMAGE}, {_HINT}]": _LICENSED}, {}, ""),
-        ({f"[{_IMAGE}, {_FLAVOR}]": _LICENSED}, _WINDOWS, "os_distro=windows together with licence=gold"),
-        # A rule about the flavor or a hint takes back no requirement of the image.
-        *(({each: _E1000E, _IMAGE: _LICENSED}, _WANTS_E1000E, "hw_vif_model=e1000e") for each in (_FLAVOR, _HINT)),
-        *(({each: _LICENSED, _IMAGE: _LICENSED}, _WINDOWS, "os_distro=windows") for each in (_FLAVOR, _HINT)),
-        *(({each: _LICENSED, _IMAGE: _LICENSED}, {"hw_vif_model": "virtio"}, "") for each in (_FLAVOR, _HINT)),
+        (
+            {f"[{_IMAGE}, {_FLAVOR}]": _LICENSED},
+            _WINDOWS,
+            "os_distro=windows together with licence=gold",
+        ),
+        # A rule about the flavor or a hint takes back no requirement of the
+        # image.
+        *(
+            (
+                {each: _E1000E, _IMAGE: _LICENSED},
+                _WANTS_E1000E,
+                "hw_vif_model=e1000e",
+            )
+            for each in (_FLAVOR, _HINT)
+        ),
+        *(
+            (
+                {each: _LICENSED, _IMAGE: _LICENSED},
+                _WINDOWS,
+                "os_distro=windows",
+            )
+            for each in (_FLAVOR, _HINT)
+        ),
+        *(
+            (
+                {each: _LICENSED, _IMAGE: _LICENSED},
+                {"hw_vif_model": "virtio"},
+                "",
+            )
+            for each in (_FLAVOR, _HINT)
+        ),
     ],
 )
 def test_only_what_the_new_image_adds_refuses_a_rebuild(
-    start: Start, placement: EmbeddedPlacement, tmp_path: Path, case: tuple[dict[str, str], dict[str, str], str]
+    start: Start,
+    placement: EmbeddedPlacement,
+    tmp_path: Path,
+    case: tuple[dict[str, str], dict[str, str], str],
 ) -> None:
-    """The server ran with the rest before, and Nova leaves a server whose rebuild is refused in ERROR.
+    """The server ran with the rest before, and Nova leaves a server whose
+    rebuild is refused in ERROR.
 
     It may be older than the rule, and its host without the trait.
     """
     rules, properties, offers = case
-    texts = (rule(f"r{number}", when, [rules[when]]) for number, when in enumerate(rules))
+    texts = (
+        rule(f"r{number}", when, [rules[when]])
+        for number, when in enumerate(rules)
+    )
     scheduler = _start_with_rules(start, tmp_path, *texts)
     _having(placement, _VIRTIO, *ALL_REPORTED)
     reason = _rebuild_of_gold(scheduler, properties)
-    assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
+    assert reason == (
+        f"No valid host was found. This host does not offer {offers}."
+        if offers
+        else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,66 +340,114 @@ def test_only_what_the_new_image_adds_refuses_a_rebuild(
         (_FLAVOR, _IMAGE, [_LICENSED], "does not offer os_distro=windows."),
         (_IMAGE, _HINT, [], "does not offer os_distro=windows."),
         # Both are of the image, or neither is.
-        (_IMAGE, _SAME_IMAGE, [], "The trait CUSTOM_LICENSED is both required"),
+        (
+            _IMAGE,
+            _SAME_IMAGE,
+            [],
+            "The trait CUSTOM_LICENSED is both required",
+        ),
         (_FLAVOR, _OTHER_HINT, [], ""),
     ],
 )
 def test_contradiction_refuses_a_rebuild_only_if_both_sides_are_of_the_image(
-    start: Start, placement: EmbeddedPlacement, tmp_path: Path, caplog: Any, case: tuple[str, str, list[str], str]
+    start: Start,
+    placement: EmbeddedPlacement,
+    tmp_path: Path,
+    caplog: Any,
+    case: tuple[str, str, list[str], str],
 ) -> None:
-    """A request like that of the server is refused by today's rules; the server runs nevertheless."""
+    """A request like that of the server is refused by today's rules; the
+    server runs nevertheless.
+    """
     requiring, forbidding, traits, reason = case
-    texts = (rule("one", requiring, [_LICENSED]), rule("two", forbidding, forbid=[_LICENSED]))
+    texts = (
+        rule("one", requiring, [_LICENSED]),
+        rule("two", forbidding, forbid=[_LICENSED]),
+    )
     scheduler = _start_with_rules(start, tmp_path, *texts)
     _having(placement, _VIRTIO, *ALL_REPORTED, *traits)
     for vif_model in ("virtio", "e1000e"):
-        found = _rebuild_of_gold(scheduler, {**_WINDOWS, "hw_vif_model": vif_model})
+        found = _rebuild_of_gold(
+            scheduler, {**_WINDOWS, "hw_vif_model": vif_model}
+        )
         # What else the image requires is checked in any case.
-        assert (reason in found and bool(found) == bool(reason)) if vif_model == "virtio" else bool(found)
+        assert (
+            (reason in found and bool(found) == bool(reason))
+            if vif_model == "virtio"
+            else bool(found)
+        )
     assert _warnings(caplog) == []
 
 
-def test_impossible_image_is_refused_with_its_reason(start: Start, placement: EmbeddedPlacement) -> None:
+def test_impossible_image_is_refused_with_its_reason(
+    start: Start, placement: EmbeddedPlacement
+) -> None:
     scheduler = start("image_metadata")
     _having(placement, _IDE)
-    assert _rebuild(scheduler, {"hw_machine_type": "q35", "hw_disk_bus": "ide"}).startswith(
-        "No valid host was found. image property hw_disk_bus=ide is impossible with image property"
+    assert _rebuild(
+        scheduler, {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
+    ).startswith(
+        "No valid host was found. image property hw_disk_bus=ide is impossible"
+        " with image property"
     )
 
 
-def test_any_other_request_passes_without_a_query(start: Start, placement: EmbeddedPlacement) -> None:
-    """Any user may give the hint of a rebuild; nova-api forces a real one to the host of the server."""
+def test_any_other_request_passes_without_a_query(
+    start: Start, placement: EmbeddedPlacement
+) -> None:
+    """Any user may give the hint of a rebuild; nova-api forces a real one to
+    the host of the server.
+    """
     scheduler, observed = start("image_metadata"), _having(placement)
-    others: list[dict[str, Any]] = [{}, *({"scheduler_hints": each} for each in ({}, {"group": ["one"]}, _HINTS))]
-    others += [{"scheduler_hints": _HINTS, "force_hosts": None}, {"scheduler_hints": _HINTS, "force_hosts": []}]
+    others: list[dict[str, Any]] = [
+        {},
+        *(
+            {"scheduler_hints": each}
+            for each in ({}, {"group": ["one"]}, _HINTS)
+        ),
+    ]
+    others += [
+        {"scheduler_hints": _HINTS, "force_hosts": None},
+        {"scheduler_hints": _HINTS, "force_hosts": []},
+    ]
     for fields in others:
         assert _filter(scheduler, nova_spec(_WANTS_E1000E, **fields)) == ""
     assert observed.sent == []
 
 
 def test_host_that_has_not_reported_is_not_refused(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its driver says nothing of VIF models, and no agent has run there; a trait without a gate is no such case."""
+    """Its driver says nothing of VIF models, and no agent has run there; a
+    trait without a gate is no such case.
+    """
     scheduler = start("image_metadata,hpet")
     _having(placement, "HW_CPU_X86_AVX")
     assert _rebuild(scheduler, {**_WANTS_E1000E, "hw_time_hpet": True}) == ""
     (warning,) = _warnings(caplog)
     assert warning.endswith(
-        "without a check whether its host host-0 can run the new image: it has not reported whether it has "
-        "COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET"
+        "without a check whether its host host-0 can run the new image: it has"
+        " not reported whether it has COMPUTE_NET_VIF_MODEL_E1000E,"
+        " CUSTOM_COMPUTE_TIME_HPET"
     )
 
 
 @pytest.mark.parametrize("reported", [HPET, _E1000E])
 def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
-    reported: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    reported: str,
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     scheduler, marker = start("image_metadata,hpet"), marker_of(reported)
     placement.know([marker])
     _having(placement, marker)
     is_known = reported == HPET
-    assert ("hw_time_hpet=true" in _rebuild(scheduler, {"hw_time_hpet": True})) == is_known
+    assert (
+        "hw_time_hpet=true" in _rebuild(scheduler, {"hw_time_hpet": True})
+    ) == is_known
     assert bool(_warnings(caplog)) == (not is_known)
 
 
@@ -272,9 +463,15 @@ _UNREAD = {
 
 @pytest.mark.parametrize("at", _UNREAD)
 def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
-    start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, at: str
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
 ) -> None:
-    """It does not wait for a Placement that hangs; a process may be unable to start another thread."""
+    """It does not wait for a Placement that hangs; a process may be unable to
+    start another thread.
+    """
     host, done = "host-9" if at == "name" else _HOST, threading.Event()
 
     def fail(_method: str, url: str) -> Answer | None:
@@ -288,22 +485,33 @@ def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
         raise RuntimeError("can't start new thread")
 
     if at == "hangs":
-        monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
+        monkeypatch.setattr(
+            "os_prefilter.service.deployment_facts.PATIENCE", 0.05
+        )
     scheduler = start("image_metadata")
     _having(placement, _VIRTIO).hook = fail
     if at == "thread":
-        monkeypatch.setattr("os_prefilter.service.deployment_facts.start_thread", no_thread)
+        monkeypatch.setattr(
+            "os_prefilter.service.deployment_facts.start_thread", no_thread
+        )
     try:
         assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
     finally:
         done.set()
     (warning,) = _warnings(caplog)
-    assert f"without a check whether its host {host} can run the new image: {_UNREAD[at]}" in warning
+    assert (
+        f"without a check whether its host {host} can run the new image:"
+        f" {_UNREAD[at]}" in warning
+    )
 
 
 @pytest.mark.parametrize("part", ["_decided", "_outcome"])
 def test_failing_filter_is_logged_and_refuses_no_rebuild(
-    start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, part: str
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
 ) -> None:
     """Nor does an error of the pipeline's own."""
     scheduler = start("image_metadata")
@@ -315,12 +523,16 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
     (host_filter,) = scheduler.host_manager.enabled_filters
     monkeypatch.setattr(host_filter.service, part, broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
+    assert _warnings(caplog)[-1].endswith(
+        "can run the new image: a request filter failed"
+    )
     assert "OSError: broken" in caplog.text
 
 
 def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def closed(context: Any, request_spec: Any) -> bool:
         assert context.elevated().is_admin
@@ -339,9 +551,18 @@ def test_long_reason_names_whole_properties_and_fits_into_the_fault(
     start: Start, placement: EmbeddedPlacement, tmp_path: Path
 ) -> None:
     values = {f"prop_{number}": "ü" * 40 for number in range(9)}
-    conditions = [f'[{_IMAGE}, {{extra_spec: "{name}", is: "{value}"}}]' for name, value in values.items()]
-    scheduler = _start_with_rules(start, tmp_path, *(rule(f"r{i}", x, [_LICENSED]) for i, x in enumerate(conditions)))
+    conditions = [
+        f'[{_IMAGE}, {{extra_spec: "{name}", is: "{value}"}}]'
+        for name, value in values.items()
+    ]
+    scheduler = _start_with_rules(
+        start,
+        tmp_path,
+        *(rule(f"r{i}", x, [_LICENSED]) for i, x in enumerate(conditions)),
+    )
     _having(placement)
     reason = _rebuild(scheduler, _WINDOWS, values)
-    assert reason.endswith(f" os_distro=windows together with prop_0={'ü' * 40}, and 8 more.")
+    assert reason.endswith(
+        f" os_distro=windows together with prop_0={'ü' * 40}, and 8 more."
+    )
     assert len(reason.encode()) <= 255

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``trait_scope = auto`` in Nova's scheduler: by its own client of Placement, with its own objects."""
+"""``trait_scope = auto`` in Nova's scheduler: by its own client of Placement,
+with its own objects.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,29 +24,41 @@ _ROOM = "VCPU MEMORY_MB DISK_GB"
 
 @pytest.fixture
 def observed() -> Iterator[Observed]:
-    """Return a Placement without nested providers, of whose two hosts one has the model."""
-    hosts = (provider("kvm-0", _ROOM, f"COMPUTE_NODE {_E1000E}"), provider("kvm-1", _ROOM, "COMPUTE_NODE"))
+    """Return a Placement without nested providers, of whose two hosts one has
+    the model.
+    """
+    hosts = (
+        provider("kvm-0", _ROOM, f"COMPUTE_NODE {_E1000E}"),
+        provider("kvm-1", _ROOM, "COMPUTE_NODE"),
+    )
     with EmbeddedPlacement(Fleet(hosts)) as placement:
         yield Observed(placement)
 
 
 def _schedule(observed: Observed) -> Any:
     """Return what became of the flavor; the hosts are always the same."""
-    spec = nova_spec({"hw_vif_model": "e1000e"}, requested_resources=[], is_bfv=False)
+    spec = nova_spec(
+        {"hw_vif_model": "e1000e"}, requested_resources=[], is_bfv=False
+    )
     spec.flavor.memory_mb = spec.flavor.vcpus = spec.flavor.root_gb = 1
     spec.flavor.ephemeral_gb = spec.flavor.swap = 0
     before = dict(spec.flavor.extra_specs)
     our_entry()(user_context(), spec)
     assert spec.root_required == {_E1000E}
-    assert observed.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts == ("kvm-0",)
+    assert observed.placement.client.allocation_candidates(
+        allocation_candidates_query(spec)
+    ).hosts == ("kvm-0",)
     return spec.flavor.extra_specs.items() - before.items()
 
 
 _MIRRORED = {(f"trait:{_E1000E}", "required")}
 
 
-def test_scheduler_mirrors_traits_while_there_is_no_nested_provider(start: Start, observed: Observed) -> None:
-    """Without a restart, also of a request whose decision was cached, and again once it has gone.
+def test_scheduler_mirrors_traits_while_there_is_no_nested_provider(
+    start: Start, observed: Observed
+) -> None:
+    """Without a restart, also of a request whose decision was cached, and
+    again once it has gone.
 
     Of the root alone while Placement is down.
     """
@@ -54,21 +68,31 @@ def test_scheduler_mirrors_traits_while_there_is_no_nested_provider(start: Start
     assert _schedule(observed) == set()
     observed.hook = lambda _method, _url: None
     assert _schedule(observed) == _schedule(observed) == _MIRRORED
-    body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": provider_uuid("kvm-1")}
+    body = {
+        "name": "gpu",
+        "uuid": provider_uuid("gpu"),
+        "parent_provider_uuid": provider_uuid("kvm-1"),
+    }
     observed.placement.client.request("POST", "/resource_providers", body)
     assert _schedule(observed) == _schedule(observed) == set()
-    observed.placement.client.request("DELETE", f"/resource_providers/{provider_uuid('gpu')}")
+    observed.placement.client.request(
+        "DELETE", f"/resource_providers/{provider_uuid('gpu')}"
+    )
     assert _schedule(observed) == _MIRRORED
 
 
 def test_tree_of_one_compute_node_in_each_cell_is_looked_at_first(
     start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cell that does not answer is left out: the list of all nested providers decides."""
+    """A cell that does not answer is left out: the list of all nested
+    providers decides.
+    """
     nodes = {
         "cell1": exception.CellTimeout(),
         "cell2": nova_context.did_not_respond_sentinel,
-        "cell3": objects.ComputeNodeList(objects=[objects.ComputeNode(uuid=provider_uuid("kvm-1"))]),
+        "cell3": objects.ComputeNodeList(
+            objects=[objects.ComputeNode(uuid=provider_uuid("kvm-1"))]
+        ),
         "cell4": objects.ComputeNodeList(objects=[]),
     }
     asked = []
@@ -84,4 +108,6 @@ def test_tree_of_one_compute_node_in_each_cell_is_looked_at_first(
     # Once for this fact, once for the sample of hosts.
     assert asked == [("get_by_pagination", {"limit": 1})] * 2
     trees = [each for each in observed.sent if "in_tree" in each]
-    assert trees == [f"GET /resource_providers?in_tree={provider_uuid('kvm-1')}"]
+    assert trees == [
+        f"GET /resource_providers?in_tree={provider_uuid('kvm-1')}"
+    ]

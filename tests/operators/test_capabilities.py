@@ -12,22 +12,42 @@ from tests.support.hosts import ARM, KVM, X86
 
 def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     lines = capabilities(replace(KVM, hypervisor_version=(7, 2, 22)))
-    assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22") in lines
+    assert (
+        Capability(
+            "COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22"
+        )
+        in lines
+    )
     assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", "") in lines
     assert all(bool(line.because) == (line.answer != "yes") for line in lines)
-    assert [line.trait for line in lines] == [each for each in known_traits() if each in {line.trait for line in lines}]
+    assert [line.trait for line in lines] == [
+        each
+        for each in known_traits()
+        if each in {line.trait for line in lines}
+    ]
 
 
 def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:
     """And those that the cloud does not offer to emulate."""
     host = replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
     one = {line.trait for line in capabilities(KVM)}
-    two = {line.trait for line in capabilities(replace(host, emulated_architectures=frozenset(("aarch64",))))}
+    two = {
+        line.trait
+        for line in capabilities(
+            replace(host, emulated_architectures=frozenset(("aarch64",)))
+        )
+    }
     assert "CUSTOM_X86_64_COMPUTE_STORAGE_BUS_IDE" in one
-    assert {trait.split("_COMPUTE_")[0] for trait in two - one} == {"CUSTOM_AARCH64"}
+    assert {trait.split("_COMPUTE_")[0] for trait in two - one} == {
+        "CUSTOM_AARCH64"
+    }
     assert {line.trait for line in capabilities(host)} == one
 
 
 def test_trait_the_reporter_does_not_own_is_listed_as_not_owned() -> None:
-    (line,) = [line for line in capabilities(VmwareFacts()) if line.trait == "HW_CPU_HYPERTHREADING"]
+    (line,) = [
+        line
+        for line in capabilities(VmwareFacts())
+        if line.trait == "HW_CPU_HYPERTHREADING"
+    ]
     assert line.answer == "not owned"

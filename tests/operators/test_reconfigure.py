@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan to configure an instance anew where it is; tests/services/ironic carries it out."""
+"""The plan to configure an instance anew where it is; tests/services/ironic
+carries it out.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -12,8 +14,18 @@ import pytest
 from os_prefilter import Flavor
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
-from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
-from os_prefilter_tools.operators.reconfigure import NotReconfigurable, Plan, reconfiguration
+from os_prefilter.vocabulary.config_templates import (
+    BUNDLED,
+    BiosChange,
+    Step,
+    Template,
+    Variant,
+)
+from os_prefilter_tools.operators.reconfigure import (
+    NotReconfigurable,
+    Plan,
+    reconfiguration,
+)
 from tests.conftest import pipeline_of
 
 _KEY = "deploy-config:hyperthreading"
@@ -22,16 +34,26 @@ _STEP = Step("raid", "apply_configuration", {"raid_config": {}}, 90)
 _NODE = IronicFacts(
     host="6d85703a-565d-469a-96ce-30b6de53079d",
     bios={"LogicalProc": BiosSetting("Enabled")},
-    templates=BUNDLED.replace_with([Template("raid", "10", (), (Variant(steps=(_STEP,), in_use=True),))]),
+    templates=BUNDLED.replace_with(
+        [Template("raid", "10", (), (Variant(steps=(_STEP,), in_use=True),))]
+    ),
 )
 
 
 def _flavor(**extra_specs: str) -> Flavor:
-    specs = {f"deploy-config:{name}": value for name, value in extra_specs.items()}
-    return Flavor(vcpus=2, extra_specs={"resources:CUSTOM_BAREMETAL": "1", **specs})
+    specs = {
+        f"deploy-config:{name}": value for name, value in extra_specs.items()
+    }
+    return Flavor(
+        vcpus=2, extra_specs={"resources:CUSTOM_BAREMETAL": "1", **specs}
+    )
 
 
-_PLAIN, _ON, _OFF = _flavor(), _flavor(hyperthreading="enabled"), _flavor(hyperthreading="disabled")
+_PLAIN, _ON, _OFF = (
+    _flavor(),
+    _flavor(hyperthreading="enabled"),
+    _flavor(hyperthreading="disabled"),
+)
 
 
 def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
@@ -45,7 +67,12 @@ def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
         (_PLAIN, _PLAIN, (), {}),
         (_PLAIN, _ON, ((_KEY, "", "enabled"),), {}),
         (_PLAIN, _OFF, ((_KEY, "", "disabled"),), {"LogicalProc": "Disabled"}),
-        (_ON, _OFF, ((_KEY, "enabled", "disabled"),), {"LogicalProc": "Disabled"}),
+        (
+            _ON,
+            _OFF,
+            ((_KEY, "enabled", "disabled"),),
+            {"LogicalProc": "Disabled"},
+        ),
         # It stays as it is.
         (_ON, _PLAIN, (), {}),
         # An unmodified Nova has deployed it without.
@@ -53,58 +80,116 @@ def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
     ],
 )
 def test_plan_applies_the_new_flavor_only_where_the_node_differs(
-    old: Flavor, new: Flavor, configurations: tuple[tuple[str, str, str], ...], changes: dict[str, str]
+    old: Flavor,
+    new: Flavor,
+    configurations: tuple[tuple[str, str, str], ...],
+    changes: dict[str, str],
 ) -> None:
     plan = _plan(old, new)
-    assert (plan.configurations, bios_changes(plan.steps)) == (configurations, changes)
+    assert (plan.configurations, bios_changes(plan.steps)) == (
+        configurations,
+        changes,
+    )
 
 
-def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits() -> None:
+def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits() -> (
+    None
+):
     assert _plan(_flavor(raid="10"), _flavor(raid="10")).steps == ()
-    plan = _plan(_flavor(hyperthreading="enabled"), _flavor(hyperthreading="enabled", raid="10"))
+    plan = _plan(
+        _flavor(hyperthreading="enabled"),
+        _flavor(hyperthreading="enabled", raid="10"),
+    )
     assert [step["interface"] for step in plan.steps] == ["raid"]
-    assert {item.trait for item in plan.requirements} == {"HW_CPU_HYPERTHREADING", "OWNER_NOVA"}
+    assert {item.trait for item in plan.requirements} == {
+        "HW_CPU_HYPERTHREADING",
+        "OWNER_NOVA",
+    }
 
 
 def test_template_with_own_steps_is_refused_unless_it_allows_in_use() -> None:
     for bios in ((), (BiosChange("LogicalProc", ("Disabled",)),)):
         template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
-        with pytest.raises(NotReconfigurable, match=r"raid=10: its template has steps of its own.*in-use: true"):
-            _plan(_PLAIN, _flavor(raid="10"), templates=BUNDLED.replace_with([template]))
+        with pytest.raises(
+            NotReconfigurable,
+            match=r"raid=10: its template has steps of its own.*in-use: true",
+        ):
+            _plan(
+                _PLAIN,
+                _flavor(raid="10"),
+                templates=BUNDLED.replace_with([template]),
+            )
 
 
 _REFUSED: list[tuple[Flavor, dict[str, Any], str]] = [
-    (replace(_flavor(), memory_mb=1, root_gb=1), {}, "the flavors differ in memory_mb, root_gb"),
-    (Flavor(vcpus=2), {}, "the flavors differ in 'resources:CUSTOM_BAREMETAL'"),
-    (_flavor(hyperthreading="odd"), {}, "deploy-config:hyperthreading='odd': unknown value"),
+    (
+        replace(_flavor(), memory_mb=1, root_gb=1),
+        {},
+        "the flavors differ in memory_mb, root_gb",
+    ),
+    (
+        Flavor(vcpus=2),
+        {},
+        "the flavors differ in 'resources:CUSTOM_BAREMETAL'",
+    ),
+    (
+        _flavor(hyperthreading="odd"),
+        {},
+        "deploy-config:hyperthreading='odd': unknown value",
+    ),
     # Even if its value is right: the trait says that it can be switched.
-    (_ON, {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}}, "'LogicalProc' cannot be changed"),
+    (
+        _ON,
+        {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}},
+        "'LogicalProc' cannot be changed",
+    ),
 ]
 
 
-def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings() -> None:
+def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings() -> (
+    None
+):
     for new, node, reason in _REFUSED:
         with pytest.raises(NotReconfigurable, match=reason) as raised:
             _plan(_PLAIN, new, **node)
-        assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
+        assert str(raised.value).startswith(
+            f"The instance on the node '{_NODE.host}' was not changed: "
+        )
 
 
 def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
-    with pytest.raises(NotReconfigurable, match="deploy_config is not enabled"):
+    with pytest.raises(
+        NotReconfigurable, match="deploy_config is not enabled"
+    ):
         reconfiguration(_flavor(), _flavor(), _NODE, pipeline_of("hpet"))
 
 
-def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> None:
-    plan, is_found = _plan(_flavor(), _flavor(hyperthreading="enabled")), mock.Mock(return_value=True)
+def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> (
+    None
+):
+    plan, is_found = (
+        _plan(_flavor(), _flavor(hyperthreading="enabled")),
+        mock.Mock(return_value=True),
+    )
     plan.check("uuid", is_found)
-    is_found.assert_called_once_with("in_tree=uuid&required=HW_CPU_HYPERTHREADING%2COWNER_NOVA")
+    is_found.assert_called_once_with(
+        "in_tree=uuid&required=HW_CPU_HYPERTHREADING%2COWNER_NOVA"
+    )
     for missing, reason in (
-        ("HYPERTHREADING", "hyperthreading=enabled: Placement has it without HW_CPU_HYPERTHREADING"),
+        (
+            "HYPERTHREADING",
+            (
+                "hyperthreading=enabled: Placement has it without"
+                " HW_CPU_HYPERTHREADING"
+            ),
+        ),
         ("OWNER_NOVA", "Placement has it without OWNER_NOVA"),
         ("uuid", "Placement has no resource provider of it"),
     ):
         with pytest.raises(NotReconfigurable, match=reason):
-            plan.check("uuid", partial(lambda name, query: name not in query, missing))
+            plan.check(
+                "uuid", partial(lambda name, query: name not in query, missing)
+            )
 
 
 def test_plan_changes_only_the_bios_settings_that_differ() -> None:
@@ -115,10 +200,17 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
         templates=BUNDLED.replace_with([Template("x", "on", (), (both,))]),
     )
-    assert (bios_changes(plan.steps), plan.settings) == ({"A": "1"}, {"A": "1", "B": "1"})
+    assert (bios_changes(plan.steps), plan.settings) == (
+        {"A": "1"},
+        {"A": "1", "B": "1"},
+    )
 
 
-def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> None:
+def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> (
+    None
+):
     assert bios_changes(_plan(_ON, _ON).steps) == {}
-    assert bios_changes(_plan(_ON, _ON, bios_may_differ=True).steps) == {"LogicalProc": "Enabled"}
+    assert bios_changes(_plan(_ON, _ON, bios_may_differ=True).steps) == {
+        "LogicalProc": "Enabled"
+    }
     assert _plan(_PLAIN, _PLAIN, bios_may_differ=True).steps == ()

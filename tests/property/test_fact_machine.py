@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The laws of a fact in each order of events, by hypothesis: requests, answers, failures, forks, queries that hang.
+"""The laws of a fact in each order of events, by hypothesis: requests,
+answers, failures, forks, queries that hang.
 
-No thread runs: the machine keeps each query that the fact starts, and ends it when it likes, or never. Faults are put
-back one by one, and are found.
+No thread runs: the machine keeps each query that the fact starts, and ends it
+when it likes, or never. Faults are put back one by one, and are found.
 """
 
 from contextlib import suppress
@@ -12,37 +13,69 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from hypothesis.strategies import sampled_from
 
 from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import GIVEN_UP, Fact, FailedReading, Measured, PendingQuery, pause_after
+from os_prefilter.service.deployment_facts import (
+    GIVEN_UP,
+    Fact,
+    FailedReading,
+    Measured,
+    PendingQuery,
+    pause_after,
+)
 from tests.support.state_machines import Fault, assert_correct, assert_found
 
 # Two are equal.
 UNKNOWN, VALUES = 0, (1, 2, True)
 BY_ANOTHER = Measured(2, 10.0, 20.0)
 AFTER_WAIT = FailedReading(OSError("db://me:hunter2@h"), 10.0)
-FAILURES: dict[Any, str] = dict.fromkeys((OSError("db://me:hunter2@h"), AFTER_WAIT), "OSError: db://***@h")
+FAILURES: dict[Any, str] = dict.fromkeys(
+    (OSError("db://me:hunter2@h"), AFTER_WAIT), "OSError: db://***@h"
+)
 FAILURES[SystemExit] = "the query was broken off"
 SECONDS = sampled_from((0.0, 0.5, 10.0, 20.0, 100.0, 600.0, 1000.0, 4000.0))
 OLDEST_OR_NEWEST = sampled_from((0, -1))
 
 
 class Facts(RuleBasedStateMachine):
-    """A fact in a process whose clock, threads and log are the machine's, beside what is expected of it."""
+    """A fact in a process whose clock, threads and log are the machine's,
+    beside what is expected of it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        ours: dict[str, Any] = {"LOG": self, "start_thread": self.start_thread, "seconds_to": lambda _until: 0.0}
-        self.patched = patch.multiple(deployment_facts, _PAUSE=20, uniform=lambda low, high: (low + high) / 2, **ours)
+        ours: dict[str, Any] = {
+            "LOG": self,
+            "start_thread": self.start_thread,
+            "seconds_to": lambda _until: 0.0,
+        }
+        self.patched = patch.multiple(
+            deployment_facts,
+            _PAUSE=20,
+            uniform=lambda low, high: (low + high) / 2,
+            **ours,
+        )
         self.patched.start()
         self.now, self.has_threads, self.logged = 0.0, True, list[str]()
         self.response: Any = None
         self.not_ended: dict[PendingQuery, Any] = {}
         self.awaited: list[PendingQuery] = []
         # What is expected.
-        self.value, self.due, self.answered, self.stale, self.lines = UNKNOWN, -inf, -inf, inf, list[str]()
+        self.value, self.due, self.answered, self.stale, self.lines = (
+            UNKNOWN,
+            -inf,
+            -inf,
+            inf,
+            list[str](),
+        )
         self.under_way: PendingQuery | None = None
         self.is_expired = self.was_tried = self.is_failing = False
 
@@ -65,10 +98,20 @@ class Facts(RuleBasedStateMachine):
 
     warning = info
 
-    @initialize(interval=sampled_from((0.0, 10.0, 1000.0, 4000.0)), later_patience=sampled_from((None, 1.0)))
+    @initialize(
+        interval=sampled_from((0.0, 10.0, 1000.0, 4000.0)),
+        later_patience=sampled_from((None, 1.0)),
+    )
     def create(self, interval: float, later_patience: float | None) -> None:
         self.interval, self.later_patience = interval, later_patience
-        self.fact = Fact("f", self.read, interval, UNKNOWN, patience=inf, later_patience=later_patience)
+        self.fact = Fact(
+            "f",
+            self.read,
+            interval,
+            UNKNOWN,
+            patience=inf,
+            later_patience=later_patience,
+        )
 
     # Before the first request, the other rules would waste examples.
     @precondition(lambda self: self.value)
@@ -93,18 +136,35 @@ class Facts(RuleBasedStateMachine):
 
     @rule(after=SECONDS, has_threads=sampled_from((True, True, True, False)))
     def request(self, after: float, *, has_threads: bool) -> None:
-        """Start a query if one is due and none under way; wait for it, or for another where the value is too old."""
+        """Start a query if one is due and none under way; wait for it, or for
+        another where the value is too old.
+        """
         self.now += after
-        self.has_threads, before, expected = has_threads, set(self.not_ended), None
+        self.has_threads, before, expected = (
+            has_threads,
+            set(self.not_ended),
+            None,
+        )
         query = self.fact.begin("context", lambda: self.now)
         started = self.not_ended.keys() - before
         if self.is_expired or self.now >= self.due:
-            if self.under_way and self.now - self.under_way.begun < max(GIVEN_UP, self.interval):
-                expected = self.under_way if self.now >= self.stale or not self.was_tried else None
+            if self.under_way and self.now - self.under_way.begun < max(
+                GIVEN_UP, self.interval
+            ):
+                expected = (
+                    self.under_way
+                    if self.now >= self.stale or not self.was_tried
+                    else None
+                )
             else:
                 assert len(started) == has_threads
-                self.may_take_long = self.later_patience is not None and self.was_tried
-                self.is_expired, self.under_way = False, started.pop() if started else None
+                self.may_take_long = (
+                    self.later_patience is not None and self.was_tried
+                )
+                self.is_expired, self.under_way = (
+                    False,
+                    started.pop() if started else None,
+                )
                 expected = self.under_way
                 if not has_threads:
                     self.expect_failure("can't start new thread")
@@ -128,19 +188,39 @@ class Facts(RuleBasedStateMachine):
             self.expect_failure("no answer in inf seconds")
 
     @precondition(lambda self: self.not_ended)
-    @rule(after=SECONDS, which=OLDEST_OR_NEWEST, response=sampled_from((*VALUES, BY_ANOTHER, *FAILURES)))
+    @rule(
+        after=SECONDS,
+        which=OLDEST_OR_NEWEST,
+        response=sampled_from((*VALUES, BY_ANOTHER, *FAILURES)),
+    )
     def end_query(self, after: float, which: int, response: Any) -> None:
-        """Use each answer unless a later query was answered first; the last value stays after a failure."""
+        """Use each answer unless a later query was answered first; the last
+        value stays after a failure.
+        """
         self.now += after
-        query, reading, self.response = list(self.not_ended)[which], self.fact.reading, response
+        query, reading, self.response = (
+            list(self.not_ended)[which],
+            self.fact.reading,
+            response,
+        )
         with suppress(SystemExit):
             self.not_ended.pop(query)()
         taken = self.now - query.begun
-        value, seconds, age = response if response is BY_ANOTHER else (response, taken, taken)
-        seconds = min(taken, AFTER_WAIT.seconds) if response is AFTER_WAIT else seconds
+        value, seconds, age = (
+            response if response is BY_ANOTHER else (response, taken, taken)
+        )
+        seconds = (
+            min(taken, AFTER_WAIT.seconds)
+            if response is AFTER_WAIT
+            else seconds
+        )
         read_at, is_answer = self.now - age, response not in FAILURES
         # A first value is queried again at a random moment of the interval.
-        interval = self.interval / 2 if is_answer and self.answered == -inf else self.interval
+        interval = (
+            self.interval / 2
+            if is_answer and self.answered == -inf
+            else self.interval
+        )
         pause = min(max(interval, 20 * seconds), max(interval, 1800.0))
         if query is self.under_way:
             self.under_way, self.was_tried = None, True
@@ -149,22 +229,37 @@ class Facts(RuleBasedStateMachine):
                 self.expect_failure(FAILURES[response])
                 self.due = self.now + min(pause, max(interval, 300.0))
         if is_answer and query.begun >= self.answered:
-            self.lines += ["The deployment fact f can be read again."] * self.is_failing
-            self.lines += [f"The deployment fact f is now {value} (was {self.value})."] * (value != self.value)
+            self.lines += [
+                "The deployment fact f can be read again."
+            ] * self.is_failing
+            self.lines += [
+                f"The deployment fact f is now {value} (was {self.value})."
+            ] * (value != self.value)
             self.stale = read_at + 2 * max(pause, self.interval)
-            self.value, self.answered, self.is_failing = value, query.begun, False
+            self.value, self.answered, self.is_failing = (
+                value,
+                query.begun,
+                False,
+            )
         assert (self.fact.reading is reading) == (self.value is reading.value)
 
     def expect_failure(self, problem: str) -> None:
-        line = f"Failed to read the deployment fact f ({problem}); keeping {self.value} until it can be read."
+        line = (
+            f"Failed to read the deployment fact f ({problem}); keeping"
+            f" {self.value} until it can be read."
+        )
         self.lines += [line] * (not self.is_failing)
         self.is_failing = True
 
     @precondition(lambda self: self.not_ended)
     @rule(value=sampled_from(VALUES))
     def settle(self, value: int) -> None:
-        """Whatever has happened: later, one answer is enough, and no older one replaces it."""
-        self.request(after=2 * max(GIVEN_UP, 1800.0, self.interval), has_threads=True)
+        """Whatever has happened: later, one answer is enough, and no older one
+        replaces it.
+        """
+        self.request(
+            after=2 * max(GIVEN_UP, 1800.0, self.interval), has_threads=True
+        )
         self.end_query(after=0.0, which=-1, response=value)
         while self.not_ended:
             self.end_query(after=0.0, which=0, response=VALUES[0])
@@ -181,25 +276,81 @@ def test_a_fact_is_as_documented_in_any_order_of_events() -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "an old answer replaces a newer one": (Fact._run, "if query.begun >= self._answered:", "if True:"),
-    "a slow answer is lost": (Fact._run, "if query.begun >= self._answered:", "if query is self._query:"),
-    "to expire during a query is lost": (Fact._end, "self._query = None", "self._query, self.is_expired = None, False"),
-    "an equal value is not used": (Fact._set, "value is not self.latest or", "value != self.latest or"),
-    "a failure forgets the value": (Fact._log_failure, "= True", "= self.reading = Reading(0)"),
-    "a child waits for its parent's query": (Fact.begin, "query.process == os.getpid()", "True"),
-    "no query is given up": (Fact.begin, "now() - query.begun < max(GIVEN_UP, self._interval)", "True"),
+    "an old answer replaces a newer one": (
+        Fact._run,
+        "if query.begun >= self._answered:",
+        "if True:",
+    ),
+    "a slow answer is lost": (
+        Fact._run,
+        "if query.begun >= self._answered:",
+        "if query is self._query:",
+    ),
+    "to expire during a query is lost": (
+        Fact._end,
+        "self._query = None",
+        "self._query, self.is_expired = None, False",
+    ),
+    "an equal value is not used": (
+        Fact._set,
+        "value is not self.latest or",
+        "value != self.latest or",
+    ),
+    "a failure forgets the value": (
+        Fact._log_failure,
+        "= True",
+        "= self.reading = Reading(0)",
+    ),
+    "a child waits for its parent's query": (
+        Fact.begin,
+        "query.process == os.getpid()",
+        "True",
+    ),
+    "no query is given up": (
+        Fact.begin,
+        "now() - query.begun < max(GIVEN_UP, self._interval)",
+        "True",
+    ),
     "no pause after a slow query": (pause_after, "_PAUSE * seconds", "0"),
     "each value counts as new": (Fact._run, "now() - measured.age", "now()"),
-    "a pause without end": (pause_after, "max(interval, _LONGEST_PAUSE)", "inf"),
-    "a failed query is repeated at once": (Fact._run, "now() + again", "now()"),
-    "a wait for another process counts": (Fact._run, "min(seconds, now() - query.begun)", "now() - query.begun"),
+    "a pause without end": (
+        pause_after,
+        "max(interval, _LONGEST_PAUSE)",
+        "inf",
+    ),
+    "a failed query is repeated at once": (
+        Fact._run,
+        "now() + again",
+        "now()",
+    ),
+    "a wait for another process counts": (
+        Fact._run,
+        "min(seconds, now() - query.begun)",
+        "now() - query.begun",
+    ),
     "a query that is broken off stays": (Fact._run, "finally:", "else:"),
-    "each failure is logged": (Fact._log_failure, "if not self._failing:", "if True:"),
+    "each failure is logged": (
+        Fact._log_failure,
+        "if not self._failing:",
+        "if True:",
+    ),
     "each answer is logged": (Fact._set, "self._failing = False", "pass"),
-    "each request waits for the first query": (Fact.wait, "self._tried = True", "pass"),
+    "each request waits for the first query": (
+        Fact.wait,
+        "self._tried = True",
+        "pass",
+    ),
     "a slow later query warns": (Fact.wait, "and not query.may_take_long", ""),
-    "no request waits for a fresh value": (Fact._run, "read_at + 2 * max", "inf + max"),
-    "without a thread, a query stays": (Fact.begin, "self._end(query, now() + self._interval, str(error))", "pass"),
+    "no request waits for a fresh value": (
+        Fact._run,
+        "read_at + 2 * max",
+        "inf + max",
+    ),
+    "without a thread, a query stays": (
+        Fact.begin,
+        "self._end(query, now() + self._interval, str(error))",
+        "pass",
+    ),
 }
 
 

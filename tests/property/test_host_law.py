@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law by enumeration: the filters require what a host has if and only if its late check accepts the request.
+"""The law by enumeration: the filters require what a host has if and only if
+its late check accepts the request.
 
-Here a sample of the hosts and of the requests; ``tox -e exhaustive`` takes all.
+Here a sample of the hosts and of the requests; ``tox -e exhaustive`` takes
+all.
 """
 
 from collections.abc import Callable
@@ -15,11 +17,24 @@ import pytest
 from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.vocabulary import BY_NAME, trait_of_platform
 from os_prefilter_tools.testing import reporter_conformance
-from os_prefilter_tools.testing.law import Case, Cloud, case_of, choices, cloud_of, platform_cases, single_cases
+from os_prefilter_tools.testing.law import (
+    Case,
+    Cloud,
+    case_of,
+    choices,
+    cloud_of,
+    platform_cases,
+    single_cases,
+)
 from os_prefilter_tools.testing.reporters import compare
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
-from tests.support.hosts import OFFERED, few_libvirt_hosts, libvirt_hosts, other_hosts
+from tests.support.hosts import (
+    OFFERED,
+    few_libvirt_hosts,
+    libvirt_hosts,
+    other_hosts,
+)
 from tests.support.pages import installed_by_us
 
 Record = Callable[[str, object], None]
@@ -31,19 +46,30 @@ _OTHERS = list(other_hosts())
 for _driver in installed_by_us(REPORTERS):
     # A name tells each from the others.
     _facts = [
-        replace(facts, host=f"{facts.architecture}-{getattr(facts, 'virt_type', '')}")
+        replace(
+            facts,
+            host=f"{facts.architecture}-{getattr(facts, 'virt_type', '')}",
+        )
         for facts in (*_FEW, *_OTHERS)
         if facts.driver == _driver
     ]
-    globals()[f"Test_{_driver}"] = reporter_conformance(_driver, facts=_facts, one_in=one_in(30))
+    globals()[f"Test_{_driver}"] = reporter_conformance(
+        _driver, facts=_facts, one_in=one_in(30)
+    )
 
 if corpus_hosts():
     # What libvirt really answers.
-    TestCorpus = reporter_conformance("libvirt", facts=corpus_hosts(), one_in=one_in(30))
+    TestCorpus = reporter_conformance(
+        "libvirt", facts=corpus_hosts(), one_in=one_in(30)
+    )
 
 
-def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(record_property: Record) -> None:
-    """And for each in an i686 image: one in ten on each host, different ones on the next."""
+def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(
+    record_property: Record,
+) -> None:
+    """And for each in an i686 image: one in ten on each host, different ones
+    on the next.
+    """
     step = one_in(10)
     for number, facts in enumerate(libvirt_hosts()):
         cases = (*single_cases(cloud_of(facts)), *_i686_cases(cloud_of(facts)))
@@ -53,7 +79,10 @@ def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(re
 @cache
 def _i686_cases(cloud: Cloud) -> list[Case]:
     i686 = (BY_NAME["architecture"], "i686")
-    return [case_of((i686, choice), cloud=cloud) for choice in choices(cloud.emulated)]
+    return [
+        case_of((i686, choice), cloud=cloud)
+        for choice in choices(cloud.emulated)
+    ]
 
 
 @pytest.mark.parametrize("driver", installed_by_us(REPORTERS))
@@ -63,41 +92,96 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
-            compare(_pairs_without(reporter_of(facts).owns, cloud_of(facts)), facts, record_property)
+            compare(
+                _pairs_without(reporter_of(facts).owns, cloud_of(facts)),
+                facts,
+                record_property,
+            )
 
 
-def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(record_property: Record) -> None:
-    """Its CD-ROM needs a machine type that has the bus, and its disk bus may be of no device."""
+def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(
+    record_property: Record,
+) -> None:
+    """Its CD-ROM needs a machine type that has the bus, and its disk bus may
+    be of no device.
+    """
     for facts in _FEW:
-        compare(_iso_cases(cloud_of(facts)._replace(emulated=frozenset())), facts, record_property)
+        compare(
+            _iso_cases(cloud_of(facts)._replace(emulated=frozenset())),
+            facts,
+            record_property,
+        )
 
 
 @cache
 def _iso_cases(cloud: Cloud) -> list[Case]:
     machine, iso = BY_NAME["machine_type"], (BY_NAME["image_type"], "iso")
-    buses = [(row, value) for row in (BY_NAME["cdrom_bus"], BY_NAME["disk_bus"]) for value in row.values]
+    buses = [
+        (row, value)
+        for row in (BY_NAME["cdrom_bus"], BY_NAME["disk_bus"])
+        for value in row.values
+    ]
     machines = [(), *(((machine, family),) for family in machine.values)]
-    return [case_of((iso, bus, *of), cloud=cloud) for bus in buses for of in machines]
+    return [
+        case_of((iso, bus, *of), cloud=cloud)
+        for bus in buses
+        for of in machines
+    ]
 
 
 @cache
 def _pairs_without(owned: frozenset[str], cloud: Cloud) -> list[Case]:
-    others = [choice for choice in choices(cloud.emulated) if choice[0].name not in owned]
-    pairs = [pair for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
+    others = [
+        choice
+        for choice in choices(cloud.emulated)
+        if choice[0].name not in owned
+    ]
+    pairs = [
+        pair
+        for pair in combinations(others, 2)
+        if pair[0][0] is not pair[1][0]
+    ]
     return [case_of(pair, cloud=cloud) for pair in pairs]
 
 
 @pytest.mark.parametrize("emulated", OFFERED, ids=len)
-def test_whole_requests_are_compared_but_for_an_architecture_that_no_trait_is_of(emulated: frozenset[str]) -> None:
-    """Of the others, the filters must require all that the late check looks at."""
-    for case in (*single_cases(Cloud(emulated)), *platform_cases(0, one_in(30), Cloud(emulated))):
-        values = [value for row, value in case.choices if row.name == "emulation_architecture"]
-        unknown = not emulated and any(trait_of_platform(value) is None for value in values)
+def test_whole_requests_are_compared_but_for_an_architecture_that_no_trait_is_of(
+    emulated: frozenset[str],
+) -> None:
+    """Of the others, the filters must require all that the late check looks
+    at.
+    """
+    for case in (
+        *single_cases(Cloud(emulated)),
+        *platform_cases(0, one_in(30), Cloud(emulated)),
+    ):
+        values = [
+            value
+            for row, value in case.choices
+            if row.name == "emulation_architecture"
+        ]
+        unknown = not emulated and any(
+            trait_of_platform(value) is None for value in values
+        )
         assert case.is_complete == (not unknown or case.required is None), case
 
 
-def test_enumerated_hosts_cover_all_drivers_virt_types_and_main_architectures() -> None:
+def test_enumerated_hosts_cover_all_drivers_virt_types_and_main_architectures() -> (
+    None
+):
     hosts = list(libvirt_hosts())
-    assert {facts.virt_type for facts in hosts} == {"kvm", "qemu", "lxc", "parallels"}
-    assert {facts.architecture for facts in hosts} >= {"x86_64", "aarch64", "armv7l", "s390x", "ppc64", "ppc64le"}
+    assert {facts.virt_type for facts in hosts} == {
+        "kvm",
+        "qemu",
+        "lxc",
+        "parallels",
+    }
+    assert {facts.architecture for facts in hosts} >= {
+        "x86_64",
+        "aarch64",
+        "armv7l",
+        "s390x",
+        "ppc64",
+        "ppc64le",
+    }
     assert {facts.driver for facts in _OTHERS} == {"vmware", "fake", "ironic"}

@@ -21,11 +21,15 @@ _ALL = pipeline_of(*_NAMES)
 _REVERSED = pipeline_of(*reversed(_NAMES))
 _ANY = any_request()
 # Slow machines: neither is about what is proved.
-_generated = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_generated = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def _apply(pipeline: Any, spec: RequestSpec) -> Any:
-    """Return the decision, or None if the request was rejected; then it must be as it was."""
+    """Return the decision, or None if the request was rejected; then it must
+    be as it was.
+    """
     before = copy.deepcopy(spec)
     try:
         return pipeline.apply(spec)
@@ -37,8 +41,12 @@ def _apply(pipeline: Any, spec: RequestSpec) -> Any:
 
 @_generated
 @given(_ANY, st.sampled_from(_NAMES))
-def test_a_filter_names_only_traits_that_placement_must_know(spec: RequestSpec, name: str) -> None:
-    """Each requirement says where it comes from. tests/testing has the laws of one filter alone: it is idempotent."""
+def test_a_filter_names_only_traits_that_placement_must_know(
+    spec: RequestSpec, name: str
+) -> None:
+    """Each requirement says where it comes from. tests/testing has the laws of
+    one filter alone: it is idempotent.
+    """
     pipeline = _PIPELINES[name]
     first = _apply(pipeline, spec)
     if first is None:
@@ -58,18 +66,29 @@ def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
     first, second = _apply(_ALL, spec), _apply(_REVERSED, other)
     assert (first is None) == (second is None)
     if first is not None:
-        assert (sorted(first.requirements), spec) == (sorted(second.requirements), other)
+        assert (sorted(first.requirements), spec) == (
+            sorted(second.requirements),
+            other,
+        )
 
 
 @_generated
 @given(_ANY)
 def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
-    """``test_query_law.py`` has the resources, which may move to another group."""
+    """``test_query_law.py`` has the resources, which may move to another
+    group.
+    """
     before = copy.deepcopy(spec)
     if _apply(_ALL, spec) is not None:
         assert before.root_required <= spec.root_required
         assert before.root_forbidden <= spec.root_forbidden
-        kept = {key: value for key, value in before.flavor.extra_specs.items() if not key.startswith("resources")}
+        kept = {
+            key: value
+            for key, value in before.flavor.extra_specs.items()
+            if not key.startswith("resources")
+        }
         assert kept.items() <= spec.flavor.extra_specs.items()
-        for old, new in zip(before.requested_resources, spec.requested_resources, strict=True):
+        for old, new in zip(
+            before.requested_resources, spec.requested_resources, strict=True
+        ):
             assert old.required_traits <= new.required_traits

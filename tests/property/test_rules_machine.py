@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The laws of rules that are reloaded, in each order of events, by hypothesis; a request comes after each of them.
+"""The laws of rules that are reloaded, in each order of events, by hypothesis;
+a request comes after each of them.
 
-The files are real, the clock and Placement are the machine's. Faults are put back one by one, and are found.
+The files are real, the clock and Placement are the machine's. Faults are put
+back one by one, and are found.
 """
 
 import os
@@ -16,7 +18,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+)
 from hypothesis.strategies import sampled_from
 
 from os_prefilter.rules import reload
@@ -29,18 +36,28 @@ from tests.support.state_machines import Fault, assert_correct, assert_found
 
 Traits = tuple[str, ...]
 STANDARD, BROKEN = "HW_CPU_X86_AVX2", ("lower",)
-VALID: list[Traits] = [("CUSTOM_1",), ("CUSTOM_2", "CUSTOM_3"), ("CUSTOM_3", STANDARD)]
+VALID: list[Traits] = [
+    ("CUSTOM_1",),
+    ("CUSTOM_2", "CUSTOM_3"),
+    ("CUSTOM_3", STANDARD),
+]
 CONTENTS = sampled_from((*VALID, BROKEN, ()))
 NAMES, PLACEMENTS = ("a.yaml", "b.yaml"), sampled_from(("new", "old", "down"))
 
 
 class Rules(RuleBasedStateMachine):
-    """The rules of a directory and the traits in Placement, beside what is expected of them."""
+    """The rules of a directory and the traits in Placement, beside what is
+    expected of them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        clock = SimpleNamespace(time=lambda: self.now, sleep=lambda _seconds: None)
-        self.patched = patch.multiple(reload, LOG=self, time=clock, read_rules=self.read_rules)
+        clock = SimpleNamespace(
+            time=lambda: self.now, sleep=lambda _seconds: None
+        )
+        self.patched = patch.multiple(
+            reload, LOG=self, time=clock, read_rules=self.read_rules
+        )
         self.patched.start()
         self.root = TemporaryDirectory()
         self.folder = Path(self.root.name, "mounted", "rules")
@@ -67,15 +84,21 @@ class Rules(RuleBasedStateMachine):
 
     def ensure_traits(self, traits: Iterable[str]) -> None:
         self.is_asked = True
-        if self.placement == "down" or (self.placement == "old" and STANDARD in traits):
+        if self.placement == "down" or (
+            self.placement == "old" and STANDARD in traits
+        ):
             raise OSError(self.placement)
         self.created.update(traits)
 
     def error(self, _format: str, text: str) -> None:
-        self.logged.append("files" if text.startswith("Failed to reload") else "traits")
+        self.logged.append(
+            "files" if text.startswith("Failed to reload") else "traits"
+        )
 
     def info(self, text: str, value: object) -> None:
-        self.logged.append("reloaded" if text.startswith("Reloaded") else f"{value} again")
+        self.logged.append(
+            "reloaded" if text.startswith("Reloaded") else f"{value} again"
+        )
 
     @initialize(placement=PLACEMENTS)
     def start(self, placement: str) -> None:
@@ -85,18 +108,30 @@ class Rules(RuleBasedStateMachine):
         # The first ones are used at once.
         self.latest = self.in_use = dict(self.on_disk)
 
-    @rule(name=sampled_from(NAMES), traits=CONTENTS, age=sampled_from((60.0, 60.0, 0.0, -3600.0)))
+    @rule(
+        name=sampled_from(NAMES),
+        traits=CONTENTS,
+        age=sampled_from((60.0, 60.0, 0.0, -3600.0)),
+    )
     def write(self, name: str, traits: Traits, age: float) -> None:
         """Write a file so many seconds ago, or remove it."""
-        path, when = self.folder / name, f"{{image_property: os_distro, is: {name}}}"
-        path.write_text(rules_text(rule_text(name, when, traits)), encoding="utf-8")
+        path, when = (
+            self.folder / name,
+            f"{{image_property: os_distro, is: {name}}}",
+        )
+        path.write_text(
+            rules_text(rule_text(name, when, traits)), encoding="utf-8"
+        )
         self.on_disk[name] = traits
         if not traits:
             path.unlink()
             del self.on_disk[name]
         # No two times are the same.
         self.now += 0.01
-        self.modified |= {name: self.now - age if traits else -inf, "": self.now - age}
+        self.modified |= {
+            name: self.now - age if traits else -inf,
+            "": self.now - age,
+        }
         for each in filter(Path.exists, (path, self.folder)):
             os.utime(each, ns=(0, int((self.now - age) * 1e9)))
 
@@ -138,15 +173,26 @@ class Rules(RuleBasedStateMachine):
         """Have no file left to open, for a moment."""
         self.write(NAMES[0], traits, 60.0)
         self.expect_reload(failure="a moment")
-        self.failures.append(Problem(str(self.folder), 0, "the file cannot be read"))
+        self.failures.append(
+            Problem(str(self.folder), 0, "the file cannot be read")
+        )
         self.rule_folders()
         self.failures.clear()
 
-    def expect_reload(self, *, forced: bool = False, is_changing: bool = False, failure: str = "") -> None:
+    def expect_reload(
+        self,
+        *,
+        forced: bool = False,
+        is_changing: bool = False,
+        failure: str = "",
+    ) -> None:
         broken = [name for name in NAMES if self.on_disk.get(name) == BROKEN]
         if self.is_away:
             self.expect_problem("files", "away")
-        elif not forced and any(0 <= self.now - modified < SETTLED for modified in self.modified.values()):
+        elif not forced and any(
+            0 <= self.now - modified < SETTLED
+            for modified in self.modified.values()
+        ):
             return
         elif broken or failure:
             self.expect_problem("files", failure or broken)
@@ -162,19 +208,30 @@ class Rules(RuleBasedStateMachine):
 
     @invariant()
     def request(self) -> None:
-        """Use the latest valid files as a whole once Placement has their traits; else what was in use."""
+        """Use the latest valid files as a whole once Placement has their
+        traits; else what was in use.
+        """
         self.created, self.is_asked = set(), False
         self.used = self.rule_folders()
         self.expect_reload()
         wanted = {trait for traits in self.latest.values() for trait in traits}
         missing = wanted - self.ensured
-        lacking = {"new": set[str](), "old": {STANDARD}, "down": missing}[self.placement]
-        assert (self.is_asked, self.created) == (bool(missing), missing - lacking)
+        lacking = {"new": set[str](), "old": {STANDARD}, "down": missing}[
+            self.placement
+        ]
+        assert (self.is_asked, self.created) == (
+            bool(missing),
+            missing - lacking,
+        )
         self.ensured |= self.created
-        self.expect_problem("traits", self.placement if missing & lacking else "")
+        self.expect_problem(
+            "traits", self.placement if missing & lacking else ""
+        )
         if wanted <= self.ensured:
             self.in_use = self.latest
-        assert {Path(each.file).name: each.require for each in self.used.rules} == self.in_use
+        assert {
+            Path(each.file).name: each.require for each in self.used.rules
+        } == self.in_use
         assert self.logged == self.lines
         # Unchanged files, broken ones as well, are not read again.
         reads = self.reads
@@ -187,35 +244,91 @@ def test_rules_in_use_are_as_documented_in_any_order_of_events() -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "files being written are used": (RuleFolders._reload, "or not _are_settled(stats)", ""),
-    "SIGHUP waits for files being written": (RuleFolders.read_again, "forced=True", "forced=False"),
-    "SIGHUP does not forget the traits": (RuleFolders.read_again, "self._ensured = frozenset()", "pass"),
-    "unchanged files are read": (RuleFolders._reload, "stats == self._stats or ", ""),
-    "a file that changes is used": (RuleFolders._reload, "not forced and self._stat_all() != stats", "False"),
+    "files being written are used": (
+        RuleFolders._reload,
+        "or not _are_settled(stats)",
+        "",
+    ),
+    "SIGHUP waits for files being written": (
+        RuleFolders.read_again,
+        "forced=True",
+        "forced=False",
+    ),
+    "SIGHUP does not forget the traits": (
+        RuleFolders.read_again,
+        "self._ensured = frozenset()",
+        "pass",
+    ),
+    "unchanged files are read": (
+        RuleFolders._reload,
+        "stats == self._stats or ",
+        "",
+    ),
+    "a file that changes is used": (
+        RuleFolders._reload,
+        "not forced and self._stat_all() != stats",
+        "False",
+    ),
     "an unreadable directory is empty": (
         RuleFolders._reload,
         "stats if error.line else []",
         "setattr(self, 'latest', RuleSet())",
     ),
-    "a directory that returns is not read": (RuleFolders._reload, "stats if error.line else []", "self._stats"),
+    "a directory that returns is not read": (
+        RuleFolders._reload,
+        "stats if error.line else []",
+        "self._stats",
+    ),
     "what could not be read is not read again": (
         RuleFolders._reload,
         "if error.line else []",
         "if 'stats' in locals() else []",
     ),
-    "broken files are read at each request": (RuleFolders._reload, "stats if error.line else []", "[]"),
+    "broken files are read at each request": (
+        RuleFolders._reload,
+        "stats if error.line else []",
+        "[]",
+    ),
     "rules that are taken back still wait": (
         RuleFolders._has_traits,
         "    custom = {",
         "    if not missing: return True\n    custom = {",
     ),
-    "the rules without mistakes are used": (RuleFolders._read, "if read.errors:", "if False:"),
-    "rules are used without their traits": (RuleFolders.__call__, "or self._in_use is None", "or True"),
-    "the first rules wait": (RuleFolders.__call__, "or self._in_use is None", "or setattr(self, '_in_use', RuleSet())"),
-    "traits are created at each request": (RuleFolders._has_traits, "self._ensured |= traits", "pass"),
-    "one trait keeps others away": (RuleFolders._has_traits, "filter(None, (custom, missing - custom))", "[missing]"),
-    "a problem is logged at each request": (RuleFolders._log_once, "problem and problem != before", "problem"),
-    "the end of a problem is not logged": (RuleFolders._log_once, "elif before and not problem", "elif False"),
+    "the rules without mistakes are used": (
+        RuleFolders._read,
+        "if read.errors:",
+        "if False:",
+    ),
+    "rules are used without their traits": (
+        RuleFolders.__call__,
+        "or self._in_use is None",
+        "or True",
+    ),
+    "the first rules wait": (
+        RuleFolders.__call__,
+        "or self._in_use is None",
+        "or setattr(self, '_in_use', RuleSet())",
+    ),
+    "traits are created at each request": (
+        RuleFolders._has_traits,
+        "self._ensured |= traits",
+        "pass",
+    ),
+    "one trait keeps others away": (
+        RuleFolders._has_traits,
+        "filter(None, (custom, missing - custom))",
+        "[missing]",
+    ),
+    "a problem is logged at each request": (
+        RuleFolders._log_once,
+        "problem and problem != before",
+        "problem",
+    ),
+    "the end of a problem is not logged": (
+        RuleFolders._log_once,
+        "elif before and not problem",
+        "elif False",
+    ),
 }
 
 

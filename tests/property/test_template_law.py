@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law for configurations by request: operators' templates on nodes of all kinds, enumerated."""
+"""The law for configurations by request: operators' templates on nodes of all
+kinds, enumerated.
+"""
 
 from copy import deepcopy
 from functools import cache
@@ -17,7 +19,13 @@ from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
-from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Variant
+from os_prefilter.vocabulary.config_templates import (
+    BUNDLED,
+    BiosChange,
+    Step,
+    Template,
+    Variant,
+)
 from os_prefilter.vocabulary.options import Options
 
 _STEP = Step("raid", "apply_configuration", {}, 90)
@@ -26,7 +34,12 @@ _BY_BIOS = Variant((BiosChange("Setting*", ("On",)),))
 _TEMPLATES = BUNDLED.replace_with(
     [
         Template("x", "bios", (_A,), (_BY_BIOS,)),
-        Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),
+        Template(
+            "x",
+            "maker",
+            (_A,),
+            (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS),
+        ),
         # Only the operator knows which node has it.
         Template("y", "always", (_B,), (Variant(steps=(_STEP,)),)),
         Template("y", "nothing", (_B,)),
@@ -40,7 +53,10 @@ _BIOS: tuple[dict[str, BiosSetting], ...] = (
     {"Setting1": BiosSetting()},
     {"Setting1": BiosSetting(changeable=False)},
     {"Setting1": BiosSetting("Off", allowed=("Off", "Maybe"))},
-    {"Setting1": BiosSetting("On", allowed=("On", "Off")), "LogicalProc": BiosSetting()},
+    {
+        "Setting1": BiosSetting("On", allowed=("On", "Off")),
+        "LogicalProc": BiosSetting(),
+    },
     {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"))},
 )
 _TRAITS: tuple[frozenset[str], ...] = (
@@ -53,26 +69,54 @@ _TRAITS: tuple[frozenset[str], ...] = (
 
 @cache
 def _hosts() -> list[tuple[HostFacts, dict[str, bool]]]:
-    fields = product(_BIOS, ("", "Dell Inc.", "HPE"), ("", "no-bios", "redfish"), _TRAITS)
+    fields = product(
+        _BIOS, ("", "Dell Inc.", "HPE"), ("", "no-bios", "redfish"), _TRAITS
+    )
     nodes = [
-        IronicFacts(bios=bios, vendor=vendor, bios_interface=interface, other_traits=traits, templates=_TEMPLATES)
+        IronicFacts(
+            bios=bios,
+            vendor=vendor,
+            bios_interface=interface,
+            other_traits=traits,
+            templates=_TEMPLATES,
+        )
         for bios, vendor, interface, traits in fields
     ]
-    others = [kind(other_traits=each, templates=_TEMPLATES) for kind in (VmwareFacts, FakeFacts) for each in _TRAITS]
-    return [(facts, dict(capability_traits(facts))) for facts in (*nodes, *others)]
+    others = [
+        kind(other_traits=each, templates=_TEMPLATES)
+        for kind in (VmwareFacts, FakeFacts)
+        for each in _TRAITS
+    ]
+    return [
+        (facts, dict(capability_traits(facts))) for facts in (*nodes, *others)
+    ]
 
 
 @pytest.mark.parametrize("template", _TEMPLATES, ids=str)
-def test_host_has_the_template_traits_if_and_only_if_its_late_check_accepts(template: Template) -> None:
+def test_host_has_the_template_traits_if_and_only_if_its_late_check_accepts(
+    template: Template,
+) -> None:
     """Some hosts meet each template with traits, and some do not."""
-    spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
-    pipeline = Service.from_names("deploy_config", options=Options(templates=_TEMPLATES))
-    required = {item.trait for item in pipeline.apply(deepcopy(spec)).requirements}
+    spec = RequestSpec(
+        Flavor(extra_specs={template.extra_spec: template.value})
+    )
+    pipeline = Service.from_names(
+        "deploy_config", options=Options(templates=_TEMPLATES)
+    )
+    required = {
+        item.trait for item in pipeline.apply(deepcopy(spec)).requirements
+    }
     assert required == set(template.traits)
     met = set()
     for facts, reported in _hosts():
-        has = {trait for trait in required if reported.get(trait, trait in facts.other_traits)}
+        has = {
+            trait
+            for trait in required
+            if reported.get(trait, trait in facts.other_traits)
+        }
         refused = unsupported(spec, facts)
-        assert (has == required) == (not refused), f"{template} on {facts}: {refused}"
+        assert (has == required) == (not refused), (
+            f"{template} on {facts}: {refused}"
+        )
         met.add(not refused)
     assert met == ({True, False} if template.traits else {True})

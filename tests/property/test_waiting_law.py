@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The law of waiting: a waiting filter excludes no host that a late check accepts, whichever hosts have reported."""
+"""The law of waiting: a waiting filter excludes no host that a late check
+accepts, whichever hosts have reported.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,13 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts import desired_traits, reports
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
-from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits, withdrawn
+from os_prefilter.hosts.desired_traits import (
+    Goal,
+    Mode,
+    goal_of,
+    with_traits,
+    withdrawn,
+)
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import Part, emulated_in, key_of, noted_among
@@ -31,14 +39,42 @@ from os_prefilter.vocabulary.model import Row, Term
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of, unreported_parts
-from os_prefilter_tools.testing.law import Case, Cloud, list_requiring_filters, single_cases
+from os_prefilter_tools.testing.law import (
+    Case,
+    Cloud,
+    list_requiring_filters,
+    single_cases,
+)
 from tests.conftest import conf_with, one_in, times
-from tests.support.hosts import ARM, KVM, OFFERED, X86, few_libvirt_hosts, other_hosts
-from tests.support.reporting_fleets import REPORTS, SECTIONS, Report, by_nova_alone, by_the_agent, fleet_of, wanted_by
+from tests.support.hosts import (
+    ARM,
+    KVM,
+    OFFERED,
+    X86,
+    few_libvirt_hosts,
+    other_hosts,
+)
+from tests.support.reporting_fleets import (
+    REPORTS,
+    SECTIONS,
+    Report,
+    by_nova_alone,
+    by_the_agent,
+    fleet_of,
+    wanted_by,
+)
 
-_KINDS: list[HostFacts] = [host for host in (*few_libvirt_hosts(), *other_hosts()) if not host.emulated_architectures]
-_OFFERED = pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
-"""What the cloud offers to emulate: all its hosts and schedulers have the same option."""
+_KINDS: list[HostFacts] = [
+    host
+    for host in (*few_libvirt_hosts(), *other_hosts())
+    if not host.emulated_architectures
+]
+_OFFERED = pytest.mark.parametrize(
+    "offered", OFFERED, ids=["own-architecture", "every-architecture"]
+)
+"""What the cloud offers to emulate: all its hosts and schedulers have the same
+option.
+"""
 
 
 def _hosts(offered: frozenset[str]) -> list[HostFacts]:
@@ -54,17 +90,26 @@ def _conf(offered: frozenset[str], *, wait: bool = True) -> ConfigOpts:
     )
 
 
-def _pipeline(fleet: Fleet, offered: frozenset[str], *, wait: bool = True) -> Service:
+def _pipeline(
+    fleet: Fleet, offered: frozenset[str], *, wait: bool = True
+) -> Service:
     conf = _conf(offered, wait=wait)
     reports = reports_of(fleet, wanted_parts(*configured_filters(conf)))
     return Service.from_conf(conf, {"reports": lambda _context: reports})
 
 
 _ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
-_MIXED: tuple[HostFacts, ...] = (KVM, replace(KVM, guests={"x86_64": X86, "aarch64": ARM}), _ARM, *other_hosts())
+_MIXED: tuple[HostFacts, ...] = (
+    KVM,
+    replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
+    _ARM,
+    *other_hosts(),
+)
 
 
-def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> list[str]:
+def _excluded(
+    hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service
+) -> list[str]:
     found = []
     for case in single_cases(Cloud(pipeline.options.emulated_architectures)):
         try:
@@ -72,7 +117,11 @@ def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service) -> li
         except RequestRejected:
             continue
         for facts, host in zip(hosts, fleet.hosts, strict=True):
-            missing = [str(item) for item in required if (item.trait in host.traits) != item.required]
+            missing = [
+                str(item)
+                for item in required
+                if (item.trait in host.traits) != item.required
+            ]
             if missing and _accepts(case, facts):
                 found.append(f"{case} on {facts}: {missing}")
     return found
@@ -90,7 +139,9 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(
     report: Report, offered: frozenset[str]
 ) -> None:
-    """One host after the other: beside silent ones, a requirement that is enforced too early would not show."""
+    """One host after the other: beside silent ones, a requirement that is
+    enforced too early would not show.
+    """
     for facts in _hosts(offered)[:: one_in(13)]:
         fleet = fleet_of([report(facts)])
         excluded = _excluded([facts], fleet, _pipeline(fleet, offered))
@@ -98,113 +149,219 @@ def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(
 
 
 @_OFFERED
-def test_capable_hosts_are_excluded_without_waiting(offered: frozenset[str]) -> None:
+def test_capable_hosts_are_excluded_without_waiting(
+    offered: frozenset[str],
+) -> None:
     """So the tests above prove something."""
     hosts = _hosts(offered)
     fleet = fleet_of([by_nova_alone(each) for each in hosts])
-    assert len(_excluded(hosts, fleet, _pipeline(fleet, offered, wait=False))) > 300
+    assert (
+        len(_excluded(hosts, fleet, _pipeline(fleet, offered, wait=False)))
+        > 300
+    )
 
 
 @_OFFERED
-def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
-    """What is required is the same; of what is forbidden, only traits that no host has are left out."""
-    hosts = [facts for facts in _hosts(offered) if not reporter_of(facts).unknown(facts)]
+def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has(
+    offered: frozenset[str],
+) -> None:
+    """What is required is the same; of what is forbidden, only traits that no
+    host has are left out.
+    """
+    hosts = [
+        facts
+        for facts in _hosts(offered)
+        if not reporter_of(facts).unknown(facts)
+    ]
     fleet = fleet_of([by_the_agent(each) for each in hosts])
-    waiting, at_once = (_pipeline(fleet, offered, wait=wait) for wait in (True, False))
+    waiting, at_once = (
+        _pipeline(fleet, offered, wait=wait) for wait in (True, False)
+    )
     compared = 0
     for case in single_cases(Cloud(offered)):
         if case.required is None:
             continue
         expected = at_once.apply(deepcopy(case.spec)).requirements
-        seen = [item for item in expected if item.required or item.trait in fleet.traits]
+        seen = [
+            item
+            for item in expected
+            if item.required or item.trait in fleet.traits
+        ]
         assert list(waiting.apply(deepcopy(case.spec)).requirements) == seen
         compared += len(expected)
     assert compared > 100
 
 
-@pytest.mark.parametrize(("one", "other"), list(product(SECTIONS, SECTIONS))[:: one_in(13)])
-def test_no_capable_host_is_excluded_while_sections_differ(one: str, other: str) -> None:
-    """Hosts reported for the section of before; every second one has; two schedulers have one each; or an old agent."""
+@pytest.mark.parametrize(
+    ("one", "other"), list(product(SECTIONS, SECTIONS))[:: one_in(13)]
+)
+def test_no_capable_host_is_excluded_while_sections_differ(
+    one: str, other: str
+) -> None:
+    """Hosts reported for the section of before; every second one has; two
+    schedulers have one each; or an old agent.
+    """
     options = SECTIONS[other]
     old, new = wanted_by(**SECTIONS[one]), wanted_by(**options)
-    hosts = [replace(facts, emulated_architectures=emulated_in(new)) for facts in _MIXED]
+    hosts = [
+        replace(facts, emulated_architectures=emulated_in(new))
+        for facts in _MIXED
+    ]
     conf = conf_with(**options)
     parts = wanted_parts(*configured_filters(conf))
-    for by_host in ([old], [old, new], [frozenset(), new], [old | new], [old - frozenset(sorted(new)[::2])]):
-        fleet = fleet_of([by_the_agent(facts, each) for each, facts in zip(cycle(by_host), hosts, strict=False)])
+    for by_host in (
+        [old],
+        [old, new],
+        [frozenset(), new],
+        [old | new],
+        [old - frozenset(sorted(new)[::2])],
+    ):
+        fleet = fleet_of(
+            [
+                by_the_agent(facts, each)
+                for each, facts in zip(cycle(by_host), hosts, strict=False)
+            ]
+        )
         reports = reports_of(fleet, parts)
-        assert not _excluded(hosts, fleet, Service.from_conf(conf, {"reports": lambda _context: reports}))  # noqa: B023
+        assert not _excluded(
+            hosts,
+            fleet,
+            Service.from_conf(conf, {"reports": lambda _context: reports}),
+        )  # noqa: B023
 
 
 @_OFFERED
 @pytest.mark.parametrize("seed", range(times(1)))
-def test_placement_offers_every_capable_host_while_filters_wait(seed: int, offered: frozenset[str]) -> None:
-    """By what it says of reports, and with the query that a scheduler sends."""
+def test_placement_offers_every_capable_host_while_filters_wait(
+    seed: int, offered: frozenset[str]
+) -> None:
+    """By what it says of reports, and with the query that a scheduler
+    sends.
+    """
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_hosts(offered), 6)
-    reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
-    fleet = fleet_of([report(facts) for facts, report in zip(hosts, reports, strict=True)])
+    reports: list[Report] = random.choices(
+        REPORTS, weights=(6, 3, 2, seed), k=len(hosts)
+    )
+    fleet = fleet_of(
+        [report(facts) for facts, report in zip(hosts, reports, strict=True)]
+    )
     # Requirements of Nova's own never wait.
-    asking = [case for case in single_cases(Cloud(offered)) if case.required and case.choices]
-    cases = random.sample([case for case in asking if "query" not in case.choices[0][0].required_by], 25)
+    asking = [
+        case
+        for case in single_cases(Cloud(offered))
+        if case.required and case.choices
+    ]
+    cases = random.sample(
+        [
+            case
+            for case in asking
+            if "query" not in case.choices[0][0].required_by
+        ],
+        25,
+    )
     with EmbeddedPlacement(fleet) as placement:
         conf = _conf(offered)
         parts = wanted_parts(*configured_filters(conf))
-        pipeline = Service.from_conf(conf, {"reports": ReadReports(placement.client, parts)})
+        pipeline = Service.from_conf(
+            conf, {"reports": ReadReports(placement.client, parts)}
+        )
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)
-            # As the agent does: the names exist, whether or not a host has them.
+            # As the agent does: the names exist, whether or not a host has
+            # them.
             placement.know(item.trait for item in decision.requirements)
-            candidates = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
-            able = {each.name for facts, each in zip(hosts, fleet.hosts, strict=True) if _accepts(case, facts)}
+            candidates = placement.client.allocation_candidates(
+                allocation_candidates_query(spec)
+            ).hosts
+            able = {
+                each.name
+                for facts, each in zip(hosts, fleet.hosts, strict=True)
+                if _accepts(case, facts)
+            }
             assert able <= set(candidates), case
 
 
-# Two releases, or two sets of plugins: what one has written, the other one reads.
+# Two releases, or two sets of plugins: what one has written, the other one
+# reads.
 
 
 _LESS = replace(
     KVM,
     virt_type="qemu",
-    guests={"x86_64": replace(X86, default_machine="q35", machines=frozenset(("q35",)), uefi=False)},
+    guests={
+        "x86_64": replace(
+            X86,
+            default_machine="q35",
+            machines=frozenset(("q35",)),
+            uefi=False,
+        )
+    },
     libvirt_version=(8, 0, 0),
 )
-"""The same host, which has lost and won: another default machine type, no KVM, no HPET, no UEFI."""
-_CAN: dict[bool, dict[str, bool]] = {False: capability_traits(KVM), True: capability_traits(_LESS)}
+"""The same host, which has lost and won: another default machine type, no KVM,
+no HPET, no UEFI.
+"""
+_CAN: dict[bool, dict[str, bool]] = {
+    False: capability_traits(KVM),
+    True: capability_traits(_LESS),
+}
 """By whether the host is the one that has changed."""
 _CHANGING = frozenset(trait for row in table() for trait in row.traits)
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A release of this library, and the packages that are installed beside it."""
+    """A release of this library, and the packages that are installed beside
+    it.
+    """
 
     rows: tuple[Row, ...]
     of_nova: frozenset[str] = frozenset()
-    """Traits that this release knows Nova's driver to report, as others do not."""
-    goals: dict[tuple[bool, frozenset[str], Mode], Goal] = field(default_factory=dict)
+    """Traits that this release knows Nova's driver to report, as others do
+    not.
+    """
+    goals: dict[tuple[bool, frozenset[str], Mode], Goal] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def grouping(self) -> tuple[tuple[Part, ...], dict[str, frozenset[str]]]:
-        """How it groups traits: the parts, and the keys that stand for several others."""
-        made_anew = [vars(function)["__wrapped__"] for function in (reports.parts_of, vars(reports)["_groups"])]
+        """How it groups traits: the parts, and the keys that stand for several
+        others.
+        """
+        made_anew = [
+            vars(function)["__wrapped__"]
+            for function in (reports.parts_of, vars(reports)["_groups"])
+        ]
         with patch.object(reports, "table", lambda: self.rows):
             return made_anew[0](KVM.templates, frozenset()), made_anew[1]()
 
     @cached_property
     def traits(self) -> frozenset[str]:
-        return frozenset(trait for part in self.grouping[0] for trait in part.traits)
+        return frozenset(
+            trait for part in self.grouping[0] for trait in part.traits
+        )
 
     @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(key for part in self.grouping[0] for key in part.keys)
 
-    def goal(self, wanted: frozenset[str], mode: Mode, *, changed: bool = False) -> Goal:
-        """Return the goal of its agent, before or after the host has changed."""
+    def goal(
+        self, wanted: frozenset[str], mode: Mode, *, changed: bool = False
+    ) -> Goal:
+        """Return the goal of its agent, before or after the host has
+        changed.
+        """
         if (changed, wanted, mode) not in self.goals:
             with self.installed():
-                goal = goal_of(_LESS if changed else KVM, wanted, mode, emulated=frozenset())
+                goal = goal_of(
+                    _LESS if changed else KVM,
+                    wanted,
+                    mode,
+                    emulated=frozenset(),
+                )
             self.goals[changed, wanted, mode] = goal
         return self.goals[changed, wanted, mode]
 
@@ -214,13 +371,19 @@ class Release:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the code that groups and reports traits be that of this release."""
+        """Let the code that groups and reports traits be that of this
+        release.
+        """
         parts, groups = self.grouping
         own = {trait for row in self.rows for trait in row.traits}
 
         def capabilities(facts: HostFacts) -> dict[str, bool]:
             known = _CAN[facts.virt_type == "qemu"]  # type: ignore[attr-defined]
-            return {trait: has for trait, has in known.items() if trait in own or trait not in _CHANGING}
+            return {
+                trait: has
+                for trait, has in known.items()
+                if trait in own or trait not in _CHANGING
+            }
 
         def reporter(facts: HostFacts) -> object:
             found = reporter_of(facts)
@@ -230,53 +393,106 @@ class Release:
         with (
             patch.object(reports, "_groups", lambda: groups),
             patch.multiple(
-                desired_traits, parts_of=lambda *_: parts, capability_traits=capabilities, reporter_of=reporter
+                desired_traits,
+                parts_of=lambda *_: parts,
+                capability_traits=capabilities,
+                reporter_of=reporter,
             ),
         ):
             yield
 
 
 def _without(row: Row, *values: str) -> Row:
-    return replace(row, values={value: term for value, term in row.values.items() if value not in values})
+    return replace(
+        row,
+        values={
+            value: term
+            for value, term in row.values.items()
+            if value not in values
+        },
+    )
 
 
 def _with_rows(*changed: Row, dropped: Sequence[str] = ()) -> tuple[Row, ...]:
     by_name = {row.name: row for row in changed}
-    return tuple(by_name.get(row.name, row) for row in table() if row.name not in dropped)
+    return tuple(
+        by_name.get(row.name, row)
+        for row in table()
+        if row.name not in dropped
+    )
 
 
-_VM_MODE, _HYPERVISORS, _FIRMWARE = (BY_NAME[name] for name in ("vm_mode", "hypervisor_type", "firmware_type"))
+_VM_MODE, _HYPERVISORS, _FIRMWARE = (
+    BY_NAME[name] for name in ("vm_mode", "hypervisor_type", "firmware_type")
+)
 _UEFI = "COMPUTE_FIRMWARE_UEFI"
 _MOVED = {"mode-hvm": Term(Trait("CUSTOM_VM_MODE_HVM"))}
 RELEASES: dict[str, Release] = {
     "today": Release(table()),
-    "a default machine type less": Release(_with_rows(_without(BY_NAME["default_machine"], "q35"))),
-    "the other default machine type less": Release(_with_rows(_without(BY_NAME["default_machine"], "pc"))),
-    "a hypervisor type less": Release(_with_rows(_without(_HYPERVISORS, "kvm"))),
-    "a package's row less": Release(_with_rows(dropped=["vm_mode", "time_hpet"])),
-    "a trait in another row": Release(
-        _with_rows(_without(_VM_MODE, "hvm"), replace(_HYPERVISORS, values={**_HYPERVISORS.values, **_MOVED}))
+    "a default machine type less": Release(
+        _with_rows(_without(BY_NAME["default_machine"], "q35"))
     ),
-    "a network card less": Release(_with_rows(_without(BY_NAME["vif_model"], "e1000e"))),
+    "the other default machine type less": Release(
+        _with_rows(_without(BY_NAME["default_machine"], "pc"))
+    ),
+    "a hypervisor type less": Release(
+        _with_rows(_without(_HYPERVISORS, "kvm"))
+    ),
+    "a package's row less": Release(
+        _with_rows(dropped=["vm_mode", "time_hpet"])
+    ),
+    "a trait in another row": Release(
+        _with_rows(
+            _without(_VM_MODE, "hvm"),
+            replace(_HYPERVISORS, values={**_HYPERVISORS.values, **_MOVED}),
+        )
+    ),
+    "a network card less": Release(
+        _with_rows(_without(BY_NAME["vif_model"], "e1000e"))
+    ),
     "a trait that Nova reports": Release(
-        _with_rows(replace(_FIRMWARE, values={"bios": _FIRMWARE.values["bios"], "uefi": Term(Trait(_UEFI))})),
+        _with_rows(
+            replace(
+                _FIRMWARE,
+                values={
+                    "bios": _FIRMWARE.values["bios"],
+                    "uefi": Term(Trait(_UEFI)),
+                },
+            )
+        ),
         frozenset((_UEFI,)),
     ),
-    "all traits of a row less": Release(_with_rows(dropped=["firmware_type", "machine_type"])),
+    "all traits of a row less": Release(
+        _with_rows(dropped=["firmware_type", "machine_type"])
+    ),
 }
-BY_HAND = frozenset(("CUSTOM_OF_AN_OPERATOR", "CUSTOM_VM_MODE_XEN", "CUSTOM_COMPUTE_DEFAULT_MACHINE_VIRT"))
-_SAME_ROW = {"a default machine type less", "the other default machine type less"}
+BY_HAND = frozenset(
+    (
+        "CUSTOM_OF_AN_OPERATOR",
+        "CUSTOM_VM_MODE_XEN",
+        "CUSTOM_COMPUTE_DEFAULT_MACHINE_VIRT",
+    )
+)
+_SAME_ROW = {
+    "a default machine type less",
+    "the other default machine type less",
+}
 _PAIRS = [
     pytest.param(RELEASES[one], RELEASES[two], id=f"{one} - {two}")
     for one, two in permutations(RELEASES, 2)
-    # Each against the one that knows all, in both directions, and those against each other that differ in one row.
+    # Each against the one that knows all, in both directions, and those
+    # against each other that differ in one row.
     if "today" in (one, two) or {one, two} == _SAME_ROW
 ]
 _MODES = pytest.mark.parametrize("mode", Mode)
 
 
-def _of_nova(release: Release, mode: Mode, *, changed: bool = False) -> frozenset[str]:
-    """Return the traits that a nova-compute reports by itself, if there is one."""
+def _of_nova(
+    release: Release, mode: Mode, *, changed: bool = False
+) -> frozenset[str]:
+    """Return the traits that a nova-compute reports by itself, if there is
+    one.
+    """
     if mode is Mode.ALONE:
         return frozenset()
     also = {trait for trait in release.of_nova if _CAN[changed][trait]}
@@ -290,60 +506,105 @@ def _is_standard(trait: str) -> bool:
 @_MODES
 @pytest.mark.parametrize(("one", "two"), _PAIRS)
 class TestTwoReleases:
-    """Upgrade, downgrade and removal: a release knows what another one has written, and touches nothing else."""
+    """Upgrade, downgrade and removal: a release knows what another one has
+    written, and touches nothing else.
+    """
 
-    def _reported(self, one: Release, mode: Mode) -> tuple[frozenset[str], frozenset[str]]:
+    def _reported(
+        self, one: Release, mode: Mode
+    ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the traits before any report, and after that of a release."""
         before = _of_nova(one, mode) | BY_HAND
         return before, one.report(before, one.goal(one.keys, mode))
 
-    def test_what_the_host_has_lost_goes(self, one: Release, two: Release, mode: Mode) -> None:
-        """And what a release does not know is no default machine type, which excludes hosts."""
+    def test_what_the_host_has_lost_goes(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        """And what a release does not know is no default machine type, which
+        excludes hosts.
+        """
         _, reported = self._reported(one, mode)
         goal = two.goal(one.keys | two.keys, mode, changed=True)
         found = two.report(reported, goal)
-        false = {trait for trait, has in (*goal.traits.items(), *goal.of_nova.items()) if not has}
+        false = {
+            trait
+            for trait, has in (*goal.traits.items(), *goal.of_nova.items())
+            if not has
+        }
         written = reported - _of_nova(one, mode)
         assert found & false & written <= BY_HAND
-        left = {trait for trait in found - two.traits - BY_HAND if "_DEFAULT_MACHINE_" in trait}
+        left = {
+            trait
+            for trait in found - two.traits - BY_HAND
+            if "_DEFAULT_MACHINE_" in trait
+        }
         assert not left
 
-    def test_what_an_operator_has_set_stays(self, one: Release, two: Release, mode: Mode) -> None:
+    def test_what_an_operator_has_set_stays(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
         _, reported = self._reported(one, mode)
-        for changed, wanted in product((False, True), (one.keys, two.keys, one.keys | two.keys, frozenset[str]())):
+        for changed, wanted in product(
+            (False, True),
+            (one.keys, two.keys, one.keys | two.keys, frozenset[str]()),
+        ):
             goal = two.goal(wanted, mode, changed=changed)
             assert two.report(reported, goal) >= BY_HAND
             assert two.report(reported, withdrawn(goal, mode)) >= BY_HAND
 
-    def test_no_wanted_trait_that_the_host_has_goes(self, one: Release, two: Release, mode: Mode) -> None:
-        """Schedulers of either release require it: none excludes the host. A default machine type only excludes."""
+    def test_no_wanted_trait_that_the_host_has_goes(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        """Schedulers of either release require it: none excludes the host. A
+        default machine type only excludes.
+        """
         _, reported = self._reported(one, mode)
         found = two.report(reported, two.goal(one.keys | two.keys, mode))
-        gone = {trait for trait in reported - found if not trait.startswith("CUSTOM_PREFILTER_")}
-        assert not {trait for trait in gone if "_DEFAULT_MACHINE_" not in trait}
+        gone = {
+            trait
+            for trait in reported - found
+            if not trait.startswith("CUSTOM_PREFILTER_")
+        }
+        assert not {
+            trait for trait in gone if "_DEFAULT_MACHINE_" not in trait
+        }
         assert gone.isdisjoint(two.traits)
 
-    def test_what_no_scheduler_wants_goes_after_its_hour(self, one: Release, two: Release, mode: Mode) -> None:
-        """Also where only the other release has known it; standard traits stay, as flavors may require them."""
+    def test_what_no_scheduler_wants_goes_after_its_hour(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        """Also where only the other release has known it; standard traits
+        stay, as flavors may require them.
+        """
         before, reported = self._reported(one, mode)
         goal = two.goal(frozenset(), mode)
         added = reported - before
         kept = {trait for trait in added if _is_standard(trait)}
-        note = {trait for trait in two.report(reported, goal) if trait.startswith("CUSTOM_PREFILTER_")}
+        note = {
+            trait
+            for trait in two.report(reported, goal)
+            if trait.startswith("CUSTOM_PREFILTER_")
+        }
         assert two.report(reported, goal) - note == before | kept
 
     def test_removal_leaves_nothing_but_standard_traits_beside_nova(
         self, one: Release, two: Release, mode: Mode
     ) -> None:
         before, reported = self._reported(one, mode)
-        found = two.report(reported, withdrawn(two.goal(frozenset(), mode), mode))
+        found = two.report(
+            reported, withdrawn(two.goal(frozenset(), mode), mode)
+        )
         left = found - before
         assert all(_is_standard(trait) for trait in left)
         assert mode is Mode.BESIDE or not left
         assert left <= {trait for trait, has in _CAN[False].items() if has}
 
-    def test_the_release_before_finds_what_it_has_left(self, one: Release, two: Release, mode: Mode) -> None:
-        """After a downgrade, and with the traits that the other release knows beside it."""
+    def test_the_release_before_finds_what_it_has_left(
+        self, one: Release, two: Release, mode: Mode
+    ) -> None:
+        """After a downgrade, and with the traits that the other release knows
+        beside it.
+        """
         _, reported = self._reported(one, mode)
         wanted = one.keys | two.keys
         between = two.report(reported, two.goal(wanted, mode))
@@ -356,14 +617,19 @@ class TestTwoReleases:
     ) -> None:
         """Which requires each trait that all hosts have reported.
 
-        Without a nova-compute, agents of a release that lacks a value of a row that Nova reports are upgraded first.
+        Without a nova-compute, agents of a release that lacks a value of a row
+        that Nova reports are upgraded first.
         """
         host_traits = [
             self._reported(one, mode)[1],
-            one.report(_of_nova(one, mode, changed=True) | BY_HAND, one.goal(one.keys, mode, changed=True)),
+            one.report(
+                _of_nova(one, mode, changed=True) | BY_HAND,
+                one.goal(one.keys, mode, changed=True),
+            ),
         ]
         if mode is Mode.ALONE and not one.traits >= two.traits:
-            # A trait shows that a driver knows its row, and our agents of an older release do not.
+            # A trait shows that a driver knows its row, and our agents of an
+            # older release do not.
             host_traits = [
                 two.report(traits, two.goal(two.keys, mode, changed=changed))
                 for traits, changed in zip(host_traits, _CAN, strict=True)
@@ -378,9 +644,25 @@ class TestTwoReleases:
 
 
 def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
-    """So that no trait of an operator looks like ours: keys of parts have 25 bits, and these 40."""
-    every = [trait for release in RELEASES.values() for trait in release.traits]
+    """So that no trait of an operator looks like ours: keys of parts have 25
+    bits, and these 40.
+    """
+    every = [
+        trait for release in RELEASES.values() for trait in release.traits
+    ]
     noted = frozenset(reports.names_noting(every))
-    assert noted_among(noted | {*every, "CUSTOM_OF_AN_OPERATOR"}) == frozenset(every)
+    assert noted_among(noted | {*every, "CUSTOM_OF_AN_OPERATOR"}) == frozenset(
+        every
+    )
     assert all(len(name) <= 255 for name in noted)
-    assert noted_among(frozenset(("CUSTOM_VM_MODE_XEN", f"{reports.SET}{key_of(('CUSTOM_VM_MODE_XEN',))}"))) == set()
+    assert (
+        noted_among(
+            frozenset(
+                (
+                    "CUSTOM_VM_MODE_XEN",
+                    f"{reports.SET}{key_of(('CUSTOM_VM_MODE_XEN',))}",
+                )
+            )
+        )
+        == set()
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""rules: operators' own properties and extra specs, and the traits that they need."""
+"""rules: operators' own properties and extra specs, and the traits that they
+need.
+"""
 
 from pathlib import Path
 
@@ -29,29 +31,49 @@ _SCOPED = [
     ("_GPU", {}, False),
     ("unsuffixed", {}, True),
     ("unsuffixed", _NO_HOST, False),
-    ("unsuffixed", {"resources1:VCPU": "1", "resources1:MEMORY_MB": "512"}, False),
+    (
+        "unsuffixed",
+        {"resources1:VCPU": "1", "resources1:MEMORY_MB": "512"},
+        False,
+    ),
     ("unsuffixed", {"resources1:VCPU": "1"}, True),
     ("unsuffixed", {**_NO_HOST, "resources:CUSTOM_BAREMETAL": "1"}, True),
 ]
 
 
 def test_rule_applies_to_a_group_only_if_it_requests_resources() -> None:
-    """Placement refuses a group of traits alone, and the request as a whole with it."""
+    """Placement refuses a group of traits alone, and the request as a whole
+    with it.
+    """
     for scope, extra_specs, asked in _SCOPED:
-        rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more=f"scope: {scope}"))
-        decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
-        assert [(item.trait, item.scope) for item in decision.requirements] == [("CUSTOM_A", scope)] * asked
+        rules = rules_of(
+            rule("r", _WINDOWS, ["CUSTOM_A"], more=f"scope: {scope}")
+        )
+        decision = _pipeline(rules).apply(
+            spec_of({"os_distro": "windows"}, extra_specs)
+        )
+        assert [
+            (item.trait, item.scope) for item in decision.requirements
+        ] == [("CUSTOM_A", scope)] * asked
         notes = [str(note) for note in decision.notes]
         assert len(notes) == (not asked)
         if scope == "_GPU" and not asked:
-            text = "rule r: image property os_distro=windows: the flavor requests no resources in the group _GPU"
+            text = (
+                "rule r: image property os_distro=windows: the flavor requests"
+                " no resources in the group _GPU"
+            )
             assert notes == [f"{text}: not required"]
 
 
 def test_rule_does_not_apply_to_a_device_profile_group() -> None:
     """Cyborg chooses their suffixes."""
-    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0"))
-    spec = spec_of({"os_distro": "windows"}, requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})])
+    rules = rules_of(
+        rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0")
+    )
+    spec = spec_of(
+        {"os_distro": "windows"},
+        requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})],
+    )
     assert not _pipeline(rules).apply(spec).requirements
 
 
@@ -65,8 +87,16 @@ def test_rules_of_all_directories_apply_in_file_order(tmp_path: Path) -> None:
     write_rules(folders[0] / "a.yaml", rule("a", _WINDOWS, ["CUSTOM_A"]))
     for name in (".hidden.yaml", "notes.txt", "a.yaml~", "yaml"):
         (folders[0] / name).write_text("{")
-    asked = required_by("rules", spec_of({"os_distro": "windows"}), rules_dirs=[str(folder) for folder in folders])
-    assert [trait for trait, _, _ in asked] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
+    asked = required_by(
+        "rules",
+        spec_of({"os_distro": "windows"}),
+        rules_dirs=[str(folder) for folder in folders],
+    )
+    assert [trait for trait, _, _ in asked] == [
+        "CUSTOM_A",
+        "CUSTOM_B",
+        "CUSTOM_C",
+    ]
 
 
 def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
@@ -80,8 +110,15 @@ def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
     pipeline_of("rules", rules_dirs=[str(tmp_path)])
     # Nor where the service supplies its own.
     ours = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"]))
-    pipeline = Service.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
-    assert [item.trait for item in pipeline.apply(spec_of({"os_distro": "windows"})).requirements] == ["CUSTOM_A"]
+    pipeline = Service.from_conf(
+        conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours}
+    )
+    assert [
+        item.trait
+        for item in pipeline.apply(
+            spec_of({"os_distro": "windows"})
+        ).requirements
+    ] == ["CUSTOM_A"]
     assert not caplog.text
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Service.from_names("rules")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Forked processes that share a reading: ``python -m tests.service.shared_workers NUMBER FATE [PORT]``.
+"""Forked processes that share a reading:
+``python -m tests.service.shared_workers NUMBER FATE [PORT]``.
 
-FATE is "none", or the signal that the first reader gets while it reads: "KILL" or "STOP". Each other one prints what it
-got, how long it took and how old it is. With PORT of a memcached, half of them are of another host.
+FATE is "none", or the signal that the first reader gets while it reads: "KILL"
+or "STOP". Each other one prints what it got, how long it took and how old it
+is. With PORT of a memcached, half of them are of another host.
 """
 
 import json
@@ -20,7 +22,12 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import shared
-from os_prefilter.service.shared import MakeStore, SharedFact, SharedRead, Siblings
+from os_prefilter.service.shared import (
+    MakeStore,
+    SharedFact,
+    SharedRead,
+    Siblings,
+)
 from tests.support.processes import ran
 
 INTERVAL = 30.0
@@ -36,7 +43,10 @@ class Reader:
     def __call__(self, _context: Any) -> list[str]:
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"{os.getpid()}\n")
-        if self._fate != "none" and len(self._log.read_text(encoding="utf-8").splitlines()) == 1:
+        if (
+            self._fate != "none"
+            and len(self._log.read_text(encoding="utf-8").splitlines()) == 1
+        ):
             os.kill(os.getpid(), getattr(signal, f"SIG{self._fate}"))
         time.sleep(0.5)
         return ["read", str(os.getpid())]
@@ -49,7 +59,9 @@ class Reader:
 
 
 class CountingReader:
-    def __init__(self, scope: str = "", take: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, scope: str = "", take: Callable[[], None] = lambda: None
+    ) -> None:
         self.scope = scope
         self.read = 0
         self._take = take
@@ -68,13 +80,29 @@ class CountingReader:
         return document
 
 
-def shared_fact(read: SharedRead, interval: float, stores: tuple[MakeStore, ...]) -> SharedFact:
-    return SharedFact("f", read, interval, [make("f", read.scope) for make in stores])
+def shared_fact(
+    read: SharedRead, interval: float, stores: tuple[MakeStore, ...]
+) -> SharedFact:
+    return SharedFact(
+        "f", read, interval, [make("f", read.scope) for make in stores]
+    )
 
 
-def workers(number: int, fate: str, log: Path, *port: str) -> list[tuple[list[str], float, float]]:
-    """Return what each of some forked workers got: the value, how long it took, and how old it is."""
-    arguments = [sys.executable, "-m", "tests.service.shared_workers", str(number), fate, str(log), *port]
+def workers(
+    number: int, fate: str, log: Path, *port: str
+) -> list[tuple[list[str], float, float]]:
+    """Return what each of some forked workers got: the value, how long it
+    took, and how old it is.
+    """
+    arguments = [
+        sys.executable,
+        "-m",
+        "tests.service.shared_workers",
+        str(number),
+        fate,
+        str(log),
+        *port,
+    ]
     done = ran(arguments, {**os.environ, "PYTHONWARNINGS": "ignore"})
     assert (done.returncode, done.stderr) == (0, "")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -84,7 +112,11 @@ def cache(port: str, *cloud: str) -> SharedCache:
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[])
     oslo_cache.configure(conf)
-    given = {"enabled": True, "backend": "dogpile.cache.pymemcache", "memcache_servers": [f"127.0.0.1:{port}"]}
+    given = {
+        "enabled": True,
+        "backend": "dogpile.cache.pymemcache",
+        "memcache_servers": [f"127.0.0.1:{port}"],
+    }
     for name, value in given.items():
         conf.set_override(name, value, "cache")
     region = oslo_cache.create_region()
@@ -97,18 +129,30 @@ def main(arguments: Sequence[str]) -> None:
     if fate == "STOP":
         # Where none is stopped, no slow machine makes another one take over.
         shared.TAKE_OVER = 2.0
-    stores: tuple[MakeStore, ...] = (cache(port[0], "cloud").store,) if port else ()
-    hosts = [shared_fact(Reader(Path(log), fate), INTERVAL, (Siblings, *stores)) for _ in range(1 + len(port))]
+    stores: tuple[MakeStore, ...] = (
+        (cache(port[0], "cloud").store,) if port else ()
+    )
+    hosts = [
+        shared_fact(Reader(Path(log), fate), INTERVAL, (Siblings, *stores))
+        for _ in range(1 + len(port))
+    ]
     children = []
     for each in range(int(number)):
         child = os.fork()
         if not child:
             begun = time.monotonic()
             measured = hosts[each % len(hosts)](None)
-            os.write(1, f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode())
+            os.write(
+                1,
+                f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode(),
+            )
             os._exit(0)
         children.append(child)
-    for child in [child for child in children if os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])]:
+    for child in [
+        child
+        for child in children
+        if os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1])
+    ]:
         os.kill(child, signal.SIGCONT)
         os.waitpid(child, 0)
 

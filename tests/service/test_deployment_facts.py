@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts: asked at most once per interval, kept while they cannot be asked for, said once when they change."""
+"""Facts: asked at most once per interval, kept while they cannot be asked for,
+said once when they change.
+"""
 
 import threading
 import time
@@ -12,11 +14,24 @@ from unittest.mock import Mock
 
 import pytest
 
-from os_prefilter import NOTHING, Decision, Request, Requirements, forbid, require
+from os_prefilter import (
+    NOTHING,
+    Decision,
+    Request,
+    Requirements,
+    forbid,
+    require,
+)
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.request.filter_contract import UNKNOWN, Declaration
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import Fact, PendingQuery, ask_in_time, readings_of, seconds_to
+from os_prefilter.service.deployment_facts import (
+    Fact,
+    PendingQuery,
+    ask_in_time,
+    readings_of,
+    seconds_to,
+)
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
@@ -36,8 +51,12 @@ def until_known(fact: Fact, value: object) -> None:
     pytest.fail(f"it is still {value_of(fact)!r}")
 
 
-def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked once, however long that takes; one line says that it does not answer, one that it did."""
+def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is asked once, however long that takes; one line says that it does
+    not answer, one that it did.
+    """
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
     answer, asked = threading.Event(), []
 
@@ -48,19 +67,26 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
 
     fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
     with ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))) == {"unknown"}
+        assert set(
+            threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))
+        ) == {"unknown"}
     answer.set()
     until_known(fact, "known")
     assert asked == [1]
     assert [record.getMessage() for record in caplog.records] == [
-        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
+        (
+            "Failed to read the deployment fact f (no answer in 0.05 seconds);"
+            " keeping 'unknown' until it can be read."
+        ),
         "The deployment fact f can be read again.",
         "The deployment fact f is now 'known' (was 'unknown').",
     ]
 
 
 def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
-    """The wait counts from the question on: three facts that hang delay a request as long as one."""
+    """The wait counts from the question on: three facts that hang delay a
+    request as long as one.
+    """
     steps: list[str] = []
 
     class Noted(Fact):
@@ -72,16 +98,32 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             steps.append("wait")
             super().wait(query, until)
 
-    assert readings_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == (("known",),) * 3
+    assert (
+        readings_of(
+            [Noted(name, lambda _context: "known", 60) for name in "abc"]
+        )
+        == (("known",),) * 3
+    )
     assert steps == ["begin"] * 3 + ["wait"] * 3
 
 
-def test_question_has_no_answer_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, problem = ask_in_time(lambda: threading.current_thread().name, "no host", inf)
+def test_question_has_no_answer_where_no_thread_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, problem = ask_in_time(
+        lambda: threading.current_thread().name, "no host", inf
+    )
     assert (asked.result(), problem, seconds_to(0.0)) == ("no host", "", 0.0)
-    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    monkeypatch.setattr(
+        threading.Thread,
+        "start",
+        Mock(side_effect=RuntimeError("can't start new thread")),
+    )
     asked, problem = ask_in_time(str, "no host", inf)
-    assert (asked.done(), problem) == (True, "RuntimeError: can't start new thread")
+    assert (asked.done(), problem) == (
+        True,
+        "RuntimeError: can't start new thread",
+    )
 
 
 async def _coroutine(_context: object) -> bool:
@@ -98,19 +140,27 @@ class _Asynchronous:
 
 
 def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
-    """Each request would take what is not known for an answer, or an object that is always true."""
+    """Each request would take what is not known for an answer, or an object
+    that is always true.
+    """
     unreadable: list[tuple[Any, str]] = [
         (True, "found a bool"),
         (None, "found a NoneType"),
         (lambda: True, r"a function with the parameters \(\)"),
-        (lambda _context, _other: True, r"a function with the parameters \(_context, _other\)"),
+        (
+            lambda _context, _other: True,
+            r"a function with the parameters \(_context, _other\)",
+        ),
         (_coroutine, "found a coroutine or generator function"),
         (_Asynchronous, "found the class _Asynchronous"),
         (_Asynchronous(), "found a coroutine or generator function"),
         (_generates, "found a coroutine or generator function"),
     ]
     for given, found in unreadable:
-        message = f"passes the deployment fact 'down' in a form .*: expected a function \\(context\\), .*{found}"
+        message = (
+            "passes the deployment fact 'down' in a form .*: expected a"
+            f" function \\(context\\), .*{found}"
+        )
         with pytest.raises(UnusableArgument, match=message):
             Service.from_conf(conf_with(), {"down": given})
         with pytest.raises(UnusableArgument, match=message):
@@ -118,13 +168,18 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
     names = ("ensure_traits", "kept_machine_type", "has_new_flavor")
     arguments: Any = [{name: lambda: None} for name in names]
     for argument in arguments:
-        with pytest.raises(UnusableArgument, match=f"passes {min(argument)} in a form that cannot be used"):
+        with pytest.raises(
+            UnusableArgument,
+            match=f"passes {min(argument)} in a form that cannot be used",
+        ):
             Service.from_conf(conf_with(), **argument)
 
 
 def _if_down(_request: Request, *, down: bool) -> Requirements:
     """Take everything but True for a no, as authors do."""
-    return forbid("CUSTOM_X", "down") if down else require("CUSTOM_X", "not down")
+    return (
+        forbid("CUSTOM_X", "down") if down else require("CUSTOM_X", "not down")
+    )
 
 
 def _fails(_context: object) -> bool:
@@ -132,24 +187,41 @@ def _fails(_context: object) -> bool:
 
 
 def _decide(function: Any, read: Any) -> Decision:
-    return Service((as_filter("f", function, {"down"}),), facts={"down": Fact("down", read, 60)}).apply(request_of())
+    return Service(
+        (as_filter("f", function, {"down"}),),
+        facts={"down": Fact("down", read, 60)},
+    ).apply(request_of())
 
 
-_NOT_KNOWN = "deployment fact down: not known yet, so that the filter requires nothing yet"
+_NOT_KNOWN = (
+    "deployment fact down: not known yet, so that the filter requires"
+    " nothing yet"
+)
 
 
 def test_filter_is_not_run_while_a_fact_that_it_needs_is_not_known() -> None:
-    """No capable host is excluded, no request refused, and what is not known is not taken for a no."""
+    """No capable host is excluded, no request refused, and what is not known
+    is not taken for a no.
+    """
     decision = _decide(_if_down, _fails)
     assert not decision.requirements
-    assert [(str(note), note.waits) for note in decision.notes] == [(_NOT_KNOWN, True)]
+    assert [(str(note), note.waits) for note in decision.notes] == [
+        (_NOT_KNOWN, True)
+    ]
     # None is a value that a fact may have.
-    assert [item.required for item in _decide(_if_down, lambda _context: None).requirements] == [True]
+    assert [
+        item.required
+        for item in _decide(_if_down, lambda _context: None).requirements
+    ] == [True]
 
 
 def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
     takes = Declaration(takes_unknown=True)
-    careful = takes(lambda _request, *, down: NOTHING if down is UNKNOWN else require("CUSTOM_X", "known"))
+    careful = takes(
+        lambda _request, *, down: (
+            NOTHING if down is UNKNOWN else require("CUSTOM_X", "known")
+        )
+    )
     careless = takes(lambda request, *, down: _if_down(request, down=down))
     assert not _decide(careful, _fails).requirements
     assert _decide(careful, lambda _context: False).requirements
@@ -179,8 +251,15 @@ _NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
 @pytest.mark.parametrize(
     ("fact", "value", "found"),
     [
-        *[(fact, *each) for fact in ("owner_coverage", "nested_providers") for each in _NO_ANSWERS],
-        *[("known_traits", value, "without COMPUTE_NODE") for value in _NO_LISTS],
+        *[
+            (fact, *each)
+            for fact in ("owner_coverage", "nested_providers")
+            for each in _NO_ANSWERS
+        ],
+        *[
+            ("known_traits", value, "without COMPUTE_NODE")
+            for value in _NO_LISTS
+        ],
         ("reports", None, "not of the type Reports"),
         ("reports", {}, "not of the type Reports"),
     ],
@@ -189,23 +268,48 @@ _NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
 def test_fact_of_the_wrong_type_counts_as_not_known(
     fact: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Almost any object is true: capable hosts would be excluded. An empty list of traits would drop requirements."""
-    conf = conf_with(enabled_filters=["owner", "image_metadata"], trait_scope="auto")
-    facts = {"owner_coverage": lambda _context: fact != "nested_providers", fact: lambda _context: value}
-    decision = Service.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
+    """Almost any object is true: capable hosts would be excluded. An empty
+    list of traits would drop requirements.
+    """
+    conf = conf_with(
+        enabled_filters=["owner", "image_metadata"], trait_scope="auto"
+    )
+    facts = {
+        "owner_coverage": lambda _context: fact != "nested_providers",
+        fact: lambda _context: value,
+    }
+    decision = Service.from_conf(conf, facts).apply(
+        spec_of({"hw_vif_model": "igb"})
+    )
     named = {str(item.trait) for item in decision.requirements}
     assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "reports")
     assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "reports"))
     assert found in caplog.text
-    assert ("not every compute node has OWNER_NOVA" in str(decision.notes)) is (fact == "nested_providers")
+    assert (
+        "not every compute node has OWNER_NOVA" in str(decision.notes)
+    ) is (fact == "nested_providers")
 
 
 def test_gate_of_another_author_is_exactly_true_or_false() -> None:
-    """Also where the pipeline is given facts that were not checked when they were read."""
-    gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
-    reads: list[Any] = [_fails, lambda _context: "no", lambda _context: 1, lambda _context: None]
+    """Also where the pipeline is given facts that were not checked when they
+    were read.
+    """
+    gated = Declaration(gate="down", closed="not yet")(
+        lambda _request: require("CUSTOM_X", "x")
+    )
+    reads: list[Any] = [
+        _fails,
+        lambda _context: "no",
+        lambda _context: 1,
+        lambda _context: None,
+    ]
     for read in reads:
         decision = _decide(gated, read)
-        assert ([str(note) for note in decision.notes], decision.requirements) == ([_NOT_KNOWN], ())
+        assert (
+            [str(note) for note in decision.notes],
+            decision.requirements,
+        ) == ([_NOT_KNOWN], ())
     notes = _decide(gated, lambda _context: False).notes
-    assert [(str(note), note.waits) for note in notes] == [("not yet: not required yet", True)]
+    assert [(str(note), note.waits) for note in notes] == [
+        ("not yet: not required yet", True)
+    ]

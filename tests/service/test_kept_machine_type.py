@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What filters require for a server that exists and keeps its machine type, whatever the default of its next host."""
+"""What filters require for a server that exists and keeps its machine type,
+whatever the default of its next host.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -29,13 +31,17 @@ _IDE = {"hw_disk_bus": "ide"}
 _FILTERS = Service.from_names("image_metadata", "hpet").filters
 _SERVER = "11111111-1111-4111-8111-111111111111"
 _MOVES = (
-    objects.Destination(cell=objects.CellMapping(uuid=objects.CellMapping.CELL0_UUID)),
+    objects.Destination(
+        cell=objects.CellMapping(uuid=objects.CellMapping.CELL0_UUID)
+    ),
     objects.Destination(allow_cross_cell_move=True),
 )
 
 
 def _pipeline(kept: object = None, options: Options = _ALL) -> Service:
-    """Return the filters of a service whose servers keep this machine type, or of which an error says nothing."""
+    """Return the filters of a service whose servers keep this machine type, or
+    of which an error says nothing.
+    """
 
     def ask(_context: object, _request_spec: object) -> Any:
         if isinstance(kept, BaseException):
@@ -46,22 +52,38 @@ def _pipeline(kept: object = None, options: Options = _ALL) -> Service:
 
 
 def _moving(properties: dict[str, Any], destination: Any = _MOVES[0]) -> Any:
-    return nova_spec(properties, requested_destination=destination, instance_uuid=_SERVER)
+    return nova_spec(
+        properties, requested_destination=destination, instance_uuid=_SERVER
+    )
 
 
 def _machines(pipeline: Service, spec: Any) -> set[str]:
     """Return what is required and forbidden (``!``) of machine types."""
     asked = pipeline.apply(spec).requirements
-    return {f"{'' if each.required else '!'}{each.trait}" for each in asked if "_MACHINE_" in each.trait}
+    return {
+        f"{'' if each.required else '!'}{each.trait}"
+        for each in asked
+        if "_MACHINE_" in each.trait
+    }
 
 
 @pytest.mark.parametrize("destination", _MOVES)
-@pytest.mark.parametrize(("kept", "machine"), [("pc", _PC), ("pc-i440fx-7.2", _PC), ("pc-q35-9.1", _Q35)])
-def test_kept_machine_type_is_required_and_no_default_forbidden(destination: Any, kept: str, machine: str) -> None:
-    assert _machines(_pipeline(kept), _moving({"hw_vif_model": "e1000e"}, destination)) == {machine}
+@pytest.mark.parametrize(
+    ("kept", "machine"),
+    [("pc", _PC), ("pc-i440fx-7.2", _PC), ("pc-q35-9.1", _Q35)],
+)
+def test_kept_machine_type_is_required_and_no_default_forbidden(
+    destination: Any, kept: str, machine: str
+) -> None:
+    assert _machines(
+        _pipeline(kept), _moving({"hw_vif_model": "e1000e"}, destination)
+    ) == {machine}
 
 
-@pytest.mark.parametrize("unknown", ["", "raspi3b", "made-up", _DATABASE_ERROR, BaseException("Timeout")])
+@pytest.mark.parametrize(
+    "unknown",
+    ["", "raspi3b", "made-up", _DATABASE_ERROR, BaseException("Timeout")],
+)
 def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
     unknown: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,7 +92,8 @@ def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == isinstance(unknown, BaseException)
     assert not any("\n" in line or "hunter2" in line for line in lines)
-    # Nor where the service cannot tell; but where nothing is kept, the default of the next host counts.
+    # Nor where the service cannot tell; but where nothing is kept, the default
+    # of the next host counts.
     assert _machines(Service(_FILTERS, _ALL), _moving(_IDE)) == set()
     assert f"!{_DEFAULT_Q35}" in _machines(_pipeline(None), _moving(_IDE))
 
@@ -79,13 +102,23 @@ def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
     ("spec", "options"),
     [
         (nova_spec(_IDE), _ALL),
-        (nova_spec(_IDE, requested_destination=objects.Destination(host="here")), _ALL),
+        (
+            nova_spec(
+                _IDE, requested_destination=objects.Destination(host="here")
+            ),
+            _ALL,
+        ),
         (_moving({**_IDE, "hw_machine_type": "pc"}), _ALL),
         (_moving(_IDE), Options()),
-        (_moving(_IDE), Options(reported_traits=("CUSTOM_COMPUTE_TIME_HPET",))),
+        (
+            _moving(_IDE),
+            Options(reported_traits=("CUSTOM_COMPUTE_TIME_HPET",)),
+        ),
     ],
 )
-def test_kept_machine_type_is_looked_up_only_where_an_answer_depends_on_it(spec: Any, options: Options) -> None:
+def test_kept_machine_type_is_looked_up_only_where_an_answer_depends_on_it(
+    spec: Any, options: Options
+) -> None:
     looked_up: list[object] = []
 
     def ask(_context: object, request_spec: object) -> None:
@@ -99,50 +132,92 @@ def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:
     pipeline = _pipeline("pc")
     new = _machines(pipeline, nova_spec(_IDE))
     assert f"!{_DEFAULT_Q35}" in new
-    assert (_machines(pipeline, _moving(_IDE)), _machines(pipeline, nova_spec(_IDE))) == ({_PC}, new)
+    assert (
+        _machines(pipeline, _moving(_IDE)),
+        _machines(pipeline, nova_spec(_IDE)),
+    ) == ({_PC}, new)
 
 
 def test_kept_machine_type_rejects_no_request() -> None:
     """After a rescue, Nova keeps a type that is not that of the guest."""
-    sources = {str(each.trait): each.source for each in _pipeline("q35").apply(_moving(_IDE)).requirements}
-    assert sources[_Q35] == "the server's system metadata image_hw_machine_type=q35"
+    sources = {
+        str(each.trait): each.source
+        for each in _pipeline("q35").apply(_moving(_IDE)).requirements
+    }
+    assert (
+        sources[_Q35]
+        == "the server's system metadata image_hw_machine_type=q35"
+    )
     assert not any("DEFAULT_MACHINE" in trait for trait in sources)
 
 
 @pytest.mark.parametrize("named", ["ubuntu", "raspi3b", ""])
-def test_no_host_is_excluded_by_its_default_where_the_image_names_an_unknown_machine_type(named: str) -> None:
+def test_no_host_is_excluded_by_its_default_where_the_image_names_an_unknown_machine_type(
+    named: str,
+) -> None:
     """Nova gives it to the guest, whatever the default is."""
     pipeline = _pipeline(options=Options(reported_traits=("*",)))
-    assert _machines(pipeline, nova_spec({**_IDE, "hw_machine_type": named})) == set()
+    assert (
+        _machines(pipeline, nova_spec({**_IDE, "hw_machine_type": named}))
+        == set()
+    )
 
 
 def _moves(offered: frozenset[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    for row in (*rows_required_by("image_metadata"), *rows_required_by("hpet")):
+    for row in (
+        *rows_required_by("image_metadata"),
+        *rows_required_by("hpet"),
+    ):
         for value, term in row.values.items():
             without = families_without(row.name, value)
-            # Of an architecture that no driver of Nova reports, nothing is required where it is not offered.
-            if without and (offered or not term.trait or term.trait not in TRAITS_OF_EMULATION):
+            # Of an architecture that no driver of Nova reports, nothing is
+            # required where it is not offered.
+            if without and (
+                offered
+                or not term.trait
+                or term.trait not in TRAITS_OF_EMULATION
+            ):
                 possible = sorted(MACHINES.keys() - without)
-                yield from [(machine, {str(row.image_property): value}) for machine in possible]
+                yield from [
+                    (machine, {str(row.image_property): value})
+                    for machine in possible
+                ]
 
 
-@pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
-def test_law_holds_for_a_server_that_keeps_its_machine_type(offered: frozenset[str]) -> None:
+@pytest.mark.parametrize(
+    "offered", OFFERED, ids=["own-architecture", "every-architecture"]
+)
+def test_law_holds_for_a_server_that_keeps_its_machine_type(
+    offered: frozenset[str],
+) -> None:
     """The driver sees the machine type in the server's own image metadata."""
-    found = (facts for facts in few_libvirt_hosts() if facts.emulated_architectures == offered)
+    found = (
+        facts
+        for facts in few_libvirt_hosts()
+        if facts.emulated_architectures == offered
+    )
     hosts = [(facts, capability_traits(facts)) for facts in found]
     options, compared = replace(_ALL, emulated_architectures=offered), 0
     for machine, properties in _moves(offered):
         decided = None
         with suppress(os_prefilter.common.errors.RequestRejected):
-            decided = _pipeline(machine, options).apply(_moving(properties)).requirements
+            decided = (
+                _pipeline(machine, options)
+                .apply(_moving(properties))
+                .requirements
+            )
         for facts, traits in hosts:
-            seen_by_driver = nova_spec({**properties, "hw_machine_type": machine})
+            seen_by_driver = nova_spec(
+                {**properties, "hw_machine_type": machine}
+            )
             try:
                 accepts = not os_prefilter.unsupported(seen_by_driver, facts)
             except os_prefilter.common.errors.RequestRejected:
                 accepts = False
-            selected = decided is not None and all(traits.get(each.trait, False) is each.required for each in decided)
+            selected = decided is not None and all(
+                traits.get(each.trait, False) is each.required
+                for each in decided
+            )
             assert selected is accepts, (machine, properties, facts)
             compared += 1
     assert compared > 1000

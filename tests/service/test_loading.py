@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loading filters: an operator who enabled a filter never gets a scheduler without it."""
+"""Loading filters: an operator who enabled a filter never gets a scheduler
+without it.
+"""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -14,35 +16,69 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Requirements, filters
-from os_prefilter.common.errors import FilterLoadError, InvalidFilter, MissingFact
-from os_prefilter.service.loading import NAMESPACE, as_filter, installed_filters, load_filters
+from os_prefilter.common.errors import (
+    FilterLoadError,
+    InvalidFilter,
+    MissingFact,
+)
+from os_prefilter.service.loading import (
+    NAMESPACE,
+    as_filter,
+    installed_filters,
+    load_filters,
+)
 from tests.conftest import pipeline_of
 from tests.support.project import ROOT
 
 _OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
 
 
-def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> None:
-    """Let stevedore find these entry points, as if their packages were installed."""
-    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points))
+def _install(
+    monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]
+) -> None:
+    """Let stevedore find these entry points, as if their packages were
+    installed.
+    """
+    monkeypatch.setitem(
+        ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points)
+    )
 
 
-def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> None:
+def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> (
+    None
+):
     known = "there are accelerators, .*image_metadata"
-    for name, advice in (("image_metdata", "the nearest name is image_metadata"), ("warp", known)):
+    for name, advice in (
+        ("image_metdata", "the nearest name is image_metadata"),
+        ("warp", known),
+    ):
         with pytest.raises(FilterLoadError, match=f"'{name}'.*{advice}"):
             pipeline_of("noop", name)
 
 
-def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    _install(monkeypatch, [_OURS, EntryPoint("noop", "somewhere.other:noop", NAMESPACE)])
-    with pytest.raises(FilterLoadError, match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop"):
+def test_a_filter_offered_twice_is_named_with_both_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _install(
+        monkeypatch,
+        [_OURS, EntryPoint("noop", "somewhere.other:noop", NAMESPACE)],
+    )
+    with pytest.raises(
+        FilterLoadError,
+        match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop",
+    ):
         load_filters(["noop"])
 
 
-def test_a_broken_filter_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
-    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit('no\\nmore')")
+def test_a_broken_filter_is_named_with_its_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text(
+        "raise AssertionError('at import')"
+    )
+    (tmp_path / "leaving_plugin.py").write_text(
+        "raise SystemExit('no\\nmore')"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     for target, message in (
         ("os_prefilter.no_such_module:f", "ModuleNotFoundError"),
@@ -51,12 +87,17 @@ def test_a_broken_filter_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch
         ("leaving_plugin:f", r"SystemExit: no\\nmore"),
     ):
         _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
-        with pytest.raises(FilterLoadError, match=f"'mine' .*{target} does not load: {message}"):
+        with pytest.raises(
+            FilterLoadError,
+            match=f"'mine' .*{target} does not load: {message}",
+        ):
             load_filters(["mine"])
 
 
 def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:
-    """It would never be given anything, or be taken for the request of a filter of Nova's."""
+    """It would never be given anything, or be taken for the request of a
+    filter of Nova's.
+    """
     functions: list[tuple[Any, str]] = [
         (lambda request, options: request, "options"),
         (lambda request, weather: request, "weather"),
@@ -64,14 +105,24 @@ def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:
         (lambda request, options=None, *, weather: request, "options"),
     ]
     for function, parameter in functions:
-        with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
+        with pytest.raises(
+            InvalidFilter,
+            match=(
+                rf"expected \(request, \*, {parameter}\), found no \* before"
+                r" it in"
+            ),
+        ):
             as_filter("mine", function, {"options", "weather"})
     with pytest.raises(InvalidFilter, match="with the parameters"):
         as_filter("mine", lambda request, **needs: request)
 
 
-def test_filter_is_written_our_way_or_novas_and_needs_what_is_provided() -> None:
-    def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
+def test_filter_is_written_our_way_or_novas_and_needs_what_is_provided() -> (
+    None
+):
+    def mine(
+        _request: Any, *, options: Any = None, other: int = 3
+    ) -> None: ...
 
     assert as_filter("mine", mine, ("options",)).needs == ("options",)
     assert as_filter("mine", mine).needs == ()
@@ -96,27 +147,69 @@ class _Class:
     def __init__(self, context: Any, spec: Any) -> None: ...
 
 
-def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() -> None:
-    for thing in (None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class):
-        with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
+def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() -> (
+    None
+):
+    for thing in (
+        None,
+        7,
+        "text",
+        _no_parameters,
+        _three,
+        _nova_with_need,
+        _coroutine,
+        _generator,
+        _Class,
+    ):
+        with pytest.raises(
+            InvalidFilter,
+            match="'mine' is not a filter: expected a function .* found",
+        ):
             as_filter("mine", thing, frozenset(("options",)))
-    with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
+    with pytest.raises(
+        MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"
+    ):
         as_filter("mine", _stranger)
 
 
 def _filters() -> list[str]:
-    """Return the names of our filters: those of the files that define one, and those that are installed."""
-    modules = (import_module(f"os_prefilter.filters.{each.name}") for each in iter_modules(filters.__path__))
-    found = {(name := each.__name__.rpartition(".")[2]): getattr(each, name, None) for each in modules}
-    ours = {name for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
-    functions = {name: each for name, each in found.items() if isfunction(each)}
-    return sorted(ours | {n for n, each in functions.items() if signature(each).return_annotation is Requirements})
+    """Return the names of our filters: those of the files that define one, and
+    those that are installed.
+    """
+    modules = (
+        import_module(f"os_prefilter.filters.{each.name}")
+        for each in iter_modules(filters.__path__)
+    )
+    found = {
+        (name := each.__name__.rpartition(".")[2]): getattr(each, name, None)
+        for each in modules
+    }
+    ours = {
+        name
+        for name, target in installed_filters().items()
+        if target.startswith("os_prefilter.")
+    }
+    functions = {
+        name: each for name, each in found.items() if isfunction(each)
+    }
+    return sorted(
+        ours
+        | {
+            n
+            for n, each in functions.items()
+            if signature(each).return_annotation is Requirements
+        }
+    )
 
 
 @pytest.mark.parametrize("name", _filters())
 def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
     here = Path(__file__)
-    tests = "".join(path.read_text(encoding="utf-8") for path in here.parents[1].glob("*/test_*.py") if path != here)
+    tests = "".join(
+        path.read_text(encoding="utf-8")
+        for path in here.parents[1].glob("*/test_*.py")
+        if path != here
+    )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     target = f"os_prefilter.{'rules.filter' if name == 'rules' else f'filters.{name}'}:{name}"
     has = {
@@ -124,10 +217,19 @@ def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
             installed_filters().get(name) == target
         ),
         "a docstring, of which 'os-prefilter filter list' shows the first line": bool(
-            as_filter(name, getattr(import_module(target.partition(":")[0]), name), None).summary
+            as_filter(
+                name,
+                getattr(import_module(target.partition(":")[0]), name),
+                None,
+            ).summary
         ),
-        f"a test that loads it by its name, in tests/filters/test_{name}.py": f'"{name}"' in tests,
+        f"a test that loads it by its name, in tests/filters/test_{name}.py": (
+            f'"{name}"' in tests
+        ),
         "its row in the table of README.md": f"`{name}`" in readme,
     }
     lacks = "; ".join(what for what, there in has.items() if not there)
-    assert not lacks, f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a filter', lists all."
+    assert not lacks, (
+        f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a"
+        " filter', lists all."
+    )

@@ -23,15 +23,28 @@ def test_help_says_values_where_the_type_does_not(option: cfg.Opt) -> None:
     meaning, _, values = str(option.help).partition("\n\n")
     choices = getattr(option.type, "choices", None)
     assert meaning.endswith(".")
-    # With a meaning beside each choice, which every output of the generator shows.
-    assert all(choices.values()) if choices else values or not isinstance(option, cfg.StrOpt | cfg.ListOpt)
+    # With a meaning beside each choice, which every output of the generator
+    # shows.
+    assert (
+        all(choices.values())
+        if choices
+        else values or not isinstance(option, cfg.StrOpt | cfg.ListOpt)
+    )
 
 
 def test_code_reads_each_listed_option() -> None:
-    code = "".join(path.read_text(encoding="utf-8") for path in _SRC.rglob("*.py") if path.name != "definitions.py")
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in _SRC.rglob("*.py")
+        if path.name != "definitions.py"
+    )
     ((group, options),) = list_opts()
     assert group == GROUP
-    assert [option.name for option in options if not re.search(rf"[.\"]{option.dest}\b", code)] == []
+    assert [
+        option.name
+        for option in options
+        if not re.search(rf"[.\"]{option.dest}\b", code)
+    ] == []
 
 
 def test_config_option_defaults_equal_the_defaults_of_options() -> None:

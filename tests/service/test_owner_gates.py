@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The gate of the filter owner through a rolling upgrade: nothing changes until all report it, and then all does."""
+"""The gate of the filter owner through a rolling upgrade: nothing changes
+until all report it, and then all does.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,49 +18,75 @@ from tests.conftest import conf_with, spec_of
 from tests.support.placements import provider, put_traits
 
 _HOSTS = [f"kvm-{number}" for number in range(3)]
-_REQUESTS: tuple[Mapping[str, str], ...] = ({}, {"resources:VGPU": "1"}, {"resources_gpu:VGPU": "1"})
+_REQUESTS: tuple[Mapping[str, str], ...] = (
+    {},
+    {"resources:VGPU": "1"},
+    {"resources_gpu:VGPU": "1"},
+)
 
 
 def old_fleet(cyborgs_trait: str = "") -> Fleet:
-    """Return hosts before the upgrade, each with a GPU of Nova's and one of Cyborg's; no provider says whose it is."""
+    """Return hosts before the upgrade, each with a GPU of Nova's and one of
+    Cyborg's; no provider says whose it is.
+    """
 
     def host(name: str) -> Provider:
-        gpus = (provider(f"{name}-nova", "VGPU"), provider(f"{name}-cyborg", "VGPU", cyborgs_trait))
+        gpus = (
+            provider(f"{name}-nova", "VGPU"),
+            provider(f"{name}-cyborg", "VGPU", cyborgs_trait),
+        )
         return provider(name, "VCPU DISK_GB", "COMPUTE_NODE", gpus)
 
     return Fleet(tuple(map(host, _HOSTS)))
 
 
 def upgrade(placement: EmbeddedPlacement, host: str) -> None:
-    """Report what an upgraded nova-compute does: the trait on each of its providers, the children first."""
+    """Report what an upgraded nova-compute does: the trait on each of its
+    providers, the children first.
+    """
     for name in (f"{host}-nova", host):
         put_traits(placement, lambda traits: traits.add("OWNER_NOVA"), name)
 
 
-@pytest.fixture(params=["OWNER_CYBORG", ""], ids=["with Cyborg's trait", "without it"])
+@pytest.fixture(
+    params=["OWNER_CYBORG", ""], ids=["with Cyborg's trait", "without it"]
+)
 def placement(request: pytest.FixtureRequest) -> Iterator[EmbeddedPlacement]:
     with EmbeddedPlacement(old_fleet(request.param)) as placement:
         yield placement
 
 
-def _answers(placement: EmbeddedPlacement, pipeline: Service | None) -> list[dict[str, tuple[str, ...]]]:
+def _answers(
+    placement: EmbeddedPlacement, pipeline: Service | None
+) -> list[dict[str, tuple[str, ...]]]:
     """Return the providers that Placement offers by host, for each request."""
     answers = []
     for extra_specs in _REQUESTS:
         spec = spec_of(extra_specs={"resources:MEMORY_MB": "0", **extra_specs})
         if pipeline:
             pipeline.apply(spec)
-        answers.append(dict(placement.client.allocation_candidates(allocation_candidates_query(spec)).providers))
+        answers.append(
+            dict(
+                placement.client.allocation_candidates(
+                    allocation_candidates_query(spec)
+                ).providers
+            )
+        )
     return answers
 
 
 def _enforced() -> list[dict[str, tuple[str, ...]]]:
-    return [{host: (host, f"{host}-nova")[: 1 + bool(each)] for host in _HOSTS} for each in _REQUESTS]
+    return [
+        {host: (host, f"{host}-nova")[: 1 + bool(each)] for host in _HOSTS}
+        for each in _REQUESTS
+    ]
 
 
 def _pipeline(placement: EmbeddedPlacement, **options: Any) -> Service:
     conf = conf_with(enabled_filters=["owner"], facts_interval=0, **options)
-    return Service.from_conf(conf, {"owner_coverage": OwnerCoverage(placement.client)})
+    return Service.from_conf(
+        conf, {"owner_coverage": OwnerCoverage(placement.client)}
+    )
 
 
 def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_restart(
@@ -72,32 +100,54 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
         assert _answers(placement, pipeline) == without_filter
         upgrade(placement, host)
     assert _answers(placement, pipeline) == _enforced()
-    put_traits(placement, lambda traits: traits.remove("OWNER_NOVA"), _HOSTS[-1])
+    put_traits(
+        placement, lambda traits: traits.remove("OWNER_NOVA"), _HOSTS[-1]
+    )
     assert _answers(placement, pipeline) == without_filter
     states = ("False (was <unknown>)", "True (was False)", "False (was True)")
-    assert [each.getMessage() for each in caplog.records if each.levelname == "INFO"] == [
-        f"The deployment fact owner_is_reported is now {state}." for state in states
+    assert [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelname == "INFO"
+    ] == [
+        f"The deployment fact owner_is_reported is now {state}."
+        for state in states
     ]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"wait_for_reports": False}, {"owner_trait": "OWNER_CYBORG", "owned_resource_classes": ["FPGA"]}],
+    [
+        {"wait_for_reports": False},
+        {"owner_trait": "OWNER_CYBORG", "owned_resource_classes": ["FPGA"]},
+    ],
     ids=str,
 )
-def test_gate_is_open_at_once_if_the_option_says_so_or_no_host_is_the_owners(options: dict[str, Any]) -> None:
+def test_gate_is_open_at_once_if_the_option_says_so_or_no_host_is_the_owners(
+    options: dict[str, Any],
+) -> None:
     with EmbeddedPlacement(old_fleet()) as placement:
         pipeline = _pipeline(placement, foreign_owner_traits=[], **options)
-        decision = pipeline.apply(spec_of(extra_specs={"resources_1:FPGA": "1", "resources:VCPU": "1"}))
-    assert {item.trait for item in decision.requirements} == {options.get("owner_trait", "OWNER_NOVA")}
+        decision = pipeline.apply(
+            spec_of(
+                extra_specs={"resources_1:FPGA": "1", "resources:VCPU": "1"}
+            )
+        )
+    assert {item.trait for item in decision.requirements} == {
+        options.get("owner_trait", "OWNER_NOVA")
+    }
 
 
-_NEUTRON = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
+_NEUTRON = provider(
+    "a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),)
+)
 _OTHERS = (provider("gpu", "VGPU", "OWNER_CYBORG"), _NEUTRON)
 _DISK = provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
 
 
-def _node(name: str, owner: str = "OWNER_NOVA", below: tuple[Provider, ...] = ()) -> Provider:
+def _node(
+    name: str, owner: str = "OWNER_NOVA", below: tuple[Provider, ...] = ()
+) -> Provider:
     return provider(name, "VCPU", f"COMPUTE_NODE {owner}", below)
 
 
@@ -105,12 +155,20 @@ _COVERED: dict[str, tuple[tuple[Provider, ...], bool]] = {
     "no provider at all": ((), False),
     "no compute node": ((provider("ironic-1", "VCPU", "OWNER_NOVA"),), False),
     "one of two": ((_node("a"), _node("b", "")), False),
-    "a child of a root without it": ((_node("a", "", (provider("gpu", "VGPU", "OWNER_NOVA"),)),), False),
-    "providers of Neutron and Cyborg, and one that shares a disk": ((_node("a", below=_OTHERS), _DISK), True),
+    "a child of a root without it": (
+        (_node("a", "", (provider("gpu", "VGPU", "OWNER_NOVA"),)),),
+        False,
+    ),
+    "providers of Neutron and Cyborg, and one that shares a disk": (
+        (_node("a", below=_OTHERS), _DISK),
+        True,
+    ),
 }
 
 
-def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trait() -> None:
+def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trait() -> (
+    None
+):
     for what, (providers, covered) in _COVERED.items():
         with EmbeddedPlacement(Fleet(providers)) as placement:
             assert OwnerCoverage(placement.client)() is covered, what
@@ -118,10 +176,14 @@ def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trai
 
 def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
     """Placement answers with a 400: it is an answer, not an outage."""
-    with EmbeddedPlacement(Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))) as placement:
+    with EmbeddedPlacement(
+        Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))
+    ) as placement:
         coverage = OwnerCoverage(placement.client, "CUSTOM_OWNER_US")
         assert coverage() is False
         placement.know(["CUSTOM_OWNER_US"])
         assert coverage() is False
-        put_traits(placement, lambda traits: traits.add("CUSTOM_OWNER_US"), "a")
+        put_traits(
+            placement, lambda traits: traits.add("CUSTOM_OWNER_US"), "a"
+        )
         assert coverage() is True

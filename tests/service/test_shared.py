@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one process reads, others use: no wrong value, one reader at a time, and another one where it dies or stops."""
+"""What one process reads, others use: no wrong value, one reader at a time,
+and another one where it dies or stops.
+"""
 
 import json
 import time
@@ -42,7 +44,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os_prefilter.adapters.shared_cache._SETTLED", 0.0)
 
 
-@pytest.mark.parametrize(("fate", "readings"), [("none", 1), ("KILL", 2), ("STOP", 2)])
+@pytest.mark.parametrize(
+    ("fate", "readings"), [("none", 1), ("KILL", 2), ("STOP", 2)]
+)
 def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     fate: str, readings: int, tmp_path: Path
 ) -> None:
@@ -50,13 +54,27 @@ def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
     found = workers(6, fate, log)
     readers = log.read_text(encoding="utf-8").splitlines()
     assert (len(readers), len(found)) == (readings, 6 - (fate == "KILL"))
-    # All have the value of the last reader, but one that was stopped, which has its own.
-    assert sum(value == ["read", readers[-1]] for value, _, _ in found) == (6 if fate == "none" else 5)
-    assert max(seconds for _, seconds, _ in found) < (3 if fate != "STOP" else 8)
+    # All have the value of the last reader, but one that was stopped, which
+    # has its own.
+    assert sum(value == ["read", readers[-1]] for value, _, _ in found) == (
+        6 if fate == "none" else 5
+    )
+    assert max(seconds for _, seconds, _ in found) < (
+        3 if fate != "STOP" else 8
+    )
 
 
-def _entry(value: Any = 7, at: float = 0.0, seconds: Any = 0.1, **others: Any) -> bytes:
-    content = {"id": "x", "of": ["f", ""], "at": time.time() + at, "seconds": seconds, "value": value, **others}
+def _entry(
+    value: Any = 7, at: float = 0.0, seconds: Any = 0.1, **others: Any
+) -> bytes:
+    content = {
+        "id": "x",
+        "of": ["f", ""],
+        "at": time.time() + at,
+        "seconds": seconds,
+        "value": value,
+        **others,
+    }
     return zlib.compress(json.dumps(content).encode())
 
 
@@ -70,7 +88,10 @@ _ENTRIES: dict[str, tuple[Callable[[], bytes | str], bool]] = {
     "another type": (lambda: _entry("7"), False),
     "no number of seconds": (lambda: _entry(seconds="nan"), False),
     "fewer than none": (lambda: _entry(seconds=-1e9), False),
-    "a lie about the seconds": (lambda: _entry(at=-1900, seconds=1e300), False),
+    "a lie about the seconds": (
+        lambda: _entry(at=-1900, seconds=1e300),
+        False,
+    ),
     "no time": (lambda: _entry(at=float("nan")), False),
     "of another fact": (lambda: _entry(of=["g", ""]), False),
     "of another scope": (lambda: _entry(of=["f", "another"]), False),
@@ -95,18 +116,29 @@ def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
 
 
 def test_entry_under_the_key_of_another_fact_is_not_used() -> None:
-    """Two facts with values of one type: what one says must not become the other."""
+    """Two facts with values of one type: what one says must not become the
+    other.
+    """
     region = _Region()
     make = SharedCache(region).store
-    facts = {name: SharedFact(name, CountingReader(), 60, [make(name, "")]) for name in ("coverage", "nested")}
+    facts = {
+        name: SharedFact(name, CountingReader(), 60, [make(name, "")])
+        for name in ("coverage", "nested")
+    }
     facts["coverage"](None)
-    (entry,) = (each for key, each in region.values.items() if not key.endswith(":reader"))
+    (entry,) = (
+        each
+        for key, each in region.values.items()
+        if not key.endswith(":reader")
+    )
     make("nested", "").put(entry)
     assert facts["nested"]._levels[-1].latest() is None
     assert facts["coverage"]._levels[-1].latest() is not None
 
 
-def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     region, read = _Region(), CountingReader()
     fact = shared_fact(read, 60, (SharedCache(region).store,))
     fact(None)
@@ -139,8 +171,15 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
     cached = SharedCache(region)
     for region.fail, is_set in ((fail, False), (lambda: None, True)):
         assert cached.set("x", b"") is is_set
-    told = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.adapters.shared_cache"]
-    fails = "The cache in which schedulers share what they read fails, so each reads itself: "
+    told = [
+        each.getMessage()
+        for each in caplog.records
+        if each.name == "os_prefilter.adapters.shared_cache"
+    ]
+    fails = (
+        "The cache in which schedulers share what they read fails, so each"
+        " reads itself: "
+    )
     assert [each.removeprefix(fails) for each in told] == [
         "ConnectionRefusedError",
         "it took more than 0.001 seconds",
@@ -149,8 +188,12 @@ def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
     ]
 
 
-def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None:
-    """As by a reader that was paused for a minute, while another one took over."""
+def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> (
+    None
+):
+    """As by a reader that was paused for a minute, while another one took
+    over.
+    """
     region = _Region()
     other = shared_fact(CountingReader(), 60, (SharedCache(region).store,))
 
@@ -161,22 +204,40 @@ def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> None
 
     slow = CountingReader(take=meanwhile)
     slow.read = 41
-    assert shared_fact(slow, 60, (SharedCache(region).store,))(None).value == 42
-    assert shared_fact(CountingReader(), 60, (SharedCache(region).store,))(None).value == 1
+    assert (
+        shared_fact(slow, 60, (SharedCache(region).store,))(None).value == 42
+    )
+    assert (
+        shared_fact(CountingReader(), 60, (SharedCache(region).store,))(
+            None
+        ).value
+        == 1
+    )
 
 
-def test_time_of_a_failed_reading_leaves_out_the_wait_for_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_of_a_failed_reading_leaves_out_the_wait_for_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns, begun = iter((False, False, True)), time.monotonic()
     monkeypatch.setattr(Siblings, "lease", lambda *_: nullcontext(next(turns)))
     with pytest.raises(FailedReading, match="^OSError: no answer$") as failed:
-        shared_fact(CountingReader(take=Mock(side_effect=OSError("no answer"))), 60, (Siblings,))(None)
+        shared_fact(
+            CountingReader(take=Mock(side_effect=OSError("no answer"))),
+            60,
+            (Siblings,),
+        )(None)
     # Each wait takes 0.05 seconds or more.
     assert 0 <= failed.value.seconds < time.monotonic() - begun - 0.1
 
 
 def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     region = _Region()
-    facts = [shared_fact(CountingReader(), 60, (Siblings, SharedCache(region).store)) for _ in range(2)]
+    facts = [
+        shared_fact(
+            CountingReader(), 60, (Siblings, SharedCache(region).store)
+        )
+        for _ in range(2)
+    ]
     facts[0](None)
     facts[0]._read_at -= 50
     facts[0].share(9)
@@ -195,9 +256,17 @@ def test_hosts_that_another_process_learned_join_the_sample() -> None:
             contexts.append(context)
             return ()
 
-    reader, store = Reader({host: frozenset(("COMPUTE_NODE",))}), Siblings("host_sample", "")
-    ours, theirs = (HostTraits(reader, 60, (lambda *_: store,)) for _ in range(2))
+    reader, store = (
+        Reader({host: frozenset(("COMPUTE_NODE",))}),
+        Siblings("host_sample", ""),
+    )
+    ours, theirs = (
+        HostTraits(reader, 60, (lambda *_: store,)) for _ in range(2)
+    )
     for each in (theirs, ours):
         each.preferred((), "context", time.monotonic() + 60)
     assert theirs.add([host])
-    assert (list(ours.as_others_know_it().traits), contexts) == ([host], ["context"])
+    assert (list(ours.as_others_know_it().traits), contexts) == (
+        [host],
+        ["context"],
+    )

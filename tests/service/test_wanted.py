@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wanted by the schedulers' options: all that their filters may require, and each trait in one part."""
+"""What is wanted by the schedulers' options: all that their filters may
+require, and each trait in one part.
+"""
 
 from copy import deepcopy
 
@@ -10,12 +12,31 @@ from os_prefilter import Options
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.reports import REPORTED, WANTED, emulated_in, key_of, keys_in, names_with, parts_of
+from os_prefilter.hosts.reports import (
+    REPORTED,
+    WANTED,
+    emulated_in,
+    key_of,
+    keys_in,
+    names_with,
+    parts_of,
+)
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service
-from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
-from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, TRAITS_OF_EMULATION, opt_in_traits, table
+from os_prefilter.service.wanted import (
+    configured_filters,
+    traits_to_create,
+    wanted_parts,
+)
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    HPET,
+    QUALIFIED,
+    TRAITS_OF_EMULATION,
+    opt_in_traits,
+    table,
+)
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter_tools.testing.law import Cloud, single_cases
@@ -27,7 +48,9 @@ BARE = SECTIONS["bare"]
 
 
 def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
-    """Two rows of the same traits have parts that are alike. Of an emulated architecture, a host answers otherwise."""
+    """Two rows of the same traits have parts that are alike. Of an emulated
+    architecture, a host answers otherwise.
+    """
     found: dict[str, frozenset[str]] = {}
     traits: dict[str, frozenset[str]] = {}
     for emulated in (frozenset[str](), EVERY_ARCHITECTURE):
@@ -35,51 +58,107 @@ def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
             for key in part.keys if len(part.keys) == 1 else ():
                 assert found.setdefault(key, part.traits) == part.traits, key
             for trait in part.traits:
-                assert traits.setdefault(trait, part.traits) == part.traits, trait
+                assert traits.setdefault(trait, part.traits) == part.traits, (
+                    trait
+                )
     rows = {trait for row in table() for trait in row.traits}
-    assert traits.keys() == rows | set(QUALIFIED.values()) | set(TRAITS_OF_EMULATION) | BUNDLED.found_traits
-    few, every = ({key for part in parts_of(BUNDLED, each) for key in part.keys} for each in ((), EVERY_ARCHITECTURE))
+    assert (
+        traits.keys()
+        == rows
+        | set(QUALIFIED.values())
+        | set(TRAITS_OF_EMULATION)
+        | BUNDLED.found_traits
+    )
+    few, every = (
+        {key for part in parts_of(BUNDLED, each) for key in part.keys}
+        for each in ((), EVERY_ARCHITECTURE)
+    )
     assert emulated_in(few) < emulated_in(every) == EVERY_ARCHITECTURE
-    modes = [key_of((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))]
+    modes = [
+        key_of((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))
+    ]
     for prefix, number in ((WANTED, len(modes)), (REPORTED, 1)):
         names = names_with(prefix, found)
         assert all(map(is_trait_name, names))
         assert len(names) == -(-len(found) // len(keys_in(prefix, names[:1])))
-        # Only a host's marker has one key for all optional traits of a row: an older agent must know what is wanted.
-        assert [len(name) for name in names_with(prefix, modes)] == [len(prefix) + number * 5]
+        # Only a host's marker has one key for all optional traits of a row: an
+        # older agent must know what is wanted.
+        assert [len(name) for name in names_with(prefix, modes)] == [
+            len(prefix) + number * 5
+        ]
         assert keys_in(prefix, {*names, "CUSTOM_OTHER"}) == found.keys()
 
 
 @pytest.mark.parametrize("options", SECTIONS.values(), ids=SECTIONS)
 def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
     conf = conf_with(**options)
-    wanted = {trait for part in wanted_parts(*configured_filters(conf)) for trait in part.traits}
-    owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}
+    wanted = {
+        trait
+        for part in wanted_parts(*configured_filters(conf))
+        for trait in part.traits
+    }
+    owned = {
+        trait
+        for facts in (KVM, *other_hosts())
+        for trait in capability_traits(facts)
+    }
     pipeline = Service.from_conf(conf)
     for case in single_cases(Cloud(EVERY_ARCHITECTURE)):
         try:
             decision = pipeline.apply(deepcopy(case.spec))
         except RequestRejected:
             continue
-        assert not {item.trait for item in decision.requirements if item.trait in owned} - wanted, case
+        assert (
+            not {
+                item.trait
+                for item in decision.requirements
+                if item.trait in owned
+            }
+            - wanted
+        ), case
 
 
-def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_architecture_that_is_not_emulated() -> None:
+def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_architecture_that_is_not_emulated() -> (
+    None
+):
     """For flavors and rules."""
-    names = ("CUSTOM_VM_MODE_HVM", "COMPUTE_FIRMWARE_UEFI", "CUSTOM_AARCH64_COMPUTE_MACHINE_VIRT")
-    options = {"enabled_filters": ["hpet"], "reported_traits": [*names, "CUSTOM_HYPERVISOR_TYPE_*"]}
+    names = (
+        "CUSTOM_VM_MODE_HVM",
+        "COMPUTE_FIRMWARE_UEFI",
+        "CUSTOM_AARCH64_COMPUTE_MACHINE_VIRT",
+    )
+    options = {
+        "enabled_filters": ["hpet"],
+        "reported_traits": [*names, "CUSTOM_HYPERVISOR_TYPE_*"],
+    }
     for emulated, number in (([], 2), (["aarch64"], 3)):
-        parts = wanted_parts(*configured_filters(conf_with(**options, emulated_architectures=emulated)))
+        parts = wanted_parts(
+            *configured_filters(
+                conf_with(**options, emulated_architectures=emulated)
+            )
+        )
         wanted = {trait for part in parts for trait in part.traits}
         assert wanted.intersection(names) == set(names[:number])
-        assert not any(trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted)
+        assert not any(
+            trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted
+        )
 
 
-def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> None:
-    parts = wanted_parts((LoadedFilter("mine", lambda _request: Requirements()),), Options(reported_traits=("*",)))
-    assert {part.row for part in parts} == {row.name for row in TRANSLATED_BY_NOVA if row.traits}
+def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> (
+    None
+):
+    parts = wanted_parts(
+        (LoadedFilter("mine", lambda _request: Requirements()),),
+        Options(reported_traits=("*",)),
+    )
+    assert {part.row for part in parts} == {
+        row.name for row in TRANSLATED_BY_NOVA if row.traits
+    }
 
 
 def test_placement_gets_the_names_of_the_traits_and_of_the_wishes() -> None:
-    assert traits_to_create(*configured_filters(conf_with(**BARE))) == {HPET, *names_with(WANTED, wanted_by(**BARE))}
+    assert traits_to_create(*configured_filters(conf_with(**BARE))) == {
+        HPET,
+        *names_with(WANTED, wanted_by(**BARE)),
+    }
     assert traits_to_create((), Options(reported_traits=("*",))) == frozenset()

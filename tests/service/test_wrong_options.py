@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A wrong value of an option stops the service with one line that names it and says what to do."""
+"""A wrong value of an option stops the service with one line that names it and
+says what to do.
+"""
 
 from pathlib import Path
 
@@ -11,44 +13,172 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.service import Service
 from os_prefilter.service.option_definitions import OPTIONS
 
-_ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
+_ADVICE = (
+    "Correct ",
+    "Remove ",
+    "Check ",
+    "Give ",
+    "Enable ",
+    "Use ",
+    "Write ",
+    "pip install ",
+    "expected ",
+    "Pass ",
+)
 
 
-# The option, lines of a configuration with a wrong value, and what the error says of it.
+# The option, lines of a configuration with a wrong value, and what the error
+# says of it.
 _WRONG: list[tuple[str, str, str]] = [
-    ("enabled_filters", "enabled_filters = hpett", "'hpett' cannot be used: no installed .*nearest name is hpet\\."),
-    ("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
-    ("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
-    ("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),
-    ("count_hosts", "count_hosts = all", "count_hosts in FILE is not valid: .*'all'"),
-    ("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
-    ("reported_traits", "reported_traits = CUSTOM_HPT", "'CUSTOM_HPT' is no.* include CUSTOM_COMPUTE_TIME_HPET, "),
-    ("reported_traits", "reported_traits = HW_CPU_*", r"'HW_CPU_\*' is not a trait"),
-    ("emulated_architectures", "emulated_architectures = arm64", "in FILE .* Valid values are .*aarch64, .*'arm64'"),
-    ("emulated_architectures", "emulated_architectures = *", r"Valid values are .* found '\*'"),
-    ("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),
-    ("config_templates", "config_templates = $state/x", "no such option state in group .*Write \\$\\$ for a \\$"),
-    ("rules_dirs", "enabled_filters = rules\nrules_dirs = /no/such", "/no/such: the directory of rules cannot be read"),
-    ("rules_dirs", "enabled_filters = rules\nrules_dirs = /dev/null", "/dev/null: the directory .* Not a directory"),
+    (
+        "enabled_filters",
+        "enabled_filters = hpett",
+        "'hpett' cannot be used: no installed .*nearest name is hpet\\.",
+    ),
+    (
+        "enabled_filters",
+        "enabled_filters = hpet,,owner",
+        "a name in it is empty",
+    ),
+    (
+        "trait_scope",
+        "trait_scope = both",
+        "trait_scope in FILE is not valid: .*found 'both'",
+    ),
+    (
+        "no_host_reason",
+        "no_host_reason = yes",
+        "no_host_reason in FILE is not valid: .*found 'yes'",
+    ),
+    (
+        "count_hosts",
+        "count_hosts = all",
+        "count_hosts in FILE is not valid: .*'all'",
+    ),
+    (
+        "unknown_values",
+        "unknown_values = ignore",
+        "unknown_values in FILE is not valid: .*found 'ignore'",
+    ),
+    (
+        "reported_traits",
+        "reported_traits = CUSTOM_HPT",
+        "'CUSTOM_HPT' is no.* include CUSTOM_COMPUTE_TIME_HPET, ",
+    ),
+    (
+        "reported_traits",
+        "reported_traits = HW_CPU_*",
+        r"'HW_CPU_\*' is not a trait",
+    ),
+    (
+        "emulated_architectures",
+        "emulated_architectures = arm64",
+        "in FILE .* Valid values are .*aarch64, .*'arm64'",
+    ),
+    (
+        "emulated_architectures",
+        "emulated_architectures = *",
+        r"Valid values are .* found '\*'",
+    ),
+    (
+        "config_templates",
+        "config_templates = /no/such.yaml",
+        "/no/such.yaml: there is no such file",
+    ),
+    (
+        "config_templates",
+        "config_templates = $state/x",
+        "no such option state in group .*Write \\$\\$ for a \\$",
+    ),
+    (
+        "rules_dirs",
+        "enabled_filters = rules\nrules_dirs = /no/such",
+        "/no/such: the directory of rules cannot be read",
+    ),
+    (
+        "rules_dirs",
+        "enabled_filters = rules\nrules_dirs = /dev/null",
+        "/dev/null: the directory .* Not a directory",
+    ),
     ("rules_dirs", "enabled_filters = rules\nrules_dirs = a\0b", r"a\\x00b"),
-    ("rules_dirs", "enabled_filters = rules\nrules_dirs = ,/etc", "a directory in it is empty"),
-    ("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
-    ("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
+    (
+        "rules_dirs",
+        "enabled_filters = rules\nrules_dirs = ,/etc",
+        "a directory in it is empty",
+    ),
+    (
+        "facts_interval",
+        "facts_interval = -1",
+        "facts_interval in FILE is not valid: .*greater than or equal to 0",
+    ),
+    (
+        "facts_interval",
+        "facts_interval =",
+        "it is empty.*remove the line for 60.0",
+    ),
     ("facts_interval", "facts_interval = 1801", "less than or equal to 1800"),
-    ("nova_builds_guests", "nova_builds_guests = 3", "nova_builds_guests in FILE is not valid: .*'3'"),
-    ("require_implied_devices", "require_implied_devices = x", "require_implied_devices in FILE is not valid: .*'x'"),
-    ("wait_for_reports", "wait_for_reports = hpet", "wait_for_reports in FILE is not valid: .*'hpet'"),
-    ("preferred_properties", "preferred_properties = hw_time_hpt", "'hw_time_hpt' is no.* hw_time_hpet, time_hpet"),
-    ("tenant_aggregate_required", "tenant_aggregate_required = all", "tenant_aggregate_required in FILE is not"),
+    (
+        "nova_builds_guests",
+        "nova_builds_guests = 3",
+        "nova_builds_guests in FILE is not valid: .*'3'",
+    ),
+    (
+        "require_implied_devices",
+        "require_implied_devices = x",
+        "require_implied_devices in FILE is not valid: .*'x'",
+    ),
+    (
+        "wait_for_reports",
+        "wait_for_reports = hpet",
+        "wait_for_reports in FILE is not valid: .*'hpet'",
+    ),
+    (
+        "preferred_properties",
+        "preferred_properties = hw_time_hpt",
+        "'hw_time_hpt' is no.* hw_time_hpet, time_hpet",
+    ),
+    (
+        "tenant_aggregate_required",
+        "tenant_aggregate_required = all",
+        "tenant_aggregate_required in FILE is not",
+    ),
     # Nova requires its trait while it builds the query.
-    ("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),
-    ("preferred_weight_multiplier", "preferred_weight_multiplier = nan", "nan is not a finite number"),
+    (
+        "preferred_properties",
+        "preferred_properties = os_secure_boot",
+        "'os_secure_boot' is not a property that",
+    ),
+    (
+        "preferred_weight_multiplier",
+        "preferred_weight_multiplier = nan",
+        "nan is not a finite number",
+    ),
     ("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
-    ("decision_history", "decision_history = 1000", "decision_history in FILE is not valid: .*'1000'"),
-    ("owner_trait", "owner_trait = owner", "owner_trait in FILE is not valid: Value 'owner'"),
-    ("foreign_owner_traits", "foreign_owner_traits = a-b", "foreign_owner_traits in FILE is not valid: Value 'a-b'"),
-    ("foreign_owner_traits", "foreign_owner_traits = OWNER_NOVA", "it names OWNER_NOVA, the own owner_trait"),
-    ("owned_resource_classes", "owned_resource_classes = CPUS", "'CPUS' is not a resource class, nor a pattern"),
+    (
+        "decision_history",
+        "decision_history = 1000",
+        "decision_history in FILE is not valid: .*'1000'",
+    ),
+    (
+        "owner_trait",
+        "owner_trait = owner",
+        "owner_trait in FILE is not valid: Value 'owner'",
+    ),
+    (
+        "foreign_owner_traits",
+        "foreign_owner_traits = a-b",
+        "foreign_owner_traits in FILE is not valid: Value 'a-b'",
+    ),
+    (
+        "foreign_owner_traits",
+        "foreign_owner_traits = OWNER_NOVA",
+        "it names OWNER_NOVA, the own owner_trait",
+    ),
+    (
+        "owned_resource_classes",
+        "owned_resource_classes = CPUS",
+        "'CPUS' is not a resource class, nor a pattern",
+    ),
 ]
 
 
@@ -59,7 +189,9 @@ def nova_conf(tmp_path: Path) -> Path:
 
 def _started(path: Path, lines: str) -> Service:
     """Start as a service does, on a file with these lines."""
-    path.write_text(f"[prefilter]\n{lines.replace('FILE', str(path))}\n", encoding="utf-8")
+    path.write_text(
+        f"[prefilter]\n{lines.replace('FILE', str(path))}\n", encoding="utf-8"
+    )
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[str(path)])
     return Service.from_conf(conf)
@@ -69,8 +201,12 @@ def _started(path: Path, lines: str) -> Service:
 def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(
     option: str, lines: str, told: str, nova_conf: Path
 ) -> None:
-    """One error class, one line: the group, the option, the value or the file, and what to do next."""
-    with pytest.raises(ConfigurationError, match=told.replace("FILE", str(nova_conf))) as raised:
+    """One error class, one line: the group, the option, the value or the file,
+    and what to do next.
+    """
+    with pytest.raises(
+        ConfigurationError, match=told.replace("FILE", str(nova_conf))
+    ) as raised:
         _started(nova_conf, lines)
     text = str(raised.value)
     assert text.isprintable()
@@ -81,13 +217,31 @@ def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(
 
 
 def test_every_option_has_a_case_with_a_wrong_value() -> None:
-    assert {option for option, _, _ in _WRONG} == {option.name for option in OPTIONS}
+    assert {option for option, _, _ in _WRONG} == {
+        option.name for option in OPTIONS
+    }
 
 
 def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
-    empty = ("enabled_filters", "foreign_owner_traits", "rules_dirs", "config_templates", "emulated_architectures")
-    edges = ("facts_interval = 0", "reported_traits = *", "emulated_architectures = aarch64, i686", "rules_dirs = /no")
-    for line in (*(f"{name} =" for name in empty), *edges, "facts_interval = 1800", "decision_history = 1"):
+    empty = (
+        "enabled_filters",
+        "foreign_owner_traits",
+        "rules_dirs",
+        "config_templates",
+        "emulated_architectures",
+    )
+    edges = (
+        "facts_interval = 0",
+        "reported_traits = *",
+        "emulated_architectures = aarch64, i686",
+        "rules_dirs = /no",
+    )
+    for line in (
+        *(f"{name} =" for name in empty),
+        *edges,
+        "facts_interval = 1800",
+        "decision_history = 1",
+    ):
         assert _started(nova_conf, line).filters == ()
 
 
@@ -96,34 +250,61 @@ def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
     [
         (
             "enabled_filtres = hpet",
-            "[prefilter] has no option 'enabled_filtres'; the line is ignored. Did you mean enabled_filters?",
+            (
+                "[prefilter] has no option 'enabled_filtres'; the line is"
+                " ignored. Did you mean enabled_filters?"
+            ),
         ),
         (
             "Trait_Scope = root",
-            "[prefilter] has no option 'Trait_Scope'; the line is ignored. Did you mean trait_scope?",
+            (
+                "[prefilter] has no option 'Trait_Scope'; the line is ignored."
+                " Did you mean trait_scope?"
+            ),
         ),
         ("warp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
         (
             "[prefliter]\nenabled_filters = hpet",
-            "the section [prefliter] is not one of os-prefilter. Did you mean prefilter?",
+            (
+                "the section [prefliter] is not one of os-prefilter. Did you"
+                " mean prefilter?"
+            ),
         ),
-        ("[Prefilter]\nwarp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
-        ("enabled_filters = noop\nwait_for_reports = no\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x", ""),
+        (
+            "[Prefilter]\nwarp = 9",
+            "[prefilter] has no option 'warp'; the line is ignored.",
+        ),
+        (
+            (
+                "enabled_filters = noop\nwait_for_reports ="
+                " no\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x"
+            ),
+            "",
+        ),
     ],
 )
 def test_name_that_no_option_has_is_warned_of_with_the_nearest(
     lines: str, told: str, nova_conf: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _started(nova_conf, lines)
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    warnings = [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelname == "WARNING"
+    ]
     assert warnings == [f"{nova_conf}: {told}"] * bool(told)
 
 
 def test_names_in_a_directory_of_configuration_are_read_as_well(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "a.conf").write_text("[prefilter]\nenabled_filter = hpet\n", encoding="utf-8")
+    (tmp_path / "a.conf").write_text(
+        "[prefilter]\nenabled_filter = hpet\n", encoding="utf-8"
+    )
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[str(tmp_path)])
     Service.from_conf(conf)
-    assert f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'" in caplog.text
+    assert (
+        f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'"
+        in caplog.text
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Between the library and a real service: counts requests, answers in its place, loses requests, or keeps silent."""
+"""Between the library and a real service: counts requests, answers in its
+place, loses requests, or keeps silent.
+"""
 
 import json
 import threading
@@ -15,9 +17,18 @@ Answer = tuple[int, object]
 LOST = (0, None)
 """The answer of a connection that breaks."""
 Hook = Callable[[str, str], Answer | None]
-"""(method, path) -> an answer in the service's place, or None to let it answer."""
+"""(method, path) -> an answer in the service's place, or None to let it
+answer.
+"""
 
-_PASSED_ON = ("accept", "content-type", "location", "openstack-api-version", "x-auth-token", "x-subject-token")
+_PASSED_ON = (
+    "accept",
+    "content-type",
+    "location",
+    "openstack-api-version",
+    "x-auth-token",
+    "x-subject-token",
+)
 _OF_IRONIC = "x-openstack-ironic-api-"
 
 
@@ -43,7 +54,11 @@ class Recorder:
     @property
     def written(self) -> list[str]:
         """The requests that may have changed anything; a login is none."""
-        return [each for each in self.sent if not each.startswith(("GET ", "POST /v3/auth/tokens"))]
+        return [
+            each
+            for each in self.sent
+            if not each.startswith(("GET ", "POST /v3/auth/tokens"))
+        ]
 
     def close(self) -> None:
         self._end.set()
@@ -57,23 +72,44 @@ class Recorder:
         if answer is None:
             with requests.Session() as http:
                 http.trust_env = False
-                headers = {name: value for name, value in given.items() if _is_passed_on(name)}
-                url, options = self.real + path, {"timeout": 60, "allow_redirects": False}
-                response = http.request(method, url, headers=headers, data=body, **options)  # type: ignore[arg-type]
+                headers = {
+                    name: value
+                    for name, value in given.items()
+                    if _is_passed_on(name)
+                }
+                url, options = (
+                    self.real + path,
+                    {"timeout": 60, "allow_redirects": False},
+                )
+                response = http.request(
+                    method, url, headers=headers, data=body, **options
+                )  # type: ignore[arg-type]
             answer = self.after(method, path)
             if answer is None:
                 # A service says in its answers where it is.
-                content = response.content.replace(self.real.encode(), self.url.encode())
-                kept = {name: value for name, value in response.headers.items() if _is_passed_on(name)}
+                content = response.content.replace(
+                    self.real.encode(), self.url.encode()
+                )
+                kept = {
+                    name: value
+                    for name, value in response.headers.items()
+                    if _is_passed_on(name)
+                }
                 return Reply(response.status_code, content, kept)
         if answer == LOST:
             return None
-        content = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
+        content = (
+            answer[1]
+            if isinstance(answer[1], bytes)
+            else json.dumps(answer[1]).encode()
+        )
         return Reply(answer[0], content, {"Content-Type": "application/json"})
 
 
 def _is_passed_on(header: str) -> bool:
-    return header.lower() in _PASSED_ON or header.lower().startswith(_OF_IRONIC)
+    return header.lower() in _PASSED_ON or header.lower().startswith(
+        _OF_IRONIC
+    )
 
 
 @contextmanager

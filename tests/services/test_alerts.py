@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The alert rules and the dashboard of the documentation, by Prometheus itself and by the names of our metrics."""
+"""The alert rules and the dashboard of the documentation, by Prometheus itself
+and by the names of our metrics.
+"""
 
 import json
 import re
@@ -16,11 +18,16 @@ from tests.support.programs import needs_services
 
 pytestmark = needs_services
 
-_RULES, _DASHBOARD = (DOCS / "examples" / "nova" / name for name in ("alerts.yaml", "dashboard.json"))
+_RULES, _DASHBOARD = (
+    DOCS / "examples" / "nova" / name
+    for name in ("alerts.yaml", "dashboard.json")
+)
 
 
 def _promtool(*arguments: str) -> None:
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)  # noqa: S607
+    done = subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, check=False
+    )  # noqa: S607
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -30,7 +37,14 @@ def test_rules_are_valid_and_name_metrics_that_exist() -> None:
     ours |= {f"{name}_total" for name in ours}
     json.loads(_DASHBOARD.read_text(encoding="utf-8"))
     for path in (_RULES, _DASHBOARD):
-        assert set(re.findall(r"os_prefilter_\w+", path.read_text(encoding="utf-8"))) <= ours
+        assert (
+            set(
+                re.findall(
+                    r"os_prefilter_\w+", path.read_text(encoding="utf-8")
+                )
+            )
+            <= ours
+        )
 
 
 _STARTS_WITH = {
@@ -38,20 +52,32 @@ _STARTS_WITH = {
     'os_prefilter_filter_rejections_total{filter="hpet"}': "0x1440",
     'os_prefilter_filter_failures_total{filter="hpet"}': "0x1440",
 }
-"""What a scheduler exposes from its start, with a sample a minute, for a day."""
+"""What a scheduler exposes from its start, with a sample a minute, for a
+day.
+"""
 _RUNS = 'os_prefilter_filter_runs_total{filter="hpet"}'
 _ROOM = 'os_prefilter_no_host_total{stage="room", by="DISK_GB"}'
-_AFFINITY = 'os_prefilter_no_host_total{stage="host filters", by="ServerGroupAffinityFilter"}'
-_HOSTS = 'os_prefilter_hosts_{}_total{{host_filter="ServerGroupAffinityFilter"}}'
-# A value, its growth a minute and for how many minutes; an underscore is a minute without a sample.
+_AFFINITY = (
+    'os_prefilter_no_host_total{stage="host filters",'
+    ' by="ServerGroupAffinityFilter"}'
+)
+_HOSTS = (
+    'os_prefilter_hosts_{}_total{{host_filter="ServerGroupAffinityFilter"}}'
+)
+# A value, its growth a minute and for how many minutes; an underscore is a
+# minute without a sample.
 _CASES: dict[str, tuple[dict[str, str], set[str]]] = {
     "a small cloud, four requests a day, none of which finds a host": (
         # Each for another reason, so that each series begins at 1.
         {
             _RUNS: "0x359 1x359 2x359 3x359 4x360",
             _ROOM: "_x359 1x1080",
-            'os_prefilter_no_host_total{stage="room", by="VCPU"}': "_x719 1x720",
-            'os_prefilter_no_host_total{stage="traits", by=""}': "0x1079 1x360",
+            'os_prefilter_no_host_total{stage="room", by="VCPU"}': (
+                "_x719 1x720"
+            ),
+            'os_prefilter_no_host_total{stage="traits", by=""}': (
+                "0x1079 1x360"
+            ),
             _AFFINITY: "_x1435 1x5",
         },
         {"HardlyAnyServerHasAHost"},
@@ -59,44 +85,84 @@ _CASES: dict[str, tuple[dict[str, str], set[str]]] = {
     "a small cloud that rejects all": (
         {
             _RUNS: "0x359 1x359 2x359 3x720",
-            'os_prefilter_filter_rejections_total{filter="hpet"}': "0x359 1x359 2x359 3x720",
+            'os_prefilter_filter_rejections_total{filter="hpet"}': (
+                "0x359 1x359 2x359 3x720"
+            ),
         },
         {"HardlyAnyServerHasAHost"},
     ),
-    "one request a day, without a host": ({_RUNS: "0x1400 1x40", _ROOM: "_x1400 1x40"}, set()),
-    "a large cloud, of whose 300 requests a minute 5 find no host": ({_RUNS: "0+300x1440", _ROOM: "0+5x1440"}, set()),
+    "one request a day, without a host": (
+        {_RUNS: "0x1400 1x40", _ROOM: "_x1400 1x40"},
+        set(),
+    ),
+    "a large cloud, of whose 300 requests a minute 5 find no host": (
+        {_RUNS: "0+300x1440", _ROOM: "0+5x1440"},
+        set(),
+    ),
     "a large cloud without disk for an hour": (
         {_RUNS: "0+300x1440", _ROOM: "0+1x1380 1380+200x60 13380+1x5"},
         {"ServersWithoutHost"},
     ),
     "affinity groups, which leave one host of a thousand": (
-        {_RUNS: "0+3x1440", _HOSTS.format("before"): "0+3000x1440", _HOSTS.format("after"): "0+3x1440"},
+        {
+            _RUNS: "0+3x1440",
+            _HOSTS.format("before"): "0+3000x1440",
+            _HOSTS.format("after"): "0+3x1440",
+        },
         set(),
     ),
     "a host filter that leaves no host for every third request": (
         {_RUNS: "0+3x1440", _AFFINITY: "0+1x1440"},
         {"ServersWithoutHost", "HostFilterLeavesNoHost"},
     ),
-    "a scheduler that is restarted": ({_RUNS: "0+3x1420 0+3x20", _ROOM: "1000x1420 _x3 1x17"}, set()),
+    "a scheduler that is restarted": (
+        {_RUNS: "0+3x1420 0+3x20", _ROOM: "1000x1420 _x3 1x17"},
+        set(),
+    ),
     "a filter that fails": (
-        {_RUNS: "0+3x1440", 'os_prefilter_filter_failures_total{filter="hpet"}': "0x1435 1x5"},
+        {
+            _RUNS: "0+3x1440",
+            'os_prefilter_filter_failures_total{filter="hpet"}': "0x1435 1x5",
+        },
         {"RequestFilterFails"},
     ),
 }
 
 
 @pytest.mark.parametrize(("samples", "expected"), _CASES.values(), ids=_CASES)
-def test_alerts_after_a_day(samples: dict[str, str], expected: set[str], tmp_path: Path) -> None:
+def test_alerts_after_a_day(
+    samples: dict[str, str], expected: set[str], tmp_path: Path
+) -> None:
     series = [
-        {"series": name.replace("{", '{instance="scheduler-1", ', 1), "values": values}
+        {
+            "series": name.replace("{", '{instance="scheduler-1", ', 1),
+            "values": values,
+        }
         for name, values in {**_STARTS_WITH, **samples}.items()
     ]
     firing: dict[str, Any] = {
         "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
         "eval_time": "1d",
-        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(expected)],
+        "exp_samples": [
+            {"labels": f'{{alertname="{name}"}}', "value": 1}
+            for name in sorted(expected)
+        ],
     }
-    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": [firing]}]
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": series,
+            "promql_expr_test": [firing],
+        }
+    ]
     path = tmp_path / "test.yaml"
-    path.write_text(json.dumps({"rule_files": [str(_RULES)], "evaluation_interval": "5m", "tests": tests}))
+    path.write_text(
+        json.dumps(
+            {
+                "rule_files": [str(_RULES)],
+                "evaluation_interval": "5m",
+                "tests": tests,
+            }
+        )
+    )
     _promtool("test", "rules", str(path))

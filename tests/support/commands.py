@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands of ours, run in the process of the test, and the files that they read."""
+"""Commands of ours, run in the process of the test, and the files that they
+read.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,10 @@ Capture = pytest.CaptureFixture[str]
 
 def placed(path: Path, content: object) -> str:
     """Write a file: text as it is, anything else as JSON; return its path."""
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    path.write_text(
+        content if isinstance(content, str) else json.dumps(content),
+        encoding="utf-8",
+    )
     return str(path)
 
 

@@ -27,12 +27,21 @@ class Read(NamedTuple):
 
 
 def read_conf(*arguments: str | Path) -> Read:
-    """Return the options as nova-scheduler reads them when started with these arguments."""
+    """Return the options as nova-scheduler reads them when started with these
+    arguments.
+    """
     conf = cfg.ConfigOpts()
     scheduler.register_opts(conf)
     register_opts(conf)
-    conf([str(each) for each in arguments], project="nova", prog="nova-scheduler")
-    return Read(conf.filter_scheduler.available_filters, {name: conf.prefilter[name] for name in _OPTIONS})
+    conf(
+        [str(each) for each in arguments],
+        project="nova",
+        prog="nova-scheduler",
+    )
+    return Read(
+        conf.filter_scheduler.available_filters,
+        {name: conf.prefilter[name] for name in _OPTIONS},
+    )
 
 
 SECTION = read_conf("--config-file", DROP_IN).section

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that schedulers could want, and the markers of a host that has reported it."""
+"""All that schedulers could want, and the markers of a host that has reported
+it.
+"""
 
 from os_prefilter.hosts.reports import REPORTED, names_with, parts_of
 from os_prefilter.vocabulary import opt_in_traits
@@ -10,10 +12,21 @@ from tests.support.hosts import EVERY_ARCHITECTURE
 EVERY_PART = parts_of(BUNDLED, EVERY_ARCHITECTURE)
 EVERY_KEY = frozenset(key for part in EVERY_PART for key in part.keys)
 ALL_REPORTED = frozenset(names_with(REPORTED, EVERY_KEY))
-CUSTOM_TRAITS = frozenset(trait for trait in opt_in_traits() if trait.startswith("CUSTOM_"))
+CUSTOM_TRAITS = frozenset(
+    trait for trait in opt_in_traits() if trait.startswith("CUSTOM_")
+)
 
 
 def marker_of(*traits: str) -> str:
-    """Return the report marker of a host that has reported the parts of these traits."""
-    (name,) = names_with(REPORTED, {min(part.keys) for part in EVERY_PART if not part.traits.isdisjoint(traits)})
+    """Return the report marker of a host that has reported the parts of these
+    traits.
+    """
+    (name,) = names_with(
+        REPORTED,
+        {
+            min(part.keys)
+            for part in EVERY_PART
+            if not part.traits.isdisjoint(traits)
+        },
+    )
     return name

@@ -8,23 +8,60 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from os_prefilter_tools.fleet.model import MAX_INT, Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter_tools.fleet.model import (
+    MAX_INT,
+    Aggregate,
+    Fleet,
+    Inventory,
+    Provider,
+    aggregate_uuid,
+    provider_uuid,
+)
 
 NAMES = st.text(min_size=1, max_size=12).filter(str.isprintable)
 TIME = "2026-11-21T18:00:00Z"
 TRAITS = (
-    *("COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", "COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_NET_VIF_MODEL_IGB"),
-    *("COMPUTE_SECURITY_TPM_2_0", "COMPUTE_SECURITY_TPM_TIS", "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER"),
-    *("COMPUTE_FIRMWARE_UEFI", "COMPUTE_SECURITY_STATELESS_FIRMWARE", "HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV"),
-    *("CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_HYPERVISOR_TYPE_KVM", "HW_ARCH_X86_64", "OWNER_NOVA"),
+    *(
+        "COMPUTE_NODE",
+        "COMPUTE_STATUS_DISABLED",
+        "COMPUTE_NET_VIF_MODEL_E1000E",
+        "COMPUTE_NET_VIF_MODEL_IGB",
+    ),
+    *(
+        "COMPUTE_SECURITY_TPM_2_0",
+        "COMPUTE_SECURITY_TPM_TIS",
+        "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+    ),
+    *(
+        "COMPUTE_FIRMWARE_UEFI",
+        "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+        "HW_CPU_HYPERTHREADING",
+        "HW_CPU_X86_AMD_SEV",
+    ),
+    *(
+        "CUSTOM_COMPUTE_TIME_HPET",
+        "CUSTOM_HYPERVISOR_TYPE_KVM",
+        "HW_ARCH_X86_64",
+        "OWNER_NOVA",
+    ),
     "MISC_SHARES_VIA_AGGREGATE",
 )
-CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "VGPU", "MEM_ENCRYPTION_CONTEXT", "CUSTOM_FPGA")
+CLASSES = (
+    "VCPU",
+    "PCPU",
+    "MEMORY_MB",
+    "DISK_GB",
+    "VGPU",
+    "MEM_ENCRYPTION_CONTEXT",
+    "CUSTOM_FPGA",
+)
 
 
 @st.composite
 def inventories(draw: Any) -> Inventory:
-    """Return an inventory as Placement could have it; half of them only have a total."""
+    """Return an inventory as Placement could have it; half of them only have a
+    total.
+    """
     total = draw(st.integers(1, 1000) | st.just(MAX_INT))
     if draw(st.booleans()):
         return Inventory(total)
@@ -49,24 +86,50 @@ def fleets(draw: Any, *, written: bool = False) -> Fleet:
     labels = draw(st.lists(NAMES, max_size=3, unique=True))
     zones = st.sampled_from(["", "north", "süd", "<b>"])
     metadata = st.dictionaries(
-        st.sampled_from(["filter_tenant_id", "trait:CUSTOM_A"]), st.sampled_from(["required", ""])
+        st.sampled_from(["filter_tenant_id", "trait:CUSTOM_A"]),
+        st.sampled_from(["required", ""]),
     )
-    known = [Aggregate(draw(_uuids(aggregate_uuid(each))), each, draw(zones), draw(metadata)) for each in labels]
-    aggregates = [each.uuid for each in known] + [str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))]
+    known = [
+        Aggregate(
+            draw(_uuids(aggregate_uuid(each))),
+            each,
+            draw(zones),
+            draw(metadata),
+        )
+        for each in labels
+    ]
+    aggregates = [each.uuid for each in known] + [
+        str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))
+    ]
     order = list if written else sorted
 
     def provider(name: str, left: list[str]) -> Provider:
-        below = [left.pop() for _ in range(draw(st.integers(0, len(left)))) if left]
-        children = tuple(provider(each, left if draw(st.booleans()) else []) for each in order(below))
-        used = draw(st.lists(st.sampled_from(aggregates), unique=True, max_size=3))
+        below = [
+            left.pop() for _ in range(draw(st.integers(0, len(left)))) if left
+        ]
+        children = tuple(
+            provider(each, left if draw(st.booleans()) else [])
+            for each in order(below)
+        )
+        used = draw(
+            st.lists(st.sampled_from(aggregates), unique=True, max_size=3)
+        )
         return Provider(
             name,
             draw(_uuids(provider_uuid(name))),
-            draw(st.dictionaries(st.sampled_from(CLASSES), inventories(), max_size=4)),
+            draw(
+                st.dictionaries(
+                    st.sampled_from(CLASSES), inventories(), max_size=4
+                )
+            ),
             frozenset(draw(st.sets(st.sampled_from(TRAITS), max_size=8))),
             tuple(used) if written else tuple(sorted(used)),
             children,
-            draw(st.text(st.characters(codec="utf-8"), max_size=5)) if written else "",
+            (
+                draw(st.text(st.characters(codec="utf-8"), max_size=5))
+                if written
+                else ""
+            ),
         )
 
     roots = []
@@ -74,7 +137,11 @@ def fleets(draw: Any, *, written: bool = False) -> Fleet:
         roots.append(provider(names.pop(), names))
     if not written:
         roots.sort(key=lambda each: each.name)
-    return Fleet(tuple(roots), draw(st.sampled_from(["", TIME])), {each.uuid: each for each in known})
+    return Fleet(
+        tuple(roots),
+        draw(st.sampled_from(["", TIME])),
+        {each.uuid: each for each in known},
+    )
 
 
 def _uuids(usual: str) -> st.SearchStrategy[str]:
@@ -83,5 +150,12 @@ def _uuids(usual: str) -> st.SearchStrategy[str]:
 
 def emptied(provider: Provider) -> Provider:
     """Return a provider without usage, and all below it."""
-    resources = {name: replace(each, used=0) for name, each in provider.resources.items()}
-    return replace(provider, resources=resources, providers=tuple(map(emptied, provider.providers)))
+    resources = {
+        name: replace(each, used=0)
+        for name, each in provider.resources.items()
+    }
+    return replace(
+        provider,
+        resources=resources,
+        providers=tuple(map(emptied, provider.providers)),
+    )

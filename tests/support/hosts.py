@@ -9,7 +9,11 @@ from typing import Any
 
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import (
+    GuestFacts,
+    LibvirtFacts,
+    Version,
+)
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
@@ -21,10 +25,22 @@ _ALL_TPM = frozenset(("1.2", "2.0"))
 
 X86 = GuestFacts(
     default_machine="pc",
-    machines=frozenset(("pc", "q35", "isapc", "microvm", "pc-i440fx-7.2", "pc-q35-7.2", "xenpv")),
+    machines=frozenset(
+        (
+            "pc",
+            "q35",
+            "isapc",
+            "microvm",
+            "pc-i440fx-7.2",
+            "pc-q35-7.2",
+            "xenpv",
+        )
+    ),
     machines_are_complete=True,
     buses=_X86_BUSES,
-    video_models=frozenset(("vga", "cirrus", "vmvga", "qxl", "virtio", "none", "bochs")),
+    video_models=frozenset(
+        ("vga", "cirrus", "vmvga", "qxl", "virtio", "none", "bochs")
+    ),
     tpm_models=frozenset(("tpm-tis", "tpm-crb")),
     tpm_versions=frozenset(("2.0",)),
     uefi=True,
@@ -56,12 +72,23 @@ POWER = GuestFacts(
     tpm_models=frozenset(("tpm-spapr",)),
     tpm_versions=_ALL_TPM,
 )
-RISCV = GuestFacts(default_machine="spike", machines=frozenset(("spike", "virt")), buses=_ARM_BUSES, uefi=True)
-NOTHING = GuestFacts(default_machine="my-machine-type", machines=frozenset(("my-machine-type",)))
+RISCV = GuestFacts(
+    default_machine="spike",
+    machines=frozenset(("spike", "virt")),
+    buses=_ARM_BUSES,
+    uefi=True,
+)
+NOTHING = GuestFacts(
+    default_machine="my-machine-type", machines=frozenset(("my-machine-type",))
+)
 
 
-def _x86(default_machine: str, machines: str, *, full: bool = True) -> GuestFacts:
-    """Return guests of an x86 host of one mind: the devices of ``pc`` or, without it, those of q35."""
+def _x86(
+    default_machine: str, machines: str, *, full: bool = True
+) -> GuestFacts:
+    """Return guests of an x86 host of one mind: the devices of ``pc`` or,
+    without it, those of q35.
+    """
     return GuestFacts(
         default_machine=default_machine,
         machines=frozenset(machines.split()),
@@ -77,9 +104,15 @@ def _x86(default_machine: str, machines: str, *, full: bool = True) -> GuestFact
 OLD: tuple[Version, Version] = ((8, 0, 0), (6, 2, 0))
 NEW: tuple[Version, Version] = ((10, 4, 0), (9, 1, 0))
 KVM = LibvirtFacts(
-    architecture="x86_64", virt_type="kvm", libvirt_version=NEW[0], hypervisor_version=NEW[1], guests={"x86_64": X86}
+    architecture="x86_64",
+    virt_type="kvm",
+    libvirt_version=NEW[0],
+    hypervisor_version=NEW[1],
+    guests={"x86_64": X86},
 )
-LXC = LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0])
+LXC = LibvirtFacts(
+    architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0]
+)
 _VERSIONS: tuple[tuple[Version, Version], ...] = (
     OLD,
     ((8, 3, 0), (7, 2, 22)),
@@ -95,14 +128,35 @@ _VERSIONS: tuple[tuple[Version, Version], ...] = (
 )
 _GUESTS = (
     ("x86_64", {"x86_64": X86}),
-    ("x86_64", {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "ppc64": POWER, "s390x": S390, "sparc": NOTHING}),
+    (
+        "x86_64",
+        {
+            "x86_64": X86,
+            "aarch64": ARM,
+            "armv7l": ARM,
+            "ppc64": POWER,
+            "s390x": S390,
+            "sparc": NOTHING,
+        },
+    ),
     ("x86_64", {"x86_64": _x86("q35", "q35 pc")}),
-    # Its own guests have less than those of an architecture of which Nova has no trait.
-    ("x86_64", {"x86_64": _x86("pc-q35-7.2", "q35", full=False), "aarch64": NOTHING, "armv7l": ARM}),
+    # Its own guests have less than those of an architecture of which Nova has
+    # no trait.
+    (
+        "x86_64",
+        {
+            "x86_64": _x86("pc-q35-7.2", "q35", full=False),
+            "aarch64": NOTHING,
+            "armv7l": ARM,
+        },
+    ),
     ("x86_64", {"x86_64": _x86("microvm", "microvm isapc")}),
     ("x86_64", {"x86_64": NOTHING}),
     ("aarch64", {"aarch64": ARM}),
-    ("aarch64", {"aarch64": ARM, "armv7l": ARM, "x86_64": _x86("q35", "q35 pc")}),
+    (
+        "aarch64",
+        {"aarch64": ARM, "armv7l": ARM, "x86_64": _x86("q35", "q35 pc")},
+    ),
     ("armv7l", {"armv7l": ARM}),
     ("s390x", {"s390x": S390, "x86_64": X86}),
     ("ppc64le", {"ppc64le": POWER}),
@@ -118,7 +172,9 @@ OFFERED: tuple[frozenset[str], ...] = (frozenset(), EVERY_ARCHITECTURE)
 
 
 def libvirt_hosts() -> Iterator[LibvirtFacts]:
-    """Yield hosts over virt types, architectures, machine types and versions."""
+    """Yield hosts over virt types, architectures, machine types and
+    versions.
+    """
     kinds = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, OFFERED)
     for (architecture, guests), virt_type, (libvirt, qemu), emulated in kinds:
         yield LibvirtFacts(
@@ -131,7 +187,11 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             smt=virt_type == "kvm",
             smm=None if qemu == NEW[1] else libvirt > OLD[0],
             swtpm_enabled=libvirt > OLD[0],
-            tpm_secret_security=frozenset(("user", "host")) if qemu == NEW[1] else frozenset(("deployment",)),
+            tpm_secret_security=(
+                frozenset(("user", "host"))
+                if qemu == NEW[1]
+                else frozenset(("deployment",))
+            ),
             images_type="rbd" if qemu == NEW[1] else "default",
             force_raw_images=virt_type == "kvm",
             cpu_mode="host-passthrough" if qemu == NEW[1] else "",
@@ -139,44 +199,91 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             built_by_nova=virt_type == "kvm",
             nova_release=None if qemu == OLD[1] else 34,
         )
-    for machine, emulated in product(("q35", "microvm", "my-machine-type"), OFFERED):
-        i686 = replace(X86, default_machine=machine, uefi=machine == "q35", secure_boot=False)
-        yield replace(KVM, guests={**KVM.guests, "i686": i686}, emulated_architectures=emulated)
-    others = product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED)
+    for machine, emulated in product(
+        ("q35", "microvm", "my-machine-type"), OFFERED
+    ):
+        i686 = replace(
+            X86,
+            default_machine=machine,
+            uefi=machine == "q35",
+            secure_boot=False,
+        )
+        yield replace(
+            KVM,
+            guests={**KVM.guests, "i686": i686},
+            emulated_architectures=emulated,
+        )
+    others = product(
+        ("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED
+    )
     for virt_type, architecture, (version, _), emulated in others:
         yield LibvirtFacts(
-            architecture=architecture, emulated_architectures=emulated, virt_type=virt_type, libvirt_version=version
+            architecture=architecture,
+            emulated_architectures=emulated,
+            virt_type=virt_type,
+            libvirt_version=version,
         )
 
 
 def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
-    """Yield one host of each kind, for what takes long: the oldest versions with QEMU, the newest with KVM."""
+    """Yield one host of each kind, for what takes long: the oldest versions
+    with QEMU, the newest with KVM.
+    """
     for facts in libvirt_hosts():
-        newest = facts.libvirt_version == NEW[0] and facts.hypervisor_version in (NEW[1], (0, 0, 0))
-        oldest = facts.libvirt_version == OLD[0] and facts.hypervisor_version == OLD[1]
-        if (newest and facts.virt_type != "qemu") or (oldest and facts.virt_type == "qemu"):
+        newest = facts.libvirt_version == NEW[
+            0
+        ] and facts.hypervisor_version in (NEW[1], (0, 0, 0))
+        oldest = (
+            facts.libvirt_version == OLD[0]
+            and facts.hypervisor_version == OLD[1]
+        )
+        if (newest and facts.virt_type != "qemu") or (
+            oldest and facts.virt_type == "qemu"
+        ):
             yield facts
 
 
 def other_hosts() -> Iterator[HostFacts]:
     yield VmwareFacts()
-    yield VmwareFacts(other_traits=frozenset(("HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV")))
+    yield VmwareFacts(
+        other_traits=frozenset(("HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV"))
+    )
     yield FakeFacts()
     yield FakeFacts(can={})
     yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS})
-    yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS}, emulated_architectures=EVERY_ARCHITECTURE)
+    yield FakeFacts(
+        can={row.name: frozenset(row.values) for row in ROWS},
+        emulated_architectures=EVERY_ARCHITECTURE,
+    )
     yield IronicFacts()
-    yield IronicFacts(architecture="x86_64", boot_mode="uefi", secure_boot=True, bios={"LogicalProc": BiosSetting()})
     yield IronicFacts(
-        architecture="aarch64", other_traits=frozenset(("HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI"))
+        architecture="x86_64",
+        boot_mode="uefi",
+        secure_boot=True,
+        bios={"LogicalProc": BiosSetting()},
+    )
+    yield IronicFacts(
+        architecture="aarch64",
+        other_traits=frozenset(
+            ("HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI")
+        ),
     )
 
 
 def declared_by_nova(driver: Any) -> dict[str, bool]:
-    """Return whether a virt driver of Nova, a class, declares each trait of a capability."""
+    """Return whether a virt driver of Nova, a class, declares each trait of a
+    capability.
+    """
     # Late: other tests need these hosts where no Nova is.
     from nova.virt import driver as nova_driver  # noqa: PLC0415
 
-    capabilities = {**nova_driver.ComputeDriver.capabilities, **driver.capabilities}
+    capabilities = {
+        **nova_driver.ComputeDriver.capabilities,
+        **driver.capabilities,
+    }
     traits = nova_driver.CAPABILITY_TRAITS_MAP
-    return {traits[name]: supported for name, supported in capabilities.items() if name in traits}
+    return {
+        traits[name]: supported
+        for name, supported in capabilities.items()
+        if name in traits
+    }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What libvirts that do not exist say: their XML, and a binding that gives it and fails where a test wants it to."""
+"""What libvirts that do not exist say: their XML, and a binding that gives it
+and fails where a test wants it to.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -22,8 +24,16 @@ X86_MACHINES = MappingProxyType(
     }
 )
 """Machine types -> the exact ones that they stand for."""
-ARM_MACHINES = MappingProxyType({"virt-7.2": "", "virt": "virt-7.2", "raspi3b": ""})
-TPM = MappingProxyType({"model": "tpm-tis tpm-crb", "backendModel": "passthrough emulator", "backendVersion": "2.0"})
+ARM_MACHINES = MappingProxyType(
+    {"virt-7.2": "", "virt": "virt-7.2", "raspi3b": ""}
+)
+TPM = MappingProxyType(
+    {
+        "model": "tpm-tis tpm-crb",
+        "backendModel": "passthrough emulator",
+        "backendVersion": "2.0",
+    }
+)
 
 
 def capabilities(
@@ -35,26 +45,37 @@ def capabilities(
 ) -> bytes:
     """Return the capabilities of a host.
 
-    :param guests: architecture -> domain types; default: kvm and qemu for the host's own
+    :param guests: architecture -> domain types; default: kvm and qemu for the
+        host's own
     :param machines: architecture -> machine types
     """
-    address_space = f"<maxphysaddr mode='emulate' bits='{address_bits}'/>" if address_bits else ""
-    cpus = "".join(f"<cpu id='{number}' siblings='{text}'/>" for number, text in enumerate(siblings))
+    address_space = (
+        f"<maxphysaddr mode='emulate' bits='{address_bits}'/>"
+        if address_bits
+        else ""
+    )
+    cpus = "".join(
+        f"<cpu id='{number}' siblings='{text}'/>"
+        for number, text in enumerate(siblings)
+    )
     offered = "".join(
-        f"<guest><os_type>hvm</os_type><arch name='{name}'>{_machines((machines or {}).get(name, {}))}"
+        "<guest><os_type>hvm</os_type><arch"
+        f" name='{name}'>{_machines((machines or {}).get(name, {}))}"
         f"{''.join(f'<domain type={kind!r}/>' for kind in kinds.split())}</arch></guest>"
         for name, kinds in (guests or {architecture: "qemu kvm"}).items()
     )
     return (
         f"<capabilities><host><cpu><arch>{architecture}</arch>{address_space}</cpu>"
-        f"<topology><cells num='1'><cell id='0'><cpus num='{len(siblings)}'>{cpus}</cpus></cell></cells></topology>"
+        "<topology><cells num='1'><cell id='0'><cpus"
+        f" num='{len(siblings)}'>{cpus}</cpus></cell></cells></topology>"
         f"</host>{offered}</capabilities>"
     ).encode()
 
 
 def _machines(machines: Mapping[str, str]) -> str:
     return "".join(
-        f"<machine{f' canonical={exact!r}' if exact else ''} maxCpus='255'>{name}</machine>"
+        f"<machine{f' canonical={exact!r}' if exact else ''}"
+        f" maxCpus='255'>{name}</machine>"
         for name, exact in machines.items()
     )
 
@@ -72,16 +93,32 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
     sev: str | None = None,
     more_features: str = "",
 ) -> bytes:
-    """Return domain capabilities; values by space, None for a device that is not supported."""
+    """Return domain capabilities; values by space, None for a device that is
+    not supported.
+    """
     named = f"<machine>{machine}</machine>" if machine else ""
     devices = (
-        _device("disk", None if buses is None else {"diskDevice": "disk cdrom", "bus": buses})
+        _device(
+            "disk",
+            (
+                None
+                if buses is None
+                else {"diskDevice": "disk cdrom", "bus": buses}
+            ),
+        )
         + _device("video", None if video is None else {"modelType": video})
         + _device("tpm", tpm)
     )
     os = _enums({} if firmware is None else {"firmware": firmware})
-    loader = _device("loader", None if secure is None else {"type": "rom pflash", "secure": secure})
-    launch = "<sev supported='no'/>" if sev is None else f"<sev supported='yes'>{sev}</sev>"
+    loader = _device(
+        "loader",
+        None if secure is None else {"type": "rom pflash", "secure": secure},
+    )
+    launch = (
+        "<sev supported='no'/>"
+        if sev is None
+        else f"<sev supported='yes'>{sev}</sev>"
+    )
     return (
         f"<domainCapabilities><path>/usr/bin/qemu</path><domain>{domain}</domain>{named}<arch>{architecture}</arch>"
         f"<os supported='yes'>{os}{loader}</os><devices>{devices}</devices><features>{launch}{more_features}</features>"
@@ -91,25 +128,43 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
 
 def _device(name: str, enums: Mapping[str, str] | None) -> str:
     # What an unsupported device lists does not count.
-    body = _enums({"bus": "sata", "modelType": "qxl"} if enums is None else enums)
-    return f"<{name} supported='{'no' if enums is None else 'yes'}'>{body}</{name}>"
+    body = _enums(
+        {"bus": "sata", "modelType": "qxl"} if enums is None else enums
+    )
+    return (
+        f"<{name}"
+        f" supported='{'no' if enums is None else 'yes'}'>{body}</{name}>"
+    )
 
 
 def _enums(enums: Mapping[str, str]) -> str:
     return "".join(
-        f"<enum name='{name}'>{''.join(f'<value>{value}</value>' for value in values.split())}</enum>"
+        "<enum"
+        f" name='{name}'>{''.join(f'<value>{value}</value>' for value in values.split())}</enum>"
         for name, values in enums.items()
     )
 
 
 def facts(
-    offered: bytes | None = None, *domains: bytes, settings: LibvirtSettings | None = None, **options: Any
+    offered: bytes | None = None,
+    *domains: bytes,
+    settings: LibvirtSettings | None = None,
+    **options: Any,
 ) -> LibvirtFacts:
-    """Return the facts of documents that are called caps.xml, 0.xml, 1.xml, ..."""
-    options = {"libvirt_version": (9, 0, 0), "qemu_version": (7, 2, 22), **options}
+    """Return the facts of documents that are called caps.xml, 0.xml, 1.xml,
+    ...
+    """
+    options = {
+        "libvirt_version": (9, 0, 0),
+        "qemu_version": (7, 2, 22),
+        **options,
+    }
     return facts_from_xml(
         capabilities() if offered is None else offered,
-        [(f"{number}.xml", data) for number, data in enumerate(domains or (domain_capabilities(),))],
+        [
+            (f"{number}.xml", data)
+            for number, data in enumerate(domains or (domain_capabilities(),))
+        ],
         settings=settings or LibvirtSettings(),
         where="caps.xml",
         **options,
@@ -129,25 +184,41 @@ GONE = FakeError("Cannot write data: Broken pipe\n", 38)
 
 
 class FakeLibvirt:
-    """The binding, as far as the probe uses it. Stands for an x86_64 host of QEMU 7.2.22 that emulates aarch64.
+    """The binding, as far as the probe uses it. Stands for an x86_64 host of
+    QEMU 7.2.22 that emulates aarch64.
 
-    ``answers`` replace what a function answers: a value, an error to raise, or something to call with its arguments.
-    ``lives`` is the number of calls after which it dies.
+    ``answers`` replace what a function answers: a value, an error to raise, or
+    something to call with its arguments. ``lives`` is the number of calls
+    after which it dies.
     """
 
     libvirtError = FakeError  # noqa: N815 - its name
     VIR_ERR_OPERATION_DENIED = 29
     VIR_ERR_ACCESS_DENIED = 88
 
-    def __init__(self, answers: Mapping[str, object] | None = None, lives: int = 1_000) -> None:
+    def __init__(
+        self, answers: Mapping[str, object] | None = None, lives: int = 1_000
+    ) -> None:
         self.answers: dict[str, object] = {
             "getLibVersion": 9_000_000,
             "getVersion": 7_002_022,
             "getHostname": "compute-1",
-            "getCapabilities": capabilities(
-                guests={"aarch64": "qemu", "i686": "qemu kvm", "x86_64": "qemu kvm", "avr": "qemu", "sparc": "xen"},
-                machines={"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES},
-            ).decode(),
+            "getCapabilities": (
+                capabilities(
+                    guests={
+                        "aarch64": "qemu",
+                        "i686": "qemu kvm",
+                        "x86_64": "qemu kvm",
+                        "avr": "qemu",
+                        "sparc": "xen",
+                    },
+                    machines={
+                        "x86_64": X86_MACHINES,
+                        "i686": X86_MACHINES,
+                        "aarch64": ARM_MACHINES,
+                    },
+                ).decode()
+            ),
             "getDomainCapabilities": _answer,
             **(answers or {}),
         }
@@ -156,7 +227,9 @@ class FakeLibvirt:
         self.opened = 0
         self.handlers: list[Callable[..., object]] = []
 
-    def registerErrorHandler(self, handler: Callable[..., object], _context: object) -> None:  # noqa: N802
+    def registerErrorHandler(
+        self, handler: Callable[..., object], _context: object
+    ) -> None:  # noqa: N802
         self.handlers.append(handler)
 
     def open(self, uri: str) -> "FakeConnection":
@@ -176,7 +249,11 @@ class FakeLibvirt:
 
     @property
     def asked(self) -> list[tuple[object, ...]]:
-        return [call[1:] for call in self.calls if call[0] == "getDomainCapabilities"]
+        return [
+            call[1:]
+            for call in self.calls
+            if call[0] == "getDomainCapabilities"
+        ]
 
 
 class FakeConnection:
@@ -193,8 +270,16 @@ class FakeConnection:
         self._libvirt.answer("close")
 
 
-def _answer(_emulator: None, architecture: str, machine: str | None, domain: str) -> str:
-    default, machines = ("virt", ARM_MACHINES) if architecture == "aarch64" else ("pc", X86_MACHINES)
+def _answer(
+    _emulator: None, architecture: str, machine: str | None, domain: str
+) -> str:
+    default, machines = (
+        ("virt", ARM_MACHINES)
+        if architecture == "aarch64"
+        else ("pc", X86_MACHINES)
+    )
     name = machine or default
     buses = "virtio scsi ide" if name == "pc" else "virtio sata"
-    return domain_capabilities(architecture, domain, machines[name] or name, buses=buses).decode()
+    return domain_capabilities(
+        architecture, domain, machines[name] or name, buses=buses
+    ).decode()

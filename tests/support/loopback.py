@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small server on a loopback port, which answers as a test says and is gone with it."""
+"""A small server on a loopback port, which answers as a test says and is gone
+with it.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +25,9 @@ class Call(NamedTuple):
 class Reply(NamedTuple):
     status: int
     body: bytes | Iterator[bytes]
-    """Whole, or as pieces that are sent as they come; after these the connection is closed."""
+    """Whole, or as pieces that are sent as they come; after these the
+    connection is closed.
+    """
     headers: Mapping[str, str]
     """Beside Content-Length, which pieces do not have unless it is here."""
 
@@ -38,7 +42,8 @@ def serving(
 ) -> Iterator[str]:
     """Yield the URL of a server.
 
-    :param answer: called in a thread of each request; None closes the connection without an answer
+    :param answer: called in a thread of each request; None closes the
+        connection without an answer
     :param protocol: with ``HTTP/1.1`` connections stay open
     :param waits: whether requests that are under way at the end are waited for
     :param at_end: lets go what hangs
@@ -48,7 +53,9 @@ def serving(
         protocol_version = protocol
 
         def serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            body = self.rfile.read(
+                int(self.headers.get("content-length") or 0)
+            )
             reply = answer(Call(self.command, self.path, self.headers, body))
             if reply is None:
                 self.close_connection = True
@@ -73,14 +80,21 @@ def serving(
 
     class Server(ThreadingHTTPServer):
         daemon_threads = not waits
-        # Many clients may connect at once; the kernel turns others away for seconds.
+        # Many clients may connect at once; the kernel turns others away for
+        # seconds.
         request_queue_size = 128
 
-        def handle_error(self, request: object, client_address: object) -> None:
+        def handle_error(
+            self, request: object, client_address: object
+        ) -> None:
             """Say nothing: clients give up, or are killed here."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever,
+            kwargs={"poll_interval": 0.01},
+            daemon=True,
+        )
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -11,7 +11,15 @@ objects.register_all()
 
 def nova_flavor(**fields: Any) -> Any:
     """Return a flavor of Nova's; ``extra_specs`` stays unset unless given."""
-    return objects.Flavor(vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0, name="small", **fields)
+    return objects.Flavor(
+        vcpus=1,
+        memory_mb=512,
+        root_gb=1,
+        ephemeral_gb=0,
+        swap=0,
+        name="small",
+        **fields,
+    )
 
 
 def nova_spec(
@@ -21,5 +29,11 @@ def nova_spec(
     **fields: Any,
 ) -> Any:
     """Return a request spec of Nova's."""
-    image = objects.ImageMeta.from_dict({"disk_format": disk_format, "properties": properties or {}})
-    return objects.RequestSpec(flavor=nova_flavor(extra_specs=extra_specs or {}), image=image, **fields)
+    image = objects.ImageMeta.from_dict(
+        {"disk_format": disk_format, "properties": properties or {}}
+    )
+    return objects.RequestSpec(
+        flavor=nova_flavor(extra_specs=extra_specs or {}),
+        image=image,
+        **fields,
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's scheduler as nova-scheduler makes it when it starts, but without a message bus, a database and Placement."""
+"""Nova's scheduler as nova-scheduler makes it when it starts, but without a
+message bus, a database and Placement.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from tests.support.placements import Observed
 
 Start = Callable[..., Any]
-"""``(enabled_filters, *lines of nova.conf) -> SchedulerManager``; or with the whole file as ``conf``."""
+"""``(enabled_filters, *lines of nova.conf) -> SchedulerManager``; or with the
+whole file as ``conf``.
+"""
 _TWO_LINES = """[filter_scheduler]
 available_filters = nova.scheduler.filters.all_filters
 available_filters = os_prefilter.nova.activate
@@ -31,26 +35,47 @@ available_filters = os_prefilter.nova.activate
 
 @contextmanager
 def starting(folder: Path) -> Iterator[Start]:
-    """Yield a function that starts the scheduler with the two lines of the documentation; then undo all of it."""
+    """Yield a function that starts the scheduler with the two lines of the
+    documentation; then undo all of it.
+    """
     before = list(request_filter.ALL_REQUEST_FILTERS)
 
     def start(enabled: str, *lines: str, conf: str = "") -> Any:
         path = folder / "nova.conf"
-        waits = () if any(line.startswith("wait_for_reports") for line in lines) else ("wait_for_reports = false",)
-        text = conf or "\n".join((_TWO_LINES, f"enabled_filters = {enabled}", *waits, *lines))
+        waits = (
+            ()
+            if any(line.startswith("wait_for_reports") for line in lines)
+            else ("wait_for_reports = false",)
+        )
+        text = conf or "\n".join(
+            (_TWO_LINES, f"enabled_filters = {enabled}", *waits, *lines)
+        )
         path.write_text(text, encoding="utf-8")
         nova.conf.CONF([], project="nova", default_config_files=[str(path)])
         return manager.SchedulerManager()
 
     with ExitStack() as patches:
-        for name in ("refresh_cells_caches", "_init_aggregates", "_init_instance_info"):
+        for name in (
+            "refresh_cells_caches",
+            "_init_aggregates",
+            "_init_instance_info",
+        ):
             patches.enter_context(mock.patch.object(HostManager, name))
         patches.enter_context(mock.patch.object(manager.rpc, "get_notifier"))
-        patches.enter_context(mock.patch.object(manager.report, "report_client_singleton"))
+        patches.enter_context(
+            mock.patch.object(manager.report, "report_client_singleton")
+        )
         # No thread outlives a test; those about it start one themselves.
-        patches.enter_context(mock.patch.object(entry_point, "_AFTER_START", 3600.0))
-        # No cell, so no compute node of which the fact nested_providers looks at the tree.
-        patches.enter_context(mock.patch.object(nova_context, "scatter_gather_skip_cell0", return_value={}))
+        patches.enter_context(
+            mock.patch.object(entry_point, "_AFTER_START", 3600.0)
+        )
+        # No cell, so no compute node of which the fact nested_providers looks
+        # at the tree.
+        patches.enter_context(
+            mock.patch.object(
+                nova_context, "scatter_gather_skip_cell0", return_value={}
+            )
+        )
         try:
             yield start
         finally:
@@ -63,7 +88,9 @@ def starting(folder: Path) -> Iterator[Start]:
 
 
 def entries() -> list[str]:
-    """Return what runs, in order: Nova's filters and those of others by name, and ``ours``."""
+    """Return what runs, in order: Nova's filters and those of others by name,
+    and ``ours``.
+    """
     return [
         "ours" if isinstance(each, RequestFilters) else each.__name__
         for each in request_filter.ALL_REQUEST_FILTERS
@@ -81,7 +108,9 @@ def user_context() -> Any:
 
 
 def ask(placement: "Observed") -> None:
-    """Let Nova's own client of Placement, in the scheduler that was started, ask this one."""
+    """Let Nova's own client of Placement, in the scheduler that was started,
+    ask this one.
+    """
     adapter: Any = _SdkAdapter(placement)
     client: Any = report.report_client_singleton
     client.return_value = report.SchedulerReportClient(adapter=adapter)
@@ -104,4 +133,6 @@ class _SdkAdapter:
     def _send(self, method: str, url: str, options: dict[str, Any]) -> Any:
         assert options == {"microversion": "1.22", "global_request_id": None}
         headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, method, headers=headers, raise_exc=False)
+        return self._observed.request(
+            url, method, headers=headers, raise_exc=False
+        )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A real Placement, and what tests do to it: count requests, answer in its place, serve it on a loopback port."""
+"""A real Placement, and what tests do to it: count requests, answer in its
+place, serve it on a loopback port.
+"""
 
 import io
 import json
@@ -14,7 +16,12 @@ import requests
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.service.host_traits import Traits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.model import (
+    Fleet,
+    Inventory,
+    Provider,
+    provider_uuid,
+)
 from tests.support.loopback import Call, Reply, serving
 
 HOST = "kvm-1"
@@ -22,30 +29,52 @@ UUID = provider_uuid(HOST)
 
 Answer = tuple[int, object]
 Hook = Callable[[str, str], Answer | None]
-"""(method, URL) -> an answer in Placement's place, or None to let it answer."""
+"""(method, URL) -> an answer in Placement's place, or None to let it
+answer.
+"""
 
 
 def answering(answer: Answer | None, part: str = "") -> Hook:
-    """Return a hook with one answer, to each request whose URL has this part."""
+    """Return a hook with one answer, to each request whose URL has this
+    part.
+    """
     return lambda _method, url: answer if part in url else None
 
 
 def provider(
-    name: str, classes: str = "VCPU MEMORY_MB", traits: str = "", children: tuple[Provider, ...] = ()
+    name: str,
+    classes: str = "VCPU MEMORY_MB",
+    traits: str = "",
+    children: tuple[Provider, ...] = (),
 ) -> Provider:
     inventories = {each: Inventory(16) for each in classes.split()}
-    return Provider(name, provider_uuid(name), inventories, frozenset(traits.split()), (), children)
+    return Provider(
+        name,
+        provider_uuid(name),
+        inventories,
+        frozenset(traits.split()),
+        (),
+        children,
+    )
 
 
-def lone_host(traits: str = "COMPUTE_NODE HW_ARCH_X86_64 CUSTOM_OF_AN_OPERATOR") -> Fleet:
+def lone_host(
+    traits: str = "COMPUTE_NODE HW_ARCH_X86_64 CUSTOM_OF_AN_OPERATOR",
+) -> Fleet:
     """Return a host without nested providers."""
     return Fleet((provider(HOST, traits=traits),))
 
 
 class Observed:
-    """A client of a Placement whose requests are counted and may be answered by a hook."""
+    """A client of a Placement whose requests are counted and may be answered
+    by a hook.
+    """
 
-    def __init__(self, placement: EmbeddedPlacement, hook: Hook = lambda _method, _url: None) -> None:
+    def __init__(
+        self,
+        placement: EmbeddedPlacement,
+        hook: Hook = lambda _method, _url: None,
+    ) -> None:
         self.placement = placement
         self._adapter = placement.client._adapter
         self.hook = hook
@@ -56,12 +85,16 @@ class Observed:
         adapter: Any = self
         self.client = PlacementClient(adapter)
 
-    def request(self, url: str, method: str, **options: Any) -> requests.Response:
+    def request(
+        self, url: str, method: str, **options: Any
+    ) -> requests.Response:
         """Pass a request on, as ``keystoneauth1.adapter.Adapter`` does."""
         self.sent.append(f"{method} {url}")
         answer = self.hook(method, url)
         if answer is None:
-            response: requests.Response = self._adapter.request(url, method, **options)
+            response: requests.Response = self._adapter.request(
+                url, method, **options
+            )
             self.received += len(response.content)
             return response
         return response_of(answer)
@@ -78,7 +111,9 @@ class HostsInProcess:
     :param some: those that are known at first
     """
 
-    def __init__(self, traits: Mapping[str, frozenset[str]], some: Iterable[str] = ()) -> None:
+    def __init__(
+        self, traits: Mapping[str, frozenset[str]], some: Iterable[str] = ()
+    ) -> None:
         self._traits = traits
         self._some = tuple(some)
 
@@ -88,44 +123,76 @@ class HostsInProcess:
     def traits(self, host: str) -> frozenset[str] | None:
         return self._traits.get(host)
 
-    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
+    def hosts(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> list[str]:
         demand = Traits(frozenset(required), frozenset(forbidden))
-        return [host for host, traits in self._traits.items() if demand.met_by(traits)]
+        return [
+            host
+            for host, traits in self._traits.items()
+            if demand.met_by(traits)
+        ]
 
 
 def response_of(answer: Answer) -> requests.Response:
     """Return an HTTP response; what is not bytes is sent as JSON."""
     response = requests.Response()
     response.status_code = answer[0]
-    response.raw = io.BytesIO(answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode())
+    response.raw = io.BytesIO(
+        answer[1]
+        if isinstance(answer[1], bytes)
+        else json.dumps(answer[1]).encode()
+    )
     response.encoding = "utf-8"
     return response
 
 
-def traits_of(placement: EmbeddedPlacement, name: str = HOST) -> frozenset[str]:
-    return frozenset(placement.client.request("GET", f"/resource_providers/{provider_uuid(name)}/traits")["traits"])
+def traits_of(
+    placement: EmbeddedPlacement, name: str = HOST
+) -> frozenset[str]:
+    return frozenset(
+        placement.client.request(
+            "GET", f"/resource_providers/{provider_uuid(name)}/traits"
+        )["traits"]
+    )
 
 
 def everything(placement: EmbeddedPlacement) -> Mapping[str, Any]:
-    """Return all that a report could change: the traits that exist, and each provider's generation and traits."""
+    """Return all that a report could change: the traits that exist, and each
+    provider's generation and traits.
+    """
     read = placement.client.request
     providers = read("GET", "/resource_providers")["resource_providers"]
-    traits = {each["uuid"]: read("GET", f"/resource_providers/{each['uuid']}/traits") for each in providers}
+    traits = {
+        each["uuid"]: read("GET", f"/resource_providers/{each['uuid']}/traits")
+        for each in providers
+    }
     return {"traits": placement.client.traits(), "providers": traits}
 
 
-def put_traits(placement: EmbeddedPlacement, change: Callable[[set[str]], None], name: str = HOST) -> None:
-    """Write a provider's traits as another client does: read, change, write."""
+def put_traits(
+    placement: EmbeddedPlacement,
+    change: Callable[[set[str]], None],
+    name: str = HOST,
+) -> None:
+    """Write a provider's traits as another client does: read, change,
+    write.
+    """
     url = f"/resource_providers/{provider_uuid(name)}/traits"
     body = placement.client.request("GET", url)
     traits = set(body["traits"])
     change(traits)
-    body = {"traits": sorted(traits), "resource_provider_generation": body["resource_provider_generation"]}
+    body = {
+        "traits": sorted(traits),
+        "resource_provider_generation": body["resource_provider_generation"],
+    }
     placement.client.request("PUT", url, body)
 
 
 class Served:
-    """A Placement on a loopback port; ``before`` and ``after`` are called with the number of each request."""
+    """A Placement on a loopback port; ``before`` and ``after`` are called with
+    the number of each request.
+    """
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.placement = placement
@@ -139,7 +206,9 @@ class Served:
 
     def wait_for(self, number: int) -> None:
         with self._came:
-            assert self._came.wait_for(lambda: len(self.sent) >= number, timeout=60)
+            assert self._came.wait_for(
+                lambda: len(self.sent) >= number, timeout=60
+            )
 
     def hang(self, _number: int) -> None:
         self._closing.wait()
@@ -152,7 +221,11 @@ class Served:
         return Reply(
             response.status_code,
             response.content,
-            {"content-type": response.headers.get("content-type", "application/json")},
+            {
+                "content-type": response.headers.get(
+                    "content-type", "application/json"
+                )
+            },
         )
 
     def _response(self, call: Call) -> requests.Response:
@@ -167,7 +240,12 @@ class Served:
             return response_of(answer)
         adapter: Any = self.placement.client._adapter
         http: requests.Session = adapter.session.session
-        response = http.request(method, f"http://embedded.invalid{path}", headers=dict(headers.items()), data=body)
+        response = http.request(
+            method,
+            f"http://embedded.invalid{path}",
+            headers=dict(headers.items()),
+            data=body,
+        )
         self.after(number)
         return response
 
@@ -176,9 +254,14 @@ class Served:
 def served(placement: EmbeddedPlacement) -> Iterator[Served]:
     """Serve a Placement on a loopback port while the context lasts."""
     state = Served(placement)
-    with serving(state.handle, protocol="HTTP/1.1", at_end=state.close) as state.url:
+    with serving(
+        state.handle, protocol="HTTP/1.1", at_end=state.close
+    ) as state.url:
         yield state
 
 
 def nova_conf(url: str) -> str:
-    return f"[placement]\nauth_type = admin_token\nendpoint = {url}\ntoken = admin\n"
+    return (
+        f"[placement]\nauth_type = admin_token\nendpoint = {url}\ntoken ="
+        " admin\n"
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that a test starts: each ends with it, and all that it has started, also where the test fails."""
+"""Programs that a test starts: each ends with it, and all that it has started,
+also where the test fails.
+"""
 
 import os
 import signal
@@ -22,9 +24,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(command: Sequence[str], **options: Any) -> "Iterator[subprocess.Popen[Any]]":
-    """Start a program as the leader of a group of processes, and kill the group in the end."""
-    with subprocess.Popen(command, start_new_session=True, **options) as process:
+def started(
+    command: Sequence[str], **options: Any
+) -> "Iterator[subprocess.Popen[Any]]":
+    """Start a program as the leader of a group of processes, and kill the
+    group in the end.
+    """
+    with subprocess.Popen(
+        command, start_new_session=True, **options
+    ) as process:
         try:
             yield process
         finally:
@@ -42,9 +50,16 @@ def ran(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end, and return what it says.
 
-    :raises subprocess.TimeoutExpired: if it has not ended after so many seconds
+    :raises subprocess.TimeoutExpired: if it has not ended after so many
+        seconds
     """
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     with started(command, env=environment, cwd=folder, **pipes) as process:
         out, err = process.communicate(timeout=seconds)
-    return subprocess.CompletedProcess(list(command), process.returncode, out, err)
+    return subprocess.CompletedProcess(
+        list(command), process.returncode, out, err
+    )

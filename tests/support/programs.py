@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that tests start and end, and the services that must be there: RabbitMQ and MariaDB.
+"""Programs that tests start and end, and the services that must be there:
+RabbitMQ and MariaDB.
 
-In CI they must be there. Elsewhere the tests need OS_PREFILTER_RABBITMQ_URL (``rabbit://user:password@host:port/``) and
-OS_PREFILTER_MARIADB_URL (``mysql+pymysql://user:password@host:port``, of a user who may do everything).
+In CI they must be there. Elsewhere the tests need OS_PREFILTER_RABBITMQ_URL
+(``rabbit://user:password@host:port/``) and OS_PREFILTER_MARIADB_URL
+(``mysql+pymysql://user:password@host:port``, of a user who may do everything).
 """
 
 import os
@@ -24,7 +26,9 @@ from tests.support.leftovers import note_session
 T = TypeVar("T")
 
 PATIENCE = 120.0
-"""Seconds after which something that should have happened has not. On an idle machine, each takes a few."""
+"""Seconds after which something that should have happened has not. On an idle
+machine, each takes a few.
+"""
 
 _VARIABLES = ("OS_PREFILTER_RABBITMQ_URL", "OS_PREFILTER_MARIADB_URL")
 
@@ -35,14 +39,20 @@ needs_services = pytest.mark.skipif(
 
 
 def urls() -> list[str]:
-    """Return the URLs of RabbitMQ and MariaDB; in CI, where nothing is skipped, a missing one fails."""
+    """Return the URLs of RabbitMQ and MariaDB; in CI, where nothing is
+    skipped, a missing one fails.
+    """
     found = [os.environ.get(name, "") for name in _VARIABLES]
-    assert all(found), f"in CI, {' and '.join(_VARIABLES)} must name the services"
+    assert all(found), (
+        f"in CI, {' and '.join(_VARIABLES)} must name the services"
+    )
     return found
 
 
 def until(condition: Callable[[], T], failure: Callable[[], str]) -> T:
-    """Wait until ``condition`` returns something true, and return it; else fail with the text of ``failure``."""
+    """Wait until ``condition`` returns something true, and return it; else
+    fail with the text of ``failure``.
+    """
     retrying = Retrying(
         stop=stop_after_delay(PATIENCE),
         wait=wait_fixed(0.05),
@@ -56,14 +66,20 @@ def until(condition: Callable[[], T], failure: Callable[[], str]) -> T:
 
 
 class Program:
-    """A running program, with all processes that it starts, in a session of its own.
+    """A running program, with all processes that it starts, in a session of
+    its own.
 
-    :param argv: the name of a program of this Python's environment, and its arguments
+    :param argv: the name of a program of this Python's environment, and its
+        arguments
     :param environment: variables beside those of this process
     """
 
     def __init__(
-        self, argv: Sequence[str], folder: Path, log: str, environment: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        log: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = argv[0]
         self.log_file = folder / f"{log}.log"
@@ -93,11 +109,16 @@ class Program:
         return {each.pid for each in self.processes()} - {self.pid}
 
     def processes(self) -> list[psutil.Process]:
-        """Return the program and all processes of its session that run, orphans too."""
+        """Return the program and all processes of its session that run,
+        orphans too.
+        """
         running = []
         for each in psutil.process_iter():
             try:
-                if os.getsid(each.pid) == self.pid and each.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    os.getsid(each.pid) == self.pid
+                    and each.status() != psutil.STATUS_ZOMBIE
+                ):
                     running.append(each)
             except (ProcessLookupError, psutil.NoSuchProcess):
                 continue
@@ -127,14 +148,22 @@ class Program:
                 pytest.fail(f"{self.name} ended:\n{self._last_lines()}")
             return log if log.count(text) >= times else ""
 
-        return until(written, lambda: f"{self.name} did not write {text!r}:\n{self._last_lines()}")
+        return until(
+            written,
+            lambda: (
+                f"{self.name} did not write {text!r}:\n{self._last_lines()}"
+            ),
+        )
 
     def kill(self) -> None:
         """End all its processes at once."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(PATIENCE)
-        until(lambda: not self.processes(), lambda: f"{self.name} is still there: {self.processes()}")
+        until(
+            lambda: not self.processes(),
+            lambda: f"{self.name} is still there: {self.processes()}",
+        )
         self._note.unlink()
 
     def _last_lines(self) -> str:
@@ -143,7 +172,10 @@ class Program:
 
 @contextmanager
 def running(
-    argv: Sequence[str], folder: Path, log: str, environment: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    folder: Path,
+    log: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Program]:
     """Run a program; at the end of the context nothing of it is left."""
     program = Program(argv, folder, log, environment)

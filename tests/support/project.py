@@ -17,11 +17,20 @@ ROOT = Path(__file__).parents[2]
 
 def our_commands() -> dict[str, EntryPoint]:
     """Return the commands of ``os-prefilter`` by what a user types."""
-    ours = (it for it in entry_points(group="openstack.prefilter.v1") if it.value.startswith("os_prefilter_tools."))
-    return {point.name.removeprefix("prefilter_").replace("_", " "): point for point in ours}
+    ours = (
+        it
+        for it in entry_points(group="openstack.prefilter.v1")
+        if it.value.startswith("os_prefilter_tools.")
+    )
+    return {
+        point.name.removeprefix("prefilter_").replace("_", " "): point
+        for point in ours
+    }
 
 
 def project_table() -> dict[str, Any]:
     """Return the table ``[project]``."""
-    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table: dict[str, Any] = tomllib.loads(
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
     return table

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fleets of hosts that have reported all, a part, or nothing: what Placement knows of hosts that really can."""
+"""Fleets of hosts that have reported all, a part, or nothing: what Placement
+knows of hosts that really can.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,7 +13,12 @@ from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import parts_of
 from os_prefilter.service.wanted import configured_filters, wanted_parts
-from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter_tools.fleet.model import (
+    Fleet,
+    Inventory,
+    Provider,
+    provider_uuid,
+)
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
 from tests.support.hosts import EVERY_ARCHITECTURE
@@ -19,7 +26,11 @@ from tests.support.hosts import EVERY_ARCHITECTURE
 Section = dict[str, list[str]]
 RECOMMENDED: Section = {
     "enabled_filters": ["image_metadata", "hpet"],
-    "reported_traits": ["CUSTOM_COMPUTE_*MACHINE_*", "CUSTOM_HYPERVISOR_TYPE_*", "CUSTOM_VM_MODE_*"],
+    "reported_traits": [
+        "CUSTOM_COMPUTE_*MACHINE_*",
+        "CUSTOM_HYPERVISOR_TYPE_*",
+        "CUSTOM_VM_MODE_*",
+    ],
 }
 """What the documentation recommends for the section [prefilter]."""
 _BARE: Section = {**RECOMMENDED, "reported_traits": []}
@@ -28,10 +39,16 @@ SECTIONS: dict[str, Section] = {
     "recommended": RECOMMENDED,
     "bare": _BARE,
     "hpet": {**_BARE, "enabled_filters": ["hpet"]},
-    "hypervisors": {**RECOMMENDED, "reported_traits": ["CUSTOM_HYPERVISOR_TYPE_*"]},
+    "hypervisors": {
+        **RECOMMENDED,
+        "reported_traits": ["CUSTOM_HYPERVISOR_TYPE_*"],
+    },
     "every-pattern": _EVERY,
     "arm-guests": {**_EVERY, "emulated_architectures": ["aarch64"]},
-    "more-filters": {**_EVERY, "enabled_filters": list(list_requiring_filters())},
+    "more-filters": {
+        **_EVERY,
+        "enabled_filters": list(list_requiring_filters()),
+    },
     "everything": {
         "enabled_filters": list(list_requiring_filters()),
         "reported_traits": ["*"],
@@ -41,48 +58,107 @@ SECTIONS: dict[str, Section] = {
 
 
 def wanted_by(**options: object) -> frozenset[str]:
-    """Return the keys of what schedulers with these options want; by default the recommended ones."""
-    parts = wanted_parts(*configured_filters(conf_with(**{**RECOMMENDED, **options})))
+    """Return the keys of what schedulers with these options want; by default
+    the recommended ones.
+    """
+    parts = wanted_parts(
+        *configured_filters(conf_with(**{**RECOMMENDED, **options}))
+    )
     return frozenset(key for part in parts for key in part.keys)
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:
-    """Return the traits of a host without a report of ours: what Nova's own driver answers for, and operators'."""
+    """Return the traits of a host without a report of ours: what Nova's own
+    driver answers for, and operators'.
+    """
     ours = goal_of(facts, (), Mode.BESIDE).traits
-    return {trait for trait, has in capability_traits(facts).items() if has and trait not in ours} | facts.other_traits
+    return {
+        trait
+        for trait, has in capability_traits(facts).items()
+        if has and trait not in ours
+    } | facts.other_traits
 
 
-def by_the_agent(facts: HostFacts, wanted: Collection[str] | None = None) -> set[str]:
-    """Return the traits of a host that runs the agent beside Nova; by default everything is wanted."""
+def by_the_agent(
+    facts: HostFacts, wanted: Collection[str] | None = None
+) -> set[str]:
+    """Return the traits of a host that runs the agent beside Nova; by default
+    everything is wanted.
+    """
     if wanted is None:
-        wanted = {key for part in parts_of(facts.templates, facts.emulated_architectures) for key in part.keys}
-    return set(with_traits(frozenset(by_nova_alone(facts)), goal_of(facts, wanted, Mode.BESIDE)))
+        wanted = {
+            key
+            for part in parts_of(facts.templates, facts.emulated_architectures)
+            for key in part.keys
+        }
+    return set(
+        with_traits(
+            frozenset(by_nova_alone(facts)),
+            goal_of(facts, wanted, Mode.BESIDE),
+        )
+    )
 
 
 def by_provider_config(facts: HostFacts) -> set[str]:
-    """Return the traits of a host whose nova-compute reads a provider configuration file of ours."""
-    wanted = {key for part in parts_of(facts.templates, facts.emulated_architectures) for key in part.keys}
+    """Return the traits of a host whose nova-compute reads a provider
+    configuration file of ours.
+    """
+    wanted = {
+        key
+        for part in parts_of(facts.templates, facts.emulated_architectures)
+        for key in part.keys
+    }
     goal = goal_of(facts, wanted, Mode.BESIDE)
-    own = {trait for trait, has in goal.traits.items() if has and not trait.startswith("CUSTOM_")}
-    parts = {key: traits for key, traits in goal.parts.items() if not traits & own}
-    return by_nova_alone(facts) | with_traits(frozenset(), replace(goal, parts=parts))
+    own = {
+        trait
+        for trait, has in goal.traits.items()
+        if has and not trait.startswith("CUSTOM_")
+    }
+    parts = {
+        key: traits for key, traits in goal.parts.items() if not traits & own
+    }
+    return by_nova_alone(facts) | with_traits(
+        frozenset(), replace(goal, parts=parts)
+    )
 
 
 def by_no_report(facts: HostFacts) -> set[str]:
-    """Return the traits of a host whose nova-compute has not reported yet what it can."""
+    """Return the traits of a host whose nova-compute has not reported yet what
+    it can.
+    """
     return set(facts.other_traits)
 
 
 Report = Callable[[HostFacts], set[str]]
-REPORTS: tuple[Report, ...] = (by_the_agent, by_nova_alone, by_provider_config, by_no_report)
+REPORTS: tuple[Report, ...] = (
+    by_the_agent,
+    by_nova_alone,
+    by_provider_config,
+    by_no_report,
+)
 
 
 def fleet_of(traits: Sequence[AbstractSet[str]]) -> Fleet:
-    """Return a fleet of compute nodes with these traits and room for anything: ``host-0``, ``host-1`` and so on."""
-    room = {"VCPU": Inventory(64), "MEMORY_MB": Inventory(65536), "DISK_GB": Inventory(1000)}
+    """Return a fleet of compute nodes with these traits and room for anything:
+    ``host-0``, ``host-1`` and so on.
+    """
+    room = {
+        "VCPU": Inventory(64),
+        "MEMORY_MB": Inventory(65536),
+        "DISK_GB": Inventory(1000),
+    }
     return Fleet(
         tuple(
-            Provider(name, provider_uuid(name), room, frozenset({"COMPUTE_NODE", *each}))
-            for name, each in zip([f"host-{number}" for number in range(len(traits))], traits, strict=True)
+            Provider(
+                name,
+                provider_uuid(name),
+                room,
+                frozenset({"COMPUTE_NODE", *each}),
+            )
+            for name, each in zip(
+                [f"host-{number}" for number in range(len(traits))],
+                traits,
+                strict=True,
+            )
         )
     )

@@ -12,7 +12,9 @@ from os_prefilter.rules.reader import rules_in
 
 
 def rules_text(*rules: str) -> str:
-    """Return a document of these rules, each in YAML's flow style without its braces."""
+    """Return a document of these rules, each in YAML's flow style without its
+    braces.
+    """
     return "rules:\n" + "".join(f"- {{{each}}}\n" for each in rules)
 
 
@@ -22,13 +24,27 @@ def rules_of(*rules: str) -> RuleSet:
     return RuleSet(found)
 
 
-def rule(name: str, when: str, require: Iterable[str] = (), forbid: Iterable[str] = (), more: str = "") -> str:
-    asked = [f"{key}: [{', '.join(traits)}]" for key, traits in (("require", require), ("forbid", forbid)) if traits]
-    return ", ".join(filter(None, (f"name: {name}", f"when: {when}", *asked, more)))
+def rule(
+    name: str,
+    when: str,
+    require: Iterable[str] = (),
+    forbid: Iterable[str] = (),
+    more: str = "",
+) -> str:
+    asked = [
+        f"{key}: [{', '.join(traits)}]"
+        for key, traits in (("require", require), ("forbid", forbid))
+        if traits
+    ]
+    return ", ".join(
+        filter(None, (f"name: {name}", f"when: {when}", *asked, more))
+    )
 
 
 def write_rules(path: Path, *rules: str, age: float = 60.0) -> Path:
-    """Write a file of rules that was not touched for so many seconds, nor was its directory."""
+    """Write a file of rules that was not touched for so many seconds, nor was
+    its directory.
+    """
     path.write_text(rules_text(*rules), encoding="utf-8")
     return settle(path, age)
 

@@ -44,11 +44,17 @@ _END = "\nTestAcme = filter_conformance(acme, asks=ASKED)\n"
 
 
 def _filter(body: str, shape: str = _PURE) -> str:
-    return _START + shape.format(body=indent(dedent(body).strip(), "    ")) + _END
+    return (
+        _START + shape.format(body=indent(dedent(body).strip(), "    ")) + _END
+    )
 
 
 _BROKEN = [
-    ("same_request", 'return require("CUSTOM_A", f"acme, the {next(NUMBERS)}. time")', "Keep no state"),
+    (
+        "same_request",
+        'return require("CUSTOM_A", f"acme, the {next(NUMBERS)}. time")',
+        "Keep no state",
+    ),
     (
         "left_as_it_was",
         """
@@ -57,10 +63,32 @@ _BROKEN = [
         """,
         "changes the request",
     ),
-    ("odd_value", 'return require("CUSTOM_A", str(int(request.extra_spec("acme:level") or 0)))', "with ValueError"),
-    ("raise_but", 'return request.extra_spec("acme:level") == "3"', "returned a bool, not Requirements"),
-    ("names_its_source", 'return require("CUSTOM_A", "")', "its source is empty"),
-    ("names_its_source", 'return require("CUSTOM_A", f"level {request.extra_spec(\'acme:level\')}")', "quoting.quote"),
+    (
+        "odd_value",
+        (
+            'return require("CUSTOM_A",'
+            ' str(int(request.extra_spec("acme:level") or 0)))'
+        ),
+        "with ValueError",
+    ),
+    (
+        "raise_but",
+        'return request.extra_spec("acme:level") == "3"',
+        "returned a bool, not Requirements",
+    ),
+    (
+        "names_its_source",
+        'return require("CUSTOM_A", "")',
+        "its source is empty",
+    ),
+    (
+        "names_its_source",
+        (
+            'return require("CUSTOM_A", f"level'
+            " {request.extra_spec('acme:level')}\")"
+        ),
+        "quoting.quote",
+    ),
     (
         "what_a_tenant_wrote",
         """
@@ -71,15 +99,41 @@ _BROKEN = [
         """,
         "from what a tenant wrote",
     ),
-    ("valid_names", 'return require("COMPUTE_NO_SUCH_TRAIT", "acme")', "no trait of os-traits"),
-    ("nothing_outside", 'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")', "input or output: open("),
-    ("nothing_outside", 'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))', "socket.gethostbyname"),
-    ("same_request", 'return require("CUSTOM_A", f"since {time.time()}")', "read no clock"),
-    ("applied_twice", 'return require(f"CUSTOM_A{len(request.root_required)}", "acme")', "request that it has been"),
+    (
+        "valid_names",
+        'return require("COMPUTE_NO_SUCH_TRAIT", "acme")',
+        "no trait of os-traits",
+    ),
+    (
+        "nothing_outside",
+        'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")',
+        "input or output: open(",
+    ),
+    (
+        "nothing_outside",
+        'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))',
+        "socket.gethostbyname",
+    ),
+    (
+        "same_request",
+        'return require("CUSTOM_A", f"since {time.time()}")',
+        "read no clock",
+    ),
+    (
+        "applied_twice",
+        'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
+        "request that it has been",
+    ),
     (
         "spelling_of_a_boolean",
-        'return require("CUSTOM_A", "acme") if request.image_property("acme") == "yes" else NOTHING',
-        "gave another answer to acme=True than to acme='yes'. Read booleans with os_prefilter.as_boolean.",
+        (
+            'return require("CUSTOM_A", "acme") if'
+            ' request.image_property("acme") == "yes" else NOTHING'
+        ),
+        (
+            "gave another answer to acme=True than to acme='yes'. Read"
+            " booleans with os_prefilter.as_boolean."
+        ),
     ),
     (
         "same_request",
@@ -88,20 +142,31 @@ _BROKEN = [
         """,
         "no random numbers",
     ),
-    ("asks_for_something", "return NOTHING", "requires nothing for a request of asks"),
+    (
+        "asks_for_something",
+        "return NOTHING",
+        "requires nothing for a request of asks",
+    ),
 ]
 _NEEDS_A_FLAVOR = _filter('return require("CUSTOM_A", "acme")').replace(
-    "if not as_boolean", 'if request.flavor_attribute("memory_mb") < 5 or not as_boolean'
+    "if not as_boolean",
+    'if request.flavor_attribute("memory_mb") < 5 or not as_boolean',
 )
 _BROKEN_NOVA = [
     (
         "spelling_of_a_boolean",
-        'request_spec.image.properties["acme"] is True and request_spec.root_required.add("CUSTOM_A")',
+        (
+            'request_spec.image.properties["acme"] is True and'
+            ' request_spec.root_required.add("CUSTOM_A")'
+        ),
         "gave another answer to acme=True than to acme='yes'",
     ),
     (
         "nothing_outside",
-        'request_spec.root_required.add("CUSTOM_A") or Path(os.devnull).read_text()',
+        (
+            'request_spec.root_required.add("CUSTOM_A") or'
+            " Path(os.devnull).read_text()"
+        ),
         "or output: open(",
     ),
     (
@@ -112,20 +177,31 @@ _BROKEN_NOVA = [
 ]
 
 
-def _outcome(pytester: pytest.Pytester, code: str, law: str) -> tuple[int, int, str]:
+def _outcome(
+    pytester: pytest.Pytester, code: str, law: str
+) -> tuple[int, int, str]:
     """Return how many tests passed and failed, and what pytest prints."""
     # A name that no other test imports in this process.
     path = pytester.makepyfile(**{f"test_{pytester.path.name}": code})
-    result = pytester.runpytest_inprocess(path, "-k", law, "-p", "no:cacheprovider", "-p", "no:randomly")
+    result = pytester.runpytest_inprocess(
+        path, "-k", law, "-p", "no:cacheprovider", "-p", "no:randomly"
+    )
     outcomes = result.parseoutcomes()
-    return outcomes.get("passed", 0), outcomes.get("failed", 0), result.stdout.str()
+    return (
+        outcomes.get("passed", 0),
+        outcomes.get("failed", 0),
+        result.stdout.str(),
+    )
 
 
 @pytest.mark.parametrize(
     ("law", "code", "message"),
     [
         *((law, _filter(body), message) for law, body, message in _BROKEN),
-        *((law, _filter(body, _NOVA), message) for law, body, message in _BROKEN_NOVA),
+        *(
+            (law, _filter(body, _NOVA), message)
+            for law, body, message in _BROKEN_NOVA
+        ),
         ("fields_that_are_unset", _NEEDS_A_FLAVOR, ""),
     ],
     ids=lambda value: value if len(value) < 40 else "",
@@ -139,14 +215,23 @@ def test_a_filter_that_breaks_a_law_fails_its_test_with_the_reason(
     assert "Traceback" not in printed
 
 
-def test_filter_that_no_request_triggers_fails_conformance_with_advice(pytester: pytest.Pytester) -> None:
-    code = _filter('return require("CUSTOM_A", "acme")').replace(", asks=ASKED", "")
+def test_filter_that_no_request_triggers_fails_conformance_with_advice(
+    pytester: pytest.Pytester,
+) -> None:
+    code = _filter('return require("CUSTOM_A", "acme")').replace(
+        ", asks=ASKED", ""
+    )
     _, failed, printed = _outcome(pytester, code, "asks_for_something")
     assert failed == 1
-    assert "Give one for which it requires something: filter_conformance(..., asks=request_of(" in printed
+    assert (
+        "Give one for which it requires something: filter_conformance(...,"
+        " asks=request_of(" in printed
+    )
 
 
-def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start() -> None:
+def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start() -> (
+    None
+):
     filters: list[tuple[Any, str]] = [
         ("acme_missing", "there are accelerators,"),
         (lambda request, *, level: NOTHING, "facts={name: value}"),
@@ -157,7 +242,10 @@ def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start() ->
         with pytest.raises(pytest.fail.Exception, match=message):
             laws().test_it_loads()
     laws = filter_conformance(lambda request, level: NOTHING)
-    with pytest.raises(pytest.fail.Exception, match="options and facts are keyword-only parameters"):
+    with pytest.raises(
+        pytest.fail.Exception,
+        match="options and facts are keyword-only parameters",
+    ):
         laws().test_it_asks_for_something()
 
 
@@ -165,8 +253,14 @@ def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start() ->
 def test_conforming_filter_passes_in_one_process(
     shape: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the Nova way: without the three laws that are not for such filters. An interpreter takes a second to start."""
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    """Of the Nova way: without the three laws that are not for such filters.
+    An interpreter takes a second to start.
+    """
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda *_, **__: pytest.fail("a process was started"),
+    )
     body = 'return require("CUSTOM_A", "image property acme=yes")'
     if shape == _NOVA:
         body = 'request_spec.root_required.add("CUSTOM_A")'

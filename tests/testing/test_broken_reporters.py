@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each law of reporters is broken by some reporter, and its author is told how."""
+"""Each law of reporters is broken by some reporter, and its author is told
+how.
+"""
 
 import pytest
 
@@ -46,14 +48,48 @@ def _with(line: str) -> str:
 @pytest.mark.parametrize(
     ("law", "code", "message"),
     [
-        ("every_value", _GOOD.replace(", OWNS)", ', OWNS | {"tpm_model"})'), "KeyError: 'tpm_model'"),
-        ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
-        ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\nyes'. Expected one line"),
-        ("name_the_driver", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
-        ("rows_that_exist", _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'), "owns vif_modle, no row"),
-        ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
-        ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
-        ("every_value", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
+        (
+            "every_value",
+            _GOOD.replace(", OWNS)", ', OWNS | {"tpm_model"})'),
+            "KeyError: 'tpm_model'",
+        ),
+        (
+            "every_value",
+            _with('if value == "igb": return None'),
+            "returns None. Expected one line",
+        ),
+        (
+            "every_value",
+            _with('if value == "igb": return "no\\nyes"'),
+            "returns 'no\\nyes'. Expected one line",
+        ),
+        (
+            "name_the_driver",
+            _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"),
+            "AcmeFacts names no driver. Add",
+        ),
+        (
+            "rows_that_exist",
+            _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'),
+            "owns vif_modle, no row",
+        ),
+        (
+            "same_answer",
+            _with(
+                'ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'
+            ),
+            "It must keep no state",
+        ),
+        (
+            "same_answer",
+            _with("facts.found.append(value)"),
+            "The reporter changes the facts",
+        ),
+        (
+            "every_value",
+            _with('if value == "igb": open("/dev/null").close()'),
+            "must read its facts alone",
+        ),
         (
             "each_request_is",
             _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'),
@@ -62,16 +98,25 @@ def _with(line: str) -> str:
         (
             "each_request_is",
             _GOOD.replace('{"vga"}}', '{"vga"}, "architecture": {"x86_64"}}'),
-            "missing ['HW_ARCH_X86_64'], which mean ['architecture=i686', 'architecture=x86_64'], late check []",
+            (
+                "missing ['HW_ARCH_X86_64'], which mean ['architecture=i686',"
+                " 'architecture=x86_64'], late check []"
+            ),
         ),
         (
             "each_request_is",
-            _with('ASKED.append(value); return "no" if row == "vif_model" and ASKED.count(value) > 1 else ""'),
+            _with(
+                'ASKED.append(value); return "no" if row == "vif_model" and'
+                ' ASKED.count(value) > 1 else ""'
+            ),
             "requests break the law",
         ),
         (
             "each_request_is",
-            _with('ASKED.append(value); return "not both" if ASKED[-2:-1] == ["virtio"] else ""'),
+            _with(
+                'ASKED.append(value); return "not both" if ASKED[-2:-1] =='
+                ' ["virtio"] else ""'
+            ),
             "requests break the law",
         ),
     ],
@@ -90,8 +135,13 @@ def test_conforming_reporter_passes(pytester: pytest.Pytester) -> None:
     assert (passed, failed) == (5, 0), printed
 
 
-def test_reporter_that_is_not_installed_or_has_no_facts_fails_with_advice() -> None:
+def test_reporter_that_is_not_installed_or_has_no_facts_fails_with_advice() -> (
+    None
+):
     with pytest.raises(pytest.fail.Exception, match="must be installed again"):
         reporter_conformance("acme", facts=[FakeFacts()])().test_it_loads()
-    with pytest.raises(ValueError, match="reporter_conformance needs the facts of at least one host"):
+    with pytest.raises(
+        ValueError,
+        match="reporter_conformance needs the facts of at least one host",
+    ):
         reporter_conformance("fake", facts=[])

@@ -9,22 +9,54 @@ from typing import Any
 import pytest
 
 from os_prefilter.common.trait_names import Trait, is_trait_name, trait_named
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, TRAITS_OF_EMULATION, reported_architecture
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    ROWS,
+    TRAITS_OF_EMULATION,
+    reported_architecture,
+)
 from os_prefilter.vocabulary.config_templates import Template, Templates
-from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
+from os_prefilter.vocabulary.emulated_architectures import (
+    qualify,
+    traits_of_emulation,
+)
 from os_prefilter.vocabulary.model import Row, as_boolean, terms
 
 
 def test_boolean_is_spelled_as_in_oslo() -> None:
     spellings: dict[str | None, list[object]] = {
-        "true": [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "],
+        "true": [
+            True,
+            1,
+            "1",
+            "t",
+            "true",
+            "True",
+            "on",
+            "ON",
+            "y",
+            "yes",
+            " YES ",
+        ],
         "false": [False, 0, "0", "f", "false", "off", "n", "No"],
         None: [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000],
     }
     for expected, values in spellings.items():
-        assert [BY_NAME["time_hpet"].canonical(value) for value in values] == [expected] * len(values)
-        assert all(as_boolean(value) is {"true": True, "false": False}.get(str(expected)) for value in values)
-    assert Row("mine", terms("CUSTOM_MINE", "1 2"), extra_spec="x").canonical("02") == "2"
+        assert [BY_NAME["time_hpet"].canonical(value) for value in values] == [
+            expected
+        ] * len(values)
+        assert all(
+            as_boolean(value)
+            is {"true": True, "false": False}.get(str(expected))
+            for value in values
+        )
+    assert (
+        Row("mine", terms("CUSTOM_MINE", "1 2"), extra_spec="x").canonical(
+            "02"
+        )
+        == "2"
+    )
 
 
 def test_name_that_placement_would_refuse_is_not_a_trait_name() -> None:
@@ -36,26 +68,49 @@ def test_name_that_placement_would_refuse_is_not_a_trait_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["config_templates", "emulated_architectures", "filter_rows", "machine_types", "nova_rows"]
+    "name",
+    [
+        "config_templates",
+        "emulated_architectures",
+        "filter_rows",
+        "machine_types",
+        "nova_rows",
+    ],
 )
 def test_a_second_import_makes_the_same_tables(name: str) -> None:
-    """Tests of mutants change the functions that make them after the first one."""
+    """Tests of mutants change the functions that make them after the first
+    one.
+    """
     module = import_module(f"os_prefilter.vocabulary.{name}")
     again = run_path(str(module.__file__), run_name=module.__name__)
     for key, first in vars(module).items():
         if key.isupper():
-            assert repr(getattr(again[key], "__dict__", again[key])) == repr(getattr(first, "__dict__", first))
+            assert repr(getattr(again[key], "__dict__", again[key])) == repr(
+                getattr(first, "__dict__", first)
+            )
 
 
 def test_qualified_names_are_made_again_as_they_were() -> None:
-    assert (qualify(ROWS), traits_of_emulation(qualify(ROWS))) == (QUALIFIED, TRAITS_OF_EMULATION)
+    assert (qualify(ROWS), traits_of_emulation(qualify(ROWS))) == (
+        QUALIFIED,
+        TRAITS_OF_EMULATION,
+    )
     # What hosts report, also of a guest that the platform of another one runs.
     names = ("i686", "aarch64", "sparc", "")
-    assert [reported_architecture(None, each) for each in names] == ["x86_64", "aarch64", "", ""]
+    assert [reported_architecture(None, each) for each in names] == [
+        "x86_64",
+        "aarch64",
+        "",
+        "",
+    ]
 
 
 def test_templates_are_found_by_each_trait_they_need() -> None:
-    one, two = (Template(name, "on", (Trait(f"CUSTOM_{name}"),)) for name in "AB")
+    one, two = (
+        Template(name, "on", (Trait(f"CUSTOM_{name}"),)) for name in "AB"
+    )
     templates = Templates([one, two])
-    assert [templates.find_naming(trait) for trait in ("CUSTOM_A", "CUSTOM_B")] == [(one,), (two,)]
+    assert [
+        templates.find_naming(trait) for trait in ("CUSTOM_A", "CUSTOM_B")
+    ] == [(one,), (two,)]
     assert templates != [one, two]

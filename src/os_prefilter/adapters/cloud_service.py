@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The services of a cloud in openstacksdk's service catalogue, and one error for every way in which they fail."""
+"""The services of a cloud in openstacksdk's service catalogue, and one error
+for every way in which they fail.
+"""
 
 from typing import Any
 
@@ -22,30 +24,46 @@ SERVICES = {
 
 
 class CloudError(PrefilterError):
-    """A service of the cloud did not answer, refused, or answered something else."""
+    """A service of the cloud did not answer, refused, or answered something
+    else.
+    """
 
-    def __init__(self, what: str, reason: str, advice: str, status: int = 0) -> None:
+    def __init__(
+        self, what: str, reason: str, advice: str, status: int = 0
+    ) -> None:
         self.status = status
         """The HTTP status of the response; 0 if there was none."""
         super().__init__(f"{what}: {reason}. {advice}")
 
 
 def proxy_of(connection: Any, kind: str) -> Any:
-    """Return openstacksdk's proxy of a service, which sends requests to the endpoint in the service catalogue.
+    """Return openstacksdk's proxy of a service, which sends requests to the
+    endpoint in the service catalogue.
 
     :param connection: an ``openstack.connection.Connection``
     :param kind: a key of ``SERVICES``
     :raises CloudError: the catalogue has no endpoint of the service
-    :raises SDKException, ClientException: the service does not show its versions, or Keystone refuses
+    :raises SDKException, ClientException: the service does not show its
+        versions, or Keystone refuses
     """
     try:
         proxy = getattr(connection, kind)
-        # The SDK has a proxy of a missing service too, which fails when it is used.
+        # The SDK has a proxy of a missing service too, which fails when it is
+        # used.
         _ = proxy.request
     except (ServiceDisabledException, CatalogException) as error:
-        region, interface = connection.config.get_region_name(kind), connection.config.get_interface(kind)
+        region, interface = (
+            connection.config.get_region_name(kind),
+            connection.config.get_interface(kind),
+        )
         where = f"region {quote(region)}, interface {quote(interface)}"
-        reason = f"the service catalogue has no endpoint of type {kind.replace('_', '-')} for this user ({where})"
-        advice = "Check region_name and interface in clouds.yaml; 'openstack catalog list' shows what is there."
+        reason = (
+            "the service catalogue has no endpoint of type"
+            f" {kind.replace('_', '-')} for this user ({where})"
+        )
+        advice = (
+            "Check region_name and interface in clouds.yaml; 'openstack"
+            " catalog list' shows what is there."
+        )
         raise CloudError(SERVICES[kind], reason, advice) from error
     return proxy

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read requests from JSON: what Nova stores, what ``openstack image show`` prints, and a plain form of our own.
+"""Read requests from JSON: what Nova stores, what ``openstack image show``
+prints, and a plain form of our own.
 
-Each problem is a DocumentError with the file, the place in it, the value and what was expected.
+Each problem is a DocumentError with the file, the place in it, the value and
+what was expected.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +17,12 @@ from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.documents.strict_json import parse_json, strict
 from os_prefilter.request import spec
-from os_prefilter.request.view import GROUP_FIELDS, OTHER_IMAGE_NAMES, SPEC_FIELDS, loose_properties
+from os_prefilter.request.view import (
+    GROUP_FIELDS,
+    OTHER_IMAGE_NAMES,
+    SPEC_FIELDS,
+    loose_properties,
+)
 
 _NOVA_DATA = "nova_object.data"
 # Only that there is one counts.
@@ -23,12 +30,18 @@ _SOME_CELL = "of the server"
 
 
 def _or_empty(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a value that may be left empty: clients print None, "", [] and {} for nothing."""
+    """Return the schema of a value that may be left empty: clients print None,
+    "", [] and {} for nothing.
+    """
     return {"if": {"enum": [None, "", False, 0, [], {}]}, "else": schema}
 
 
 def _mapping_of(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "expected": "names with values"}
+    return {
+        "type": "object",
+        "properties": properties,
+        "expected": "names with values",
+    }
 
 
 def _each(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -36,18 +49,32 @@ def _each(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 _TEXT = {"type": ["string", "null"]}
-_STRINGS = _or_empty({"type": "array", "items": {"type": "string", "expected": "a string"}})
+_STRINGS = _or_empty(
+    {"type": "array", "items": {"type": "string", "expected": "a string"}}
+)
 _STRING_LISTS = _or_empty({"type": "array", "items": _STRINGS})
 _NUMBER = {
     "if": {"enum": [None, ""]},
-    "else": {"type": "integer", "minimum": 0, "expected": "a whole number of at least 0"},
+    "else": {
+        "type": "integer",
+        "minimum": 0,
+        "expected": "a whole number of at least 0",
+    },
 }
 _IMAGE = _mapping_of(
-    properties=_or_empty(_mapping_of(traits_required=_or_empty({"type": "array"}))),
+    properties=_or_empty(
+        _mapping_of(traits_required=_or_empty({"type": "array"}))
+    ),
     **_each(_TEXT, "disk_format", "id", "name"),
 )
 _EXTRA_SPECS = _or_empty(
-    {**_mapping_of(), "additionalProperties": {"type": "string", "expected": "a string, as all extra specs are"}}
+    {
+        **_mapping_of(),
+        "additionalProperties": {
+            "type": "string",
+            "expected": "a string, as all extra specs are",
+        },
+    }
 )
 _SIZES = {
     "vcpus": ("vcpus",),
@@ -56,7 +83,9 @@ _SIZES = {
     "ephemeral_gb": ("ephemeral_gb", "OS-FLV-EXT-DATA:ephemeral"),
     "swap": ("swap",),
 }
-"""Fields of a flavor, and their names in documents: Nova's first, then the client's."""
+"""Fields of a flavor, and their names in documents: Nova's first, then the
+client's.
+"""
 _FLAVOR = _mapping_of(
     **_each(_EXTRA_SPECS, "extra_specs", "properties"),
     **{name: _NUMBER for names in _SIZES.values() for name in names},
@@ -65,18 +94,31 @@ _FLAVOR = _mapping_of(
 _GROUP = {
     **_mapping_of(
         requester_id={"type": "string", "expected": "the suffix of the group"},
-        resources=_or_empty({**_mapping_of(), "additionalProperties": _NUMBER}),
-        **_each(_STRINGS, "required_traits", "forbidden_traits", "forbidden_aggregates"),
+        resources=_or_empty(
+            {**_mapping_of(), "additionalProperties": _NUMBER}
+        ),
+        **_each(
+            _STRINGS,
+            "required_traits",
+            "forbidden_traits",
+            "forbidden_aggregates",
+        ),
         aggregates=_STRING_LISTS,
         in_tree=_TEXT,
     ),
     "required": ["requester_id"],
 }
 _NETWORK_FIELDS = ("network_id", "port_id", "subnet_id", "vnic_type")
-_NETWORKS = _or_empty({"type": "array", "items": _mapping_of(**_each(_TEXT, *_NETWORK_FIELDS))})
+_NETWORKS = _or_empty(
+    {"type": "array", "items": _mapping_of(**_each(_TEXT, *_NETWORK_FIELDS))}
+)
 _HINT = {
     "if": {"type": ["string", "null"]},
-    "else": {"type": "array", "items": {"type": ["string", "null"]}, "expected": "a string, or a list of strings"},
+    "else": {
+        "type": "array",
+        "items": {"type": ["string", "null"]},
+        "expected": "a string, or a list of strings",
+    },
 }
 _SPEC = {
     **_mapping_of(
@@ -84,20 +126,38 @@ _SPEC = {
         image={"if": {"type": "null"}, "else": _IMAGE},
         is_bfv={"type": ["boolean", "null"]},
         **_each(_TEXT, "project_id", "availability_zone"),
-        requested_networks={"if": {"type": "object"}, "then": _mapping_of(objects=_NETWORKS), "else": _NETWORKS},
-        scheduler_hints=_or_empty({**_mapping_of(), "additionalProperties": _HINT}),
+        requested_networks={
+            "if": {"type": "object"},
+            "then": _mapping_of(objects=_NETWORKS),
+            "else": _NETWORKS,
+        },
+        scheduler_hints=_or_empty(
+            {**_mapping_of(), "additionalProperties": _HINT}
+        ),
         requested_resources=_or_empty({"type": "array", "items": _GROUP}),
-        pci_requests=_or_empty(_mapping_of(requests=_or_empty({"type": "array", "items": _mapping_of()}))),
+        pci_requests=_or_empty(
+            _mapping_of(
+                requests=_or_empty({"type": "array", "items": _mapping_of()})
+            )
+        ),
         requested_destination={
             "if": {"type": "null"},
             "else": _mapping_of(
                 **_each(_STRINGS, "aggregates", "forbidden_aggregates"),
                 in_tree=_TEXT,
-                cell=_or_empty({"type": ["object", "string"], "expected": "the cell of a server, or its UUID"}),
+                cell=_or_empty(
+                    {
+                        "type": ["object", "string"],
+                        "expected": "the cell of a server, or its UUID",
+                    }
+                ),
             ),
         },
         request_level_params=_or_empty(
-            _mapping_of(**_each(_STRINGS, "root_required", "root_forbidden"), same_subtree=_STRING_LISTS)
+            _mapping_of(
+                **_each(_STRINGS, "root_required", "root_forbidden"),
+                same_subtree=_STRING_LISTS,
+            )
         ),
     ),
     "required": ["flavor"],
@@ -112,7 +172,8 @@ os_hash_value os_hidden owner protected schema self size status stores tags upda
 
 
 _KINDS = (
-    # Before all others: in Glance's API a property of any name stands beside these.
+    # Before all others: in Glance's API a property of any name stands beside
+    # these.
     ("an image", ("disk_format", "container_format")),
     ("a volume", ("bootable", "size")),
     ("a server", ("flavor", "status")),
@@ -132,31 +193,53 @@ _KINDS = (
     ("a flavor", ("vcpus",)),
     ("an image", ("disk_format",)),
 )
-"""What a document is -> the fields that it has, all of them; the first that fits counts."""
+"""What a document is -> the fields that it has, all of them; the first that
+fits counts.
+"""
 _VOLUME_ADVICE = (
-    " What its volume_image_metadata has are properties of an image: write them under properties, and its disk_format "
-    "beside them."
+    " What its volume_image_metadata has are properties of an image: write"
+    " them under properties, and its disk_format beside them."
 )
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
     """Return what a document is, by its fields; empty if that is not known."""
-    return next((kind for kind, fields in _KINDS if all(field in document for field in fields)), "")
+    return next(
+        (
+            kind
+            for kind, fields in _KINDS
+            if all(field in document for field in fields)
+        ),
+        "",
+    )
 
 
-def not_of_kind(kind: str, document: Mapping[str, Any], path: str | Path) -> DocumentError:
-    """Return the error for a document that is no image or flavor; read as one, it would require nothing.
+def not_of_kind(
+    kind: str, document: Mapping[str, Any], path: str | Path
+) -> DocumentError:
+    """Return the error for a document that is no image or flavor; read as one,
+    it would require nothing.
 
     :param kind: ``image`` or ``flavor``
     """
     found = kind_of(document)
-    what = f"this is {found}, no {kind}" if found and found.split()[-1] != kind else f"this is no {kind}"
+    what = (
+        f"this is {found}, no {kind}"
+        if found and found.split()[-1] != kind
+        else f"this is no {kind}"
+    )
     advice = _VOLUME_ADVICE if found == "a volume" and kind == "image" else ""
-    return DocumentError(path, f"{what}. Expected the output of 'openstack {kind} show -f json'.{advice}")
+    return DocumentError(
+        path,
+        f"{what}. Expected the output of 'openstack {kind} show -f"
+        f" json'.{advice}",
+    )
 
 
 def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of an image in Glance's API, which has them beside its fields."""
+    """Return the properties of an image in Glance's API, which has them beside
+    its fields.
+    """
     fields = _IMAGE_FIELDS.split()
     return {name: value for name, value in image.items() if name not in fields}
 
@@ -164,44 +247,64 @@ def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
 def read_json(path: str | Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
-    :raises DocumentError: there is no such file, it cannot be read, or holds no JSON object
+    :raises DocumentError: there is no such file, it cannot be read, or holds
+        no JSON object
     """
     try:
         document: Any = parse_json(read_bytes(path), path)
     except DocumentError as error:
         if Path(path).suffix in (".yaml", ".yml"):
-            raise DocumentError(path, f"{error.problem} YAML is not read here: print it with '-f json'.") from error
+            raise DocumentError(
+                path,
+                f"{error.problem} YAML is not read here: print it with '-f"
+                " json'.",
+            ) from error
         raise
     if isinstance(document, list) and document:
-        raise DocumentError(path, "the document is a list; expected names with values: 'show' prints them, not 'list'.")
+        raise DocumentError(
+            path,
+            "the document is a list; expected names with values: 'show' prints"
+            " them, not 'list'.",
+        )
     _check(_mapping_of(), document, path, "")
     return dict(document)
 
 
-def image_from(document: object, path: str | Path, where: str = "image") -> spec.Image:
-    """Return the image in the output of ``openstack image show -f json`` or in a request spec.
+def image_from(
+    document: object, path: str | Path, where: str = "image"
+) -> spec.Image:
+    """Return the image in the output of ``openstack image show -f json`` or in
+    a request spec.
 
     :raises DocumentError: it is not one; the message begins with ``where``
     """
     _check(_mapping_of(), document, path, where)
     data: Any = document
-    others = [name for name in data if name not in (*_IMAGE_FIELDS.split(), "properties")]
+    others = [
+        name
+        for name in data
+        if name not in (*_IMAGE_FIELDS.split(), "properties")
+    ]
     is_image = "disk_format" in data or ("properties" in data and not others)
     if kind_of(data) not in ("", "an image") or not is_image:
         raise not_of_kind("image", data, path)
     _check(_IMAGE, data, path, where)
-    loose = loose_properties(data) or (others[0] if others and "properties" not in data else "")
+    loose = loose_properties(data) or (
+        others[0] if others and "properties" not in data else ""
+    )
     if loose:
         raise DocumentError(
             path,
-            f"{quote(loose)} stands beside its fields, as in Glance's API. Give the output of "
-            "'openstack image show -f json', or move it into properties.",
+            f"{quote(loose)} stands beside its fields, as in Glance's API."
+            " Give the output of 'openstack image show -f json', or move it"
+            " into properties.",
         )
     return _image(data)
 
 
 def flavor_from(document: object, path: str | Path) -> spec.Flavor:
-    """Return the flavor in the output of ``openstack flavor show -f json`` or in a request spec.
+    """Return the flavor in the output of ``openstack flavor show -f json`` or
+    in a request spec.
 
     :raises DocumentError: it is not one
     """
@@ -210,12 +313,15 @@ def flavor_from(document: object, path: str | Path) -> spec.Flavor:
 
 
 def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
-    """Return the request spec in what Nova stores in its table ``request_specs``, or in the plain form.
+    """Return the request spec in what Nova stores in its table
+    ``request_specs``, or in the plain form.
 
-    The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
-    ``requested_resources``, ``pci_requests``, ``requested_destination``, ``project_id``, ``availability_zone``,
-    ``scheduler_hints``, ``requested_networks`` and ``request_level_params``. A whole row of the table, with the JSON as
-    the string ``spec``, is understood too.
+    The plain form has the same fields without Nova's envelopes: ``image``,
+    ``flavor``, ``is_bfv``, ``requested_resources``, ``pci_requests``,
+    ``requested_destination``, ``project_id``, ``availability_zone``,
+    ``scheduler_hints``, ``requested_networks`` and ``request_level_params``. A
+    whole row of the table, with the JSON as the string ``spec``, is understood
+    too.
 
     :raises DocumentError: it is not one, or has no flavor
     """
@@ -223,53 +329,101 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
     kind = kind_of(data)
     if kind not in ("", "a request spec"):
         raise DocumentError(
-            path, f"this is {kind}, no request spec. Expected what Nova stores in its table request_specs."
+            path,
+            f"this is {kind}, no request spec. Expected what Nova stores in"
+            " its table request_specs.",
         )
     _check_spelling(SPEC_FIELDS, data, path, "")
     if data.get("flavor") is None:
-        raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
+        raise DocumentError(
+            path,
+            "no flavor in it. Expected a request spec with flavor and image.",
+        )
     _check(_SPEC, data, path, "request spec")
-    _check_spelling(("extra_specs", "properties", "vcpus", "memory_mb"), data["flavor"], path, "flavor: ")
+    _check_spelling(
+        ("extra_specs", "properties", "vcpus", "memory_mb"),
+        data["flavor"],
+        path,
+        "flavor: ",
+    )
     if data.get("image"):
         _check_spelling(("properties",), data["image"], path, "image: ")
         loose = loose_properties(data["image"])
         if loose:
-            raise DocumentError(path, f"image: {quote(loose)} stands beside its properties. Move it into properties.")
-    other = next((name for name in OTHER_IMAGE_NAMES if data.get(name) and "image" not in data), None)
+            raise DocumentError(
+                path,
+                f"image: {quote(loose)} stands beside its properties. Move it"
+                " into properties.",
+            )
+    other = next(
+        (
+            name
+            for name in OTHER_IMAGE_NAMES
+            if data.get(name) and "image" not in data
+        ),
+        None,
+    )
     if other:
-        raise DocumentError(path, f"it has no image, but {other}. Rename it, or set image to null.")
+        raise DocumentError(
+            path,
+            f"it has no image, but {other}. Rename it, or set image to null.",
+        )
     for each in data.get("requested_resources") or ():
-        _check_spelling(GROUP_FIELDS, each, path, f"requested_resources: group {quote(each['requester_id'])}: ")
-    destination, level = data.get("requested_destination") or None, data.get("request_level_params") or {}
+        _check_spelling(
+            GROUP_FIELDS,
+            each,
+            path,
+            f"requested_resources: group {quote(each['requester_id'])}: ",
+        )
+    destination, level = (
+        data.get("requested_destination") or None,
+        data.get("request_level_params") or {},
+    )
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     networks = data.get("requested_networks")
     # Nova's objects have their items below a name of its own.
-    networks = networks.get("objects") if isinstance(networks, dict) else networks
+    networks = (
+        networks.get("objects") if isinstance(networks, dict) else networks
+    )
     return spec.RequestSpec(
         flavor=_flavor(data["flavor"]),
         image=None if data.get("image") is None else _image(data["image"]),
         is_bfv=bool(data.get("is_bfv")),
-        requested_resources=[_group(each) for each in data.get("requested_resources") or ()],
-        # Requests without an alias are Neutron ports: nova/objects/instance_pci_requests.py.
+        requested_resources=[
+            _group(each) for each in data.get("requested_resources") or ()
+        ],
+        # Requests without an alias are Neutron ports:
+        # nova/objects/instance_pci_requests.py.
         pci_request_ids=frozenset(
             each["request_id"]
             for each in pci_requests
-            if each.get("alias_name") and isinstance(each.get("request_id"), str)
+            if each.get("alias_name")
+            and isinstance(each.get("request_id"), str)
         ),
         requested_destination=destination
         and spec.Destination(
             aggregates=destination.get("aggregates") or None,
-            forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
+            forbidden_aggregates=set(
+                destination.get("forbidden_aggregates") or ()
+            )
+            or None,
             in_tree=destination.get("in_tree"),
             cell=_cell(destination),
         ),
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
         scheduler_hints={
-            name: [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+            name: [
+                each
+                for each in (value if isinstance(value, list) else [value])
+                if each is not None
+            ]
             for name, value in (data.get("scheduler_hints") or {}).items()
         },
-        requested_networks=[spec.NetworkRequest(*map(each.get, _NETWORK_FIELDS)) for each in networks or ()],
+        requested_networks=[
+            spec.NetworkRequest(*map(each.get, _NETWORK_FIELDS))
+            for each in networks or ()
+        ],
         request_level_params=spec.RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
@@ -279,7 +433,8 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
 
 
 def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
-    """Return the fields of a request spec as it is stored, without Nova's envelopes; their values are not checked.
+    """Return the fields of a request spec as it is stored, without Nova's
+    envelopes; their values are not checked.
 
     :raises DocumentError: it is none
     """
@@ -288,24 +443,40 @@ def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
         if isinstance(data, dict) and isinstance(data.get("spec"), str):
             data = _without_envelopes(strict(data["spec"]))
     except ValueError as error:
-        raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
+        raise DocumentError(
+            path, f"spec: not JSON: {quote(str(error))}"
+        ) from error
     except RecursionError as error:
-        raise DocumentError(path, "the request spec is nested too deeply.") from error
+        raise DocumentError(
+            path, "the request spec is nested too deeply."
+        ) from error
     _check(_mapping_of(), data, path, "request spec")
     return dict(data)
 
 
-def _check_spelling(names: Sequence[str], data: Mapping[str, Any], path: str | Path, where: str) -> None:
-    """Refuse a document with a misspelt field, which would be ignored as the other fields that only Nova reads."""
+def _check_spelling(
+    names: Sequence[str], data: Mapping[str, Any], path: str | Path, where: str
+) -> None:
+    """Refuse a document with a misspelt field, which would be ignored as the
+    other fields that only Nova reads.
+    """
     others = [str(key)[:100] for key in data if key not in names]
     for name in names:
         if name not in data and (close := find_misspelt(name, others)):
-            raise DocumentError(path, f"{where}it has no {name}, but {quote(close)}. Correct the name.")
+            raise DocumentError(
+                path,
+                f"{where}it has no {name}, but {quote(close)}. Correct the"
+                " name.",
+            )
 
 
-def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:
+def _check(
+    schema: Mapping[str, Any], document: object, path: str | Path, where: str
+) -> None:
     prefix = f"{where}: " if where else ""
-    if mistakes := find_mistakes(schema, document, "it" if where else "the document"):
+    if mistakes := find_mistakes(
+        schema, document, "it" if where else "the document"
+    ):
         raise DocumentError(path, prefix + mistakes[0].text)
 
 
@@ -313,21 +484,32 @@ def _image(data: Any) -> spec.Image:
     properties = dict(data.get("properties") or {})
     for trait in properties.pop("traits_required", None) or ():
         properties[f"trait:{trait}"] = "required"
-    return spec.Image(properties=properties, **{name: data.get(name) for name in ("disk_format", "id", "name")})
+    return spec.Image(
+        properties=properties,
+        **{name: data.get(name) for name in ("disk_format", "id", "name")},
+    )
 
 
 def _flavor(data: Any) -> spec.Flavor:
     # Clients print both; the one that is filled is meant.
     specs = data.get("extra_specs") or data.get("properties")
     # The client prints an empty string for none.
-    sizes = {field: next(filter(None, map(data.get, names)), 0) for field, names in _SIZES.items()}
-    return spec.Flavor(extra_specs=dict(specs or {}), name=data.get("name"), **sizes)
+    sizes = {
+        field: next(filter(None, map(data.get, names)), 0)
+        for field, names in _SIZES.items()
+    }
+    return spec.Flavor(
+        extra_specs=dict(specs or {}), name=data.get("name"), **sizes
+    )
 
 
 def _group(data: Mapping[str, Any]) -> spec.RequestGroup:
     return spec.RequestGroup(
         requester_id=data["requester_id"],
-        resources={name: amount or 0 for name, amount in (data.get("resources") or {}).items()},
+        resources={
+            name: amount or 0
+            for name, amount in (data.get("resources") or {}).items()
+        },
         required_traits=set(data.get("required_traits") or ()),
         forbidden_traits=set(data.get("forbidden_traits") or ()),
         aggregates=_lists(data.get("aggregates")),

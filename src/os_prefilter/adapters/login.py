@@ -6,14 +6,19 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 def advice_on(status: int, roles: str) -> str:
-    """Return what to do where a service answered 401 or 403; empty for another status.
+    """Return what to do where a service answered 401 or 403; empty for another
+    status.
 
     :param roles: the advice where the user lacks a role
     """
     if status == _UNAUTHORIZED:
         return (
-            "Check the login: the token may have expired or been revoked, or the access rules of the application "
-            "credential do not allow the request."
+            "Check the login: the token may have expired or been revoked, or"
+            " the access rules of the application credential do not allow the"
+            " request."
         )
-    of_project = "The token must be for a project, not a domain or the system: log in with project_name."
+    of_project = (
+        "The token must be for a project, not a domain or the system: log in"
+        " with project_name."
+    )
     return f"{roles} {of_project}" if status == _FORBIDDEN else ""

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Validators of bare-metal configurations for nova-api, which then refuses a wrong value in a flavor at once.
+"""Validators of bare-metal configurations for nova-api, which then refuses a
+wrong value in a flavor at once.
 
-It loads this module by the entry point group ``nova.api.extra_spec_validators`` wherever the package is installed, and
-reads ``[prefilter]`` in its own configuration. A validator gets one extra spec, without the others and without the
-image. So the trait of a device passes here: only the scheduler sees whether its property is there as well.
+It loads this module by the entry point group
+``nova.api.extra_spec_validators`` wherever the package is installed, and reads
+``[prefilter]`` in its own configuration. A validator gets one extra spec,
+without the others and without the image. So the trait of a device passes here:
+only the scheduler sees whether its property is there as well.
 """
 
 import nova.conf
@@ -19,22 +22,31 @@ LOG = get_logger(__name__)
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the validators of the extra specs that enabled filters know and Nova does not.
+    """Return the validators of the extra specs that enabled filters know and
+    Nova does not.
 
-    A configuration that cannot be served is logged as an error, and nothing is refused: raised here, it would keep
-    nova-api from starting.
+    A configuration that cannot be served is logged as an error, and nothing is
+    refused: raised here, it would keep nova-api from starting.
     """
     try:
         rows = options_from(nova.conf.CONF, in_nova=True).rows
     except ConfigurationError as error:
-        LOG.error("nova-api does not check extra specs of os-prefilter: %s", error)  # noqa: TRY400 - the message says it all
+        LOG.error(
+            "nova-api does not check extra specs of os-prefilter: %s", error
+        )  # noqa: TRY400 - the message says it all
         return []
     enabled = set(nova.conf.CONF[GROUP].enabled_filters)
-    return [_validator(row) for row in rows if row.namespace and enabled.intersection(row.required_by)]
+    return [
+        _validator(row)
+        for row in rows
+        if row.namespace and enabled.intersection(row.required_by)
+    ]
 
 
 def _validator(row: Row) -> base.ExtraSpecValidator:
-    meaning = f"How the bare-metal node of the instance is configured: {row.name}."
+    meaning = (
+        f"How the bare-metal node of the instance is configured: {row.name}."
+    )
     return base.ExtraSpecValidator(
         name=row.extra_spec,
         description=meaning,

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A nova.conf, read without importing Nova: its sections, and the options that decide what a libvirt host can do.
+"""A nova.conf, read without importing Nova: its sections, and the options that
+decide what a libvirt host can do.
 
-An error names the file, the section and the option, and never shows a password. Names and defaults are those of Nova 34
-(``nova/conf/libvirt.py``, ``compute.py``, ``scheduler.py`` and ``spice.py``); a test compares them.
+An error names the file, the section and the option, and never shows a
+password. Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``,
+``compute.py``, ``scheduler.py`` and ``spice.py``); a test compares them.
 """
 
 import re
@@ -22,7 +24,11 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.libvirt_facts import NovaSettings
-from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
+from os_prefilter.hosts.drivers.nova_releases import (
+    NEWEST_NOVA,
+    NOVA_RELEASES,
+    list_releases,
+)
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 LOG = get_logger(__name__)
@@ -32,21 +38,43 @@ _SECRETS = types.String(choices=_TPM_SECRET_SECURITY)
 _IMAGES = ("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default")
 # Fields of LibvirtSettings, each with the section of its option.
 _LIBVIRT: dict[str, tuple[str, cfg.Opt]] = {
-    # Nova's default is kvm; with None, where nothing is configured, the probe looks whether the host has it.
-    "virt_type": ("libvirt", cfg.StrOpt("virt_type", choices=("kvm", "lxc", "parallels", "qemu"))),
+    # Nova's default is kvm; with None, where nothing is configured, the probe
+    # looks whether the host has it.
+    "virt_type": (
+        "libvirt",
+        cfg.StrOpt("virt_type", choices=("kvm", "lxc", "parallels", "qemu")),
+    ),
     "connection_uri": ("libvirt", cfg.StrOpt("connection_uri", default="")),
     "hw_machine_type": ("libvirt", cfg.ListOpt("hw_machine_type", default=[])),
     "swtpm_enabled": ("libvirt", cfg.BoolOpt("swtpm_enabled", default=False)),
     "tpm_secret_security": (
         "libvirt",
-        cfg.ListOpt("supported_tpm_secret_security", item_type=_SECRETS, default=list(_TPM_SECRET_SECURITY)),
+        cfg.ListOpt(
+            "supported_tpm_secret_security",
+            item_type=_SECRETS,
+            default=list(_TPM_SECRET_SECURITY),
+        ),
     ),
-    "images_type": ("libvirt", cfg.StrOpt("images_type", default="default", choices=_IMAGES)),
-    "cpu_mode": ("libvirt", cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"))),
-    "force_raw_images": ("DEFAULT", cfg.BoolOpt("force_raw_images", default=True)),
+    "images_type": (
+        "libvirt",
+        cfg.StrOpt("images_type", default="default", choices=_IMAGES),
+    ),
+    "cpu_mode": (
+        "libvirt",
+        cfg.StrOpt(
+            "cpu_mode",
+            choices=("host-model", "host-passthrough", "custom", "none"),
+        ),
+    ),
+    "force_raw_images": (
+        "DEFAULT",
+        cfg.BoolOpt("force_raw_images", default=True),
+    ),
     "spice_enabled": ("spice", cfg.BoolOpt("enabled", default=False)),
 }
-_AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
+_AVAILABLE_FILTERS = cfg.MultiStrOpt(
+    "available_filters", default=["nova.scheduler.filters.all_filters"]
+)
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
@@ -68,9 +96,11 @@ class LibvirtSettings(NovaSettings):
 
 
 def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
-    """Return the configuration in a nova.conf, in which no option is registered yet; None stands for an empty one.
+    """Return the configuration in a nova.conf, in which no option is
+    registered yet; None stands for an empty one.
 
-    :raises DocumentError: if it is a named pipe or a device, which could block its reader
+    :raises DocumentError: if it is a named pipe or a device, which could block
+        its reader
     :raises ConfigurationError: if the file cannot be read as one
     """
     if path is not None:
@@ -78,28 +108,47 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
     files = [] if path is None else [str(path)]
     conf = cfg.ConfigOpts()
     try:
-        conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
+        conf(
+            [],
+            project="nova",
+            default_config_files=files,
+            default_config_dirs=[],
+            use_env=False,
+        )
     except (cfg.Error, OSError, ValueError) as error:
-        # Without its cause, which contains the line, and so perhaps a password.
+        # Without its cause, which contains the line, and so perhaps a
+        # password.
         where = escape_line(str(path))
-        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
+        raise ConfigurationError(
+            f"{where}: it cannot be read as a nova.conf: {reason_of(error)}"
+        ) from None
     return conf
 
 
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
-    """Return the lines of ``[filter_scheduler] available_filters``, of all files together, or Nova's default.
+    """Return the lines of ``[filter_scheduler] available_filters``, of all
+    files together, or Nova's default.
 
     :raises ConfigurationError: if one is not valid
     """
-    return [str(each).strip() for each in _register_and_read(conf, where, _AVAILABLE_FILTERS, "filter_scheduler")]
+    return [
+        str(each).strip()
+        for each in _register_and_read(
+            conf, where, _AVAILABLE_FILTERS, "filter_scheduler"
+        )
+    ]
 
 
-def _register_and_read(conf: cfg.ConfigOpts, where: str, option: cfg.Opt, group: str) -> Any:
+def _register_and_read(
+    conf: cfg.ConfigOpts, where: str, option: cfg.Opt, group: str
+) -> Any:
     conf.register_opt(option, group=None if group == "DEFAULT" else group)
     return read_option(conf, where, option.name, group)
 
 
-def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:
+def read_option(
+    conf: cfg.ConfigOpts, where: str, option: str, group: str
+) -> Any:
     """Return the value of a registered option.
 
     :raises ConfigurationError: if it is not valid
@@ -107,20 +156,32 @@ def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> An
     try:
         return conf[option] if group == "DEFAULT" else conf[group][option]
     except (cfg.ConfigSourceValueError, ValueError) as error:
-        raise invalid_option(where, option, f"{reason_of(error)} Correct it.", group) from error
+        raise invalid_option(
+            where, option, f"{reason_of(error)} Correct it.", group
+        ) from error
     except (cfg.Error, RecursionError):
-        # Without its cause, which contains what follows the $: the rest of a password.
-        problem = "a $ in its value refers to itself, or to an option that is not read here. Write $$ for a $."
+        # Without its cause, which contains what follows the $: the rest of a
+        # password.
+        problem = (
+            "a $ in its value refers to itself, or to an option that is not"
+            " read here. Write $$ for a $."
+        )
         raise invalid_option(where, option, problem, group) from None
 
 
-def invalid_option(where: str, option: str, problem: str, group: str) -> ConfigurationError:
+def invalid_option(
+    where: str, option: str, problem: str, group: str
+) -> ConfigurationError:
     """Return the error for an option of a file."""
-    return ConfigurationError(f"{where}: [{escape_line(group)}] {option}: {problem}")
+    return ConfigurationError(
+        f"{where}: [{escape_line(group)}] {option}: {problem}"
+    )
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of oslo.config, or of a library that reads with it, as one sentence without its location."""
+    """Return the message of oslo.config, or of a library that reads with it,
+    as one sentence without its location.
+    """
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
     if isinstance(error, cfg.ConfigFileParseError):
         # The line itself follows in quotes, and may contain a password.
@@ -129,23 +190,32 @@ def reason_of(error: Exception) -> str:
 
 
 def release_of_compute() -> int | None:
-    """Return the release of the host's nova-compute, 34 for 2026.2; None if it is not known.
+    """Return the release of the host's nova-compute, 34 for 2026.2; None if it
+    is not known.
 
-    By the package nova beside this one, else by the command in the search path: an agent may have an environment of its
-    own.
+    By the package nova beside this one, else by the command in the search
+    path: an agent may have an environment of its own.
     """
     if (release := installed_nova()) is not None:
         return release
     try:
         command = [which("nova-compute") or "", "--version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT)  # noqa: S603 - no shell
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_VERSION_TIMEOUT,
+        )  # noqa: S603 - no shell
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return nova_release(done.stdout.strip().partition(".")[0])
 
 
 def installed_nova() -> int | None:
-    """Return the release of the package nova beside this one; None if it is not known."""
+    """Return the release of the package nova beside this one; None if it is
+    not known.
+    """
     try:
         # A damaged installation has no version.
         return nova_release(str(version("nova")).partition(".")[0])
@@ -154,44 +224,69 @@ def installed_nova() -> int | None:
 
 
 def unsupported_nova() -> str:
-    """Return a warning if this version was not tested with the installed Nova; empty if it was, or none is known."""
+    """Return a warning if this version was not tested with the installed Nova;
+    empty if it was, or none is known.
+    """
     release = installed_nova()
     if release is None or release in NOVA_RELEASES:
         return ""
-    tested = f"os-prefilter {version('os-prefilter')} is tested with Nova {list_releases()}"
-    newer = "a new request filter of Nova with the purpose of one of ours runs beside it. Upgrade os-prefilter."
-    older = "they may require traits that its compute services do not report. Upgrade Nova, or audit each filter first."
+    tested = (
+        f"os-prefilter {version('os-prefilter')} is tested with Nova"
+        f" {list_releases()}"
+    )
+    newer = (
+        "a new request filter of Nova with the purpose of one of ours runs"
+        " beside it. Upgrade os-prefilter."
+    )
+    older = (
+        "they may require traits that its compute services do not report."
+        " Upgrade Nova, or audit each filter first."
+    )
     advice = newer if release > NEWEST_NOVA else older
-    return f"{tested}, not with Nova {version('nova')}. The filters run all the same, but {advice}"
+    return (
+        f"{tested}, not with Nova {version('nova')}. The filters run all the"
+        f" same, but {advice}"
+    )
 
 
 def incompatible_nova(error: ImportError) -> str:
-    """Return the message for a Nova in which the entry point cannot be imported."""
+    """Return the message for a Nova in which the entry point cannot be
+    imported.
+    """
     try:
         nova = f"Nova {version('nova')}"
     except PackageNotFoundError:
         nova = "this environment, which has no Nova"
     return (
-        f"os-prefilter {version('os-prefilter')} does not work in {nova}: {escape_line(str(error))}. It supports Nova "
-        f"{list_releases()}. Install the release of os-prefilter for this Nova, or remove "
-        "os_prefilter.nova.activate from [filter_scheduler] available_filters."
+        f"os-prefilter {version('os-prefilter')} does not work in {nova}:"
+        f" {escape_line(str(error))}. It supports Nova {list_releases()}."
+        " Install the release of os-prefilter for this Nova, or remove"
+        " os_prefilter.nova.activate from [filter_scheduler]"
+        " available_filters."
     )
 
 
 def nova_release(text: str) -> int | None:
-    """Parse a release of Nova, written as its major version; None if it is not one."""
+    """Parse a release of Nova, written as its major version; None if it is not
+    one.
+    """
     return int(text) if re.fullmatch("[1-9][0-9]", text, re.ASCII) else None
 
 
 def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     """Read a nova.conf; None stands for an empty one.
 
-    :raises DocumentError: if it is a named pipe or a device, which could block its reader
-    :raises ConfigurationError: if the file cannot be read, or has a value that Nova would refuse
+    :raises DocumentError: if it is a named pipe or a device, which could block
+        its reader
+    :raises ConfigurationError: if the file cannot be read, or has a value that
+        Nova would refuse
     """
     where = escape_line(str(path))
     conf = load_conf(path)
-    found = {name: _register_and_read(conf, where, option, group) for name, (group, option) in _LIBVIRT.items()}
+    found = {
+        name: _register_and_read(conf, where, option, group)
+        for name, (group, option) in _LIBVIRT.items()
+    }
     found["connection_uri"] = found["connection_uri"].strip()
     found["hw_machine_type"] = _machine_types(found["hw_machine_type"], where)
     found["tpm_secret_security"] = frozenset(found["tpm_secret_security"])
@@ -199,7 +294,9 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
 
 
 def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
-    """Return the machine type of each architecture; an entry that Nova passes over does not stop a host's report."""
+    """Return the machine type of each architecture; an entry that Nova passes
+    over does not stop a host's report.
+    """
     found: dict[str, str] = {}
     ignored: dict[str, None] = {}
     for entry in entries:
@@ -211,8 +308,9 @@ def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
             ignored[quote(entry)] = None
     if ignored:
         LOG.warning(
-            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write ARCHITECTURE=MACHINE, with an architecture "
-            "that Nova knows, as in x86_64=q35.",
+            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write"
+            " ARCHITECTURE=MACHINE, with an architecture that Nova knows, as"
+            " in x86_64=q35.",
             where,
             join_first_names(tuple(ignored), _SHOWN),
         )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices that Nova takes from libosinfo's database for an image that names its system and not the device.
+"""Devices that Nova takes from libosinfo's database for an image that names
+its system and not the device.
 
-Nova's libvirt driver asks it for the network card and the disk bus of ``os_distro`` (``nova/virt/osinfo.py``), where
-the environment of nova-compute has libosinfo. What is asked here is what is installed here.
+Nova's libvirt driver asks it for the network card and the disk bus of
+``os_distro`` (``nova/virt/osinfo.py``), where the environment of nova-compute
+has libosinfo. What is asked here is what is installed here.
 """
 
 from collections.abc import Mapping
@@ -17,16 +19,25 @@ from os_prefilter.vocabulary import BY_NAME
 
 LOG = get_logger(__name__)
 
-_CLASSES = {"hw_vif_model": ("vif_model", "net"), "hw_disk_bus": ("disk_bus", "block")}
+_CLASSES = {
+    "hw_vif_model": ("vif_model", "net"),
+    "hw_disk_bus": ("disk_bus", "block"),
+}
 DEVICES = tuple(_CLASSES)
-"""The image properties that Nova takes from libosinfo where they are not set."""
-_VIRTIO = frozenset(("virtio-net", "virtio1.0-net", "virtio-block", "virtio1.0-block"))
+"""The image properties that Nova takes from libosinfo where they are not
+set.
+"""
+_VIRTIO = frozenset(
+    ("virtio-net", "virtio1.0-net", "virtio-block", "virtio1.0-block")
+)
 _LONGEST_NAME = 255
 
 
 @cache
 def _libosinfo() -> tuple[Any, Any] | None:
-    """Return the library and its list of systems; None if it is not installed, which the log says once."""
+    """Return the library and its list of systems; None if it is not installed,
+    which the log says once.
+    """
     try:
         import_module("gi").require_version("Libosinfo", "1.0")
         library = import_module("gi.repository.Libosinfo")
@@ -35,7 +46,10 @@ def _libosinfo() -> tuple[Any, Any] | None:
         return library, loader.get_db().get_os_list()
     # gi's own errors are GLib's, which exist only with it.
     except Exception as error:  # noqa: BLE001
-        LOG.debug("libosinfo cannot be asked here for the devices of a system: %s", describe_error(error))
+        LOG.debug(
+            "libosinfo cannot be asked here for the devices of a system: %s",
+            describe_error(error),
+        )
         return None
 
 
@@ -46,16 +60,24 @@ def has_libosinfo() -> bool:
 
 @lru_cache(maxsize=1024)
 def implied_by(distro: str) -> Mapping[str, str]:
-    """Return image property -> value for the devices of a system; empty for what is not known.
+    """Return image property -> value for the devices of a system; empty for
+    what is not known.
 
-    :param distro: the image's ``os_distro``: a short id, such as ``win2k19``, or an id that is a URL
+    :param distro: the image's ``os_distro``: a short id, such as ``win2k19``,
+        or an id that is a URL
     """
     loaded = _libosinfo()
-    if not loaded or not 0 < len(distro) <= _LONGEST_NAME or not distro.isprintable():
+    if (
+        not loaded
+        or not 0 < len(distro) <= _LONGEST_NAME
+        or not distro.isprintable()
+    ):
         return {}
     library, systems = loaded
     named = library.Filter.new()
-    named.add_constraint("id" if distro.startswith("http") else "short-id", distro)
+    named.add_constraint(
+        "id" if distro.startswith("http") else "short-id", distro
+    )
     found = systems.new_filtered(named)
     return _devices_of(library, found.get_nth(0)) if found.get_length() else {}
 

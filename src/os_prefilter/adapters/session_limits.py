@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits for a keystoneauth session: how much it reads, how long a response takes, where secrets go, and its lock.
+"""Limits for a keystoneauth session: how much it reads, how long a response
+takes, where secrets go, and its lock.
 
-keystoneauth reads a response without end, sends the token, or the password of a login, along wherever a redirect leads,
-and waits for its own lock where Keystone does not show its versions (ADR 0015). Its timeout ends what is silent. What
-trickles in too slowly to fill a piece ends with the command, or with the round of the agent.
+keystoneauth reads a response without end, sends the token, or the password of
+a login, along wherever a redirect leads, and waits for its own lock where
+Keystone does not show its versions (ADR 0015). Its timeout ends what is
+silent. What trickles in too slowly to fill a piece ends with the command, or
+with the round of the agent.
 """
 
 import threading
@@ -24,7 +27,9 @@ WHOLE = 2.0
 """How many times the timeout the body of a response may take."""
 
 MOST_BYTES = 512 * 1024 * 1024
-"""The longest response: the longest of a Placement with 100,000 hosts is below a fifth of it."""
+"""The longest response: the longest of a Placement with 100,000 hosts is below
+a fifth of it.
+"""
 
 _PIECE = 4096
 # The ones that keystoneauth follows.
@@ -33,30 +38,40 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def limit(session: Any) -> None:
-    """Limit a ``keystoneauth1.session.Session`` by the timeout of each of its requests; call it before the login."""
+    """Limit a ``keystoneauth1.session.Session`` by the timeout of each of its
+    requests; call it before the login.
+    """
     hooks = session.session.hooks["response"]
     if _check_response in hooks:
         # The openstack client runs several commands with one session.
         return
-    # requests calls it before it reads the body; keystoneauth follows redirects after it.
+    # requests calls it before it reads the body; keystoneauth follows
+    # redirects after it.
     hooks.append(_check_response)
     # Other plugins, such as a fixed token, do not log in.
     if isinstance(session.auth, BaseIdentityPlugin):
-        setattr(session.auth, "get_access", _not_nested(session.auth.get_access))  # noqa: B010 - to mypy a method
+        setattr(
+            session.auth, "get_access", _not_nested(session.auth.get_access)
+        )  # noqa: B010 - to mypy a method
 
 
 def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method that gets the token of an identity plugin, refused while it runs in this thread.
+    """Return the method that gets the token of an identity plugin, refused
+    while it runs in this thread.
 
-    keystoneauth holds a lock while it logs in. Where Keystone answers 401 to the request for its versions, keystoneauth
-    repeats that with a token, and waits for its own lock forever (ADR 0015). After an error, keystoneauth goes on with
-    the version in the URL.
+    keystoneauth holds a lock while it logs in. Where Keystone answers 401 to
+    the request for its versions, keystoneauth repeats that with a token, and
+    waits for its own lock forever (ADR 0015). After an error, keystoneauth
+    goes on with the version in the URL.
     """
     here = threading.local()
 
     def get_access_once(*args: Any, **options: Any) -> Any:
         if getattr(here, "is_running", False):
-            raise exceptions.Unauthorized("Keystone requires a token for its list of versions, to get a token")
+            raise exceptions.Unauthorized(
+                "Keystone requires a token for its list of versions, to get a"
+                " token"
+            )
         here.is_running = True
         try:
             return get_access(*args, **options)
@@ -67,9 +82,11 @@ def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_response(response: requests.Response, **options: Any) -> None:
-    """Refuse a redirect to another origin, and read the body, unless the caller reads it.
+    """Refuse a redirect to another origin, and read the body, unless the
+    caller reads it.
 
-    :raises requests.RequestException: the headers and the body of the request, with secrets, would go elsewhere
+    :raises requests.RequestException: the headers and the body of the request,
+        with secrets, would go elsewhere
     :raises requests.ReadTimeout: the response does not end in time
     :raises requests.ConnectionError: the response is too long
     """
@@ -79,7 +96,11 @@ def _check_response(response: requests.Response, **options: Any) -> None:
         # A transport of another library may have no body to read.
         if timeout and not options.get("stream") and response.raw is not None:
             # As response.content does; it has no other name.
-            response._content = _body(response, WHOLE * (max(timeout) if isinstance(timeout, tuple) else timeout))  # noqa: SLF001
+            response._content = _body(
+                response,
+                WHOLE
+                * (max(timeout) if isinstance(timeout, tuple) else timeout),
+            )  # noqa: SLF001
     except BaseException:
         response.close()
         raise
@@ -90,14 +111,18 @@ def _check_redirect(response: requests.Response) -> None:
     if response.status_code not in _REDIRECTS or location is None:
         return
     try:
-        is_same = _origin_of(response.url) == _origin_of(urljoin(response.url, location))
+        is_same = _origin_of(response.url) == _origin_of(
+            urljoin(response.url, location)
+        )
     except ValueError:
         # Also LocationParseError: one cannot be read.
         is_same = False
     if not is_same:
         raise requests.RequestException(
-            f"the response is a redirect to {quote(location)}: to another scheme, host or port. It is not followed, as "
-            "the token or the password would go there. If that is the right URL, configure it",
+            f"the response is a redirect to {quote(location)}: to another"
+            " scheme, host or port. It is not followed, as the token or the"
+            " password would go there. If that is the right URL,"
+            " configure it",
             request=response.request,
         )
 
@@ -110,14 +135,25 @@ def _body(response: requests.Response, seconds: float) -> bytes:
         pieces.append(piece)
         length += len(piece)
         if length > MOST_BYTES:
-            raise requests.ConnectionError(f"the response is longer than {MOST_BYTES} bytes")
+            raise requests.ConnectionError(
+                f"the response is longer than {MOST_BYTES} bytes"
+            )
         if time.monotonic() > until:
-            raise requests.ReadTimeout(f"the response has not ended in {seconds:g} seconds")
+            raise requests.ReadTimeout(
+                f"the response has not ended in {seconds:g} seconds"
+            )
     return b"".join(pieces)
 
 
 def _origin_of(url: str) -> tuple[str | None, str | None, int | None]:
-    """Return the scheme, the host and the port of a URL: another port is another service, perhaps another user's."""
-    # By the parser of the library that connects: others see another host where there is a backslash.
+    """Return the scheme, the host and the port of a URL: another port is
+    another service, perhaps another user's.
+    """
+    # By the parser of the library that connects: others see another host where
+    # there is a backslash.
     parts = parse_url(url)
-    return parts.scheme, parts.host, parts.port or _PORTS.get(parts.scheme or "")
+    return (
+        parts.scheme,
+        parts.host,
+        parts.port or _PORTS.get(parts.scheme or ""),
+    )

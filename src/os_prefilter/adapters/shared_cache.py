@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the processes of several hosts share, in the cache that the cloud has: a region of oslo.cache, or of dogpile."""
+"""What the processes of several hosts share, in the cache that the cloud has:
+a region of oslo.cache, or of dogpile.
+"""
 
 import time
 from collections.abc import Iterator
@@ -19,18 +21,22 @@ LOG = get_logger(__name__)
 
 # memcached takes no more, unless it is told otherwise.
 _MOST_BYTES = 1_000_000
-# Seconds. A cache that takes longer for one value, or fails, is left alone for a while.
+# Seconds. A cache that takes longer for one value, or fails, is left alone for
+# a while.
 _SLOW = 0.5
 _LEFT_ALONE = 60.0
-# Two processes that want to read at the same time have both written their names after that, and see which one stays.
+# Two processes that want to read at the same time have both written their
+# names after that, and see which one stays.
 _SETTLED = 0.2
 
 
 class SharedCache:
     """Makes stores in a cache.
 
-    :param region: what has ``get(key)`` and ``set(key, value)``: a region of oslo.cache
-    :param cloud: what tells this cloud from any other that uses the same cache: addresses, names of regions
+    :param region: what has ``get(key)`` and ``set(key, value)``: a region of
+        oslo.cache
+    :param cloud: what tells this cloud from any other that uses the same
+        cache: addresses, names of regions
     """
 
     def __init__(self, region: Any, *cloud: object) -> None:
@@ -41,10 +47,15 @@ class SharedCache:
 
     def store(self, name: str, scope: str) -> Store:
         """Return the store of a fact."""
-        return _CacheStore(self, f"os_prefilter:{scope_of(version('os-prefilter'), *self._cloud, name, scope)}")
+        return _CacheStore(
+            self,
+            f"os_prefilter:{scope_of(version('os-prefilter'), *self._cloud, name, scope)}",
+        )
 
     def get(self, key: str) -> bytes | None:
-        """Return what a key has, if it is bytes; None also if the cache does not answer."""
+        """Return what a key has, if it is bytes; None also if the cache does
+        not answer.
+        """
         value = self._call(self._region.get, key, writes=False)
         return value if isinstance(value, bytes) else None
 
@@ -60,7 +71,8 @@ class SharedCache:
             # Not every backend gives up a cache that hangs.
             asked = start_thread(partial(method, *arguments), "cache")
             error = asked.exception(_SLOW)
-            # What cannot be read may be replaced: only a value that cannot be set shows that the cache fails.
+            # What cannot be read may be replaced: only a value that cannot be
+            # set shows that the cache fails.
             problem = type(error).__name__ if error and writes else ""
         except (NotDoneError, RuntimeError) as slow:
             error, problem = slow, f"it took more than {_SLOW:g} seconds"
@@ -68,11 +80,16 @@ class SharedCache:
             self._left_alone_until = time.monotonic() + _LEFT_ALONE
             if not self._is_told:
                 LOG.warning(
-                    "The cache in which schedulers share what they read fails, so each reads itself: %s", problem
+                    "The cache in which schedulers share what they read fails,"
+                    " so each reads itself: %s",
+                    problem,
                 )
             self._is_told = True
         elif self._is_told and writes:
-            LOG.info("The cache in which schedulers share what they read works again.")
+            LOG.info(
+                "The cache in which schedulers share what they read works"
+                " again."
+            )
             self._is_told = False
         return None if error else asked.result()
 
@@ -98,9 +115,11 @@ class _CacheStore:
 
     @contextmanager
     def lease(self, _place: int) -> Iterator[bool]:
-        """Enter as the one reader, or not. A name that stays longer than any reading is that of a process that died.
+        """Enter as the one reader, or not. A name that stays longer than any
+        reading is that of a process that died.
 
-        Any cache can do that: it takes no lock, and a reading too many does no harm.
+        Any cache can do that: it takes no lock, and a reading too many does no
+        harm.
         """
         reader = self._cache.get(self._reader)
         if reader != self._seen[0]:

@@ -2,8 +2,9 @@
 
 """Entry points of installed packages, found by stevedore.
 
-By itself stevedore skips an entry point that does not load, and lets the last of two equal names win. Both are wrong
-here: an operator who enabled a filter must not get a scheduler without it. So each of these is an error.
+By itself stevedore skips an entry point that does not load, and lets the last
+of two equal names win. Both are wrong here: an operator who enabled a filter
+must not get a scheduler without it. So each of these is an error.
 """
 
 from collections.abc import Callable
@@ -15,28 +16,44 @@ from os_prefilter.common.quoting import describe_error, join_names
 
 
 def installed_entry_points(namespace: str) -> dict[str, str]:
-    """Return the names under an entry point group and where each comes from, sorted, without importing any."""
+    """Return the names under an entry point group and where each comes from,
+    sorted, without importing any.
+    """
     # A manager of no names loads nothing.
     points = NamedExtensionManager(namespace, []).list_entry_points()
-    return {point.name: point.value for point in sorted(points, key=lambda point: point.name)}
+    return {
+        point.name: point.value
+        for point in sorted(points, key=lambda point: point.name)
+    }
 
 
-def load_entry_point(namespace: str, name: str, error: Callable[[str], Exception]) -> object:
+def load_entry_point(
+    namespace: str, name: str, error: Callable[[str], Exception]
+) -> object:
     """Import what is offered under a name of an entry point group.
 
-    :param error: makes the error for an entry point that is missing, offered more than once, or does not load
+    :param error: makes the error for an entry point that is missing, offered
+        more than once, or does not load
     """
     points = NamedExtensionManager(namespace, []).list_entry_points()
     found = {point.value: point for point in points if point.name == name}
     if not found:
         known = {point.name for point in points}
         close = get_close_matches(name.lower(), known, n=1)
-        names = f"the nearest name is {close[0]}" if close else f"there are {join_names(known)}"
+        names = (
+            f"the nearest name is {close[0]}"
+            if close
+            else f"there are {join_names(known)}"
+        )
         raise error(f"no installed package offers it; {names}")
     if len(found) > 1:
-        raise error(f"it is offered more than once: {', '.join(sorted(found))}")
+        raise error(
+            f"it is offered more than once: {', '.join(sorted(found))}"
+        )
     ((target, point),) = found.items()
     try:
         return point.load()
     except (Exception, SystemExit) as cause:
-        raise error(f"{target} does not load: {describe_error(cause)}") from cause
+        raise error(
+            f"{target} does not load: {describe_error(cause)}"
+        ) from cause

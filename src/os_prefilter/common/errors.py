@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every error that this library raises on purpose; docs/errors.rst explains each.
+"""Every error that this library raises on purpose; docs/errors.rst explains
+each.
 
-Each message says what happened, to what, and what to do next. Passwords in URLs are hidden. Text of tenants goes
-through :func:`os_prefilter.common.quoting.quote`, so that it can break neither a log line nor a terminal.
+Each message says what happened, to what, and what to do next. Passwords in
+URLs are hidden. Text of tenants goes through
+:func:`os_prefilter.common.quoting.quote`, so that it can break neither a log
+line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +15,17 @@ from typing import Any, NamedTuple
 from os_prefilter.common.quoting import escape_line, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
-# Bytes. Of a fault's 255, Nova 27 to 34 take 44 for "No valid host was found. Scheduling failed: ", and 73 for that in
-# Japanese, its longest translation (nova/exception.py and nova/locale).
+# Bytes. Of a fault's 255, Nova 27 to 34 take 44 for "No valid host was found.
+# Scheduling failed: ", and 73 for that in Japanese, its longest translation
+# (nova/exception.py and nova/locale).
 _REASON_LENGTH = 180
 _PROPERTY_LENGTH = 80
 
 
 def install_extra(name: str) -> str:
-    """Return how to install what an extra of this package needs; no package index has the package."""
+    """Return how to install what an extra of this package needs; no package
+    index has the package.
+    """
     return f"pip install '.[{name}]' in the repository of os-prefilter"
 
 
@@ -29,10 +35,17 @@ class PrefilterError(Exception):
     filter = ""
     """The request filter that raised it; empty if no filter did."""
     runs: Sequence[Any] = ()
-    """The runs of the filters, up to that one (:class:`os_prefilter.pipeline.decision.Run`)."""
+    """The runs of the filters, up to that one
+    (:class:`os_prefilter.pipeline.decision.Run`).
+    """
 
     def __init__(self, *parts: object) -> None:
-        super().__init__(*(mask_passwords(part) if isinstance(part, str) else part for part in parts))
+        super().__init__(
+            *(
+                mask_passwords(part) if isinstance(part, str) else part
+                for part in parts
+            )
+        )
 
 
 class ConfigurationError(PrefilterError):
@@ -40,7 +53,9 @@ class ConfigurationError(PrefilterError):
 
 
 class UnusablePlugin(ConfigurationError):
-    """Base of the errors about an entry point that is missing, does not load, or is not what it should be."""
+    """Base of the errors about an entry point that is missing, does not load,
+    or is not what it should be.
+    """
 
     text = "{}: {}"
 
@@ -49,25 +64,33 @@ class UnusablePlugin(ConfigurationError):
 
 
 class FilterLoadError(UnusablePlugin):
-    """An enabled filter is not installed, is offered by several packages, or cannot be imported."""
+    """An enabled filter is not installed, is offered by several packages, or
+    cannot be imported.
+    """
 
     text = (
-        "[prefilter] enabled_filters: the request filter {} cannot be used: {}. Correct the name, or repair the "
-        "package that offers it under the entry point group os_prefilter.request_filters."
+        "[prefilter] enabled_filters: the request filter {} cannot be used:"
+        " {}. Correct the name, or repair the package that offers it under the"
+        " entry point group os_prefilter.request_filters."
     )
 
 
 class UnusableReporter(UnusablePlugin):
-    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
+    """The capability reporter of a virt driver is missing, does not load, or
+    is invalid.
+    """
 
     text = (
-        "The capability reporter {} cannot be used: {}. Correct the name, or repair the package that offers it under "
-        "the entry point group os_prefilter.capability_reporters."
+        "The capability reporter {} cannot be used: {}. Correct the name, or"
+        " repair the package that offers it under the entry point group"
+        " os_prefilter.capability_reporters."
     )
 
 
 class UnusableRow(UnusablePlugin):
-    """A row of an installed package does not load, or does not fit into the vocabulary."""
+    """A row of an installed package does not load, or does not fit into the
+    vocabulary.
+    """
 
     text = "The vocabulary cannot take the row {}: {}. Repair its package."
 
@@ -76,25 +99,33 @@ class InvalidFilter(ConfigurationError):
     """An enabled filter cannot be called as a filter."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
-        super().__init__(f"The request filter {name!r} is not a filter: expected {expected}, found {found}.")
+        super().__init__(
+            f"The request filter {name!r} is not a filter: expected"
+            f" {expected}, found {found}."
+        )
 
 
 class MissingFact(ConfigurationError):
-    """An enabled filter needs a deployment fact that the embedding service does not provide."""
+    """An enabled filter needs a deployment fact that the embedding service
+    does not provide.
+    """
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
         super().__init__(
-            f"The request filter {name!r} needs the fact {fact!r}, which the embedding service does not provide. "
-            f"{advice}"
+            f"The request filter {name!r} needs the fact {fact!r}, which the"
+            f" embedding service does not provide. {advice}"
         )
 
 
 class UnusableArgument(ConfigurationError):
-    """The embedding service passes what cannot be called as it must be: a fact, for instance."""
+    """The embedding service passes what cannot be called as it must be: a
+    fact, for instance.
+    """
 
     def __init__(self, what: str, expected: str, found: str) -> None:
         super().__init__(
-            f"The embedding service passes {what} in a form that cannot be used: expected {expected}, found {found}."
+            f"The embedding service passes {what} in a form that cannot be"
+            f" used: expected {expected}, found {found}."
         )
 
 
@@ -108,7 +139,8 @@ class InvalidOption(ConfigurationError):
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it is; the request spec is unchanged.
 
-    The message is cut after 2,000 characters: it goes into the fault of a server, into logs and over the message bus.
+    The message is cut after 2,000 characters: it goes into the fault of a
+    server, into logs and over the message bus.
     """
 
     def __init__(self, text: str) -> None:
@@ -116,19 +148,27 @@ class RequestRejected(PrefilterError):
 
 
 class UnknownValue(RequestRejected):
-    """A property or extra spec has a value that is not in the vocabulary (``unknown_values = reject``).
+    """A property or extra spec has a value that is not in the vocabulary
+    (``unknown_values = reject``).
 
-    :param known: the values that its author may read; none where they name what belongs to others
+    :param known: the values that its author may read; none where they name
+        what belongs to others
     """
 
-    def __init__(self, source: str, value: object, known: Iterable[str]) -> None:
+    def __init__(
+        self, source: str, value: object, known: Iterable[str]
+    ) -> None:
         values = ", ".join(filter(None, known))
         advice = f"Values that exist: {values}." if values else "Correct it."
-        super().__init__(f"{source} has the unknown value {quote(value)}. {advice}")
+        super().__init__(
+            f"{source} has the unknown value {quote(value)}. {advice}"
+        )
 
 
 class ContradictingSources(RequestRejected):
-    """Base of the errors about two parts of a request, or of its filters' requirements, that exclude each other."""
+    """Base of the errors about two parts of a request, or of its filters'
+    requirements, that exclude each other.
+    """
 
     text = "{}, {}"
 
@@ -140,19 +180,29 @@ class ContradictingSources(RequestRejected):
 class FlavorImageConflict(ContradictingSources):
     """Flavor and image contradict each other."""
 
-    text = "{} and {} contradict each other. Remove one of the two, or make them equal."
+    text = (
+        "{} and {} contradict each other. Remove one of the two, or make them"
+        " equal."
+    )
 
 
 class ImpossibleCombination(ContradictingSources):
-    """Two values exclude each other, such as a TPM 1.2 with CRB, or a device and a machine type without it."""
+    """Two values exclude each other, such as a TPM 1.2 with CRB, or a device
+    and a machine type without it.
+    """
 
-    text = "{} is impossible with {}: no host can do both. Change one of the two."
+    text = (
+        "{} is impossible with {}: no host can do both. Change one of the two."
+    )
 
 
 class NeverStarts(ContradictingSources):
     """Two values that no guest has together, as Nova builds it."""
 
-    text = "No guest of Nova has {} beside {}. Set {} as well, or change one of the two."
+    text = (
+        "No guest of Nova has {} beside {}. Set {} as well, or change one of"
+        " the two."
+    )
 
 
 class NeverStartsWith(RequestRejected):
@@ -163,44 +213,77 @@ class NeverStartsWith(RequestRejected):
 
 
 class NamedDevice(RequestRejected):
-    """A trait names a device that Nova's drivers give to a guest by its property alone."""
+    """A trait names a device that Nova's drivers give to a guest by its
+    property alone.
+    """
 
     def __init__(self, source: str, instead: str) -> None:
-        super().__init__(f"{source} only chooses a host, and gives no guest of Nova the device. Set {instead}.")
+        super().__init__(
+            f"{source} only chooses a host, and gives no guest of Nova the"
+            f" device. Set {instead}."
+        )
 
 
 class ContradictingAggregates(ContradictingSources):
-    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
+    """All aggregates of which the host must be in one are aggregates of which
+    it must be in none.
+    """
 
-    text = "All required aggregates ({}) are also forbidden ({}): no host can satisfy that. Change one of the two."
+    text = (
+        "All required aggregates ({}) are also forbidden ({}): no host can"
+        " satisfy that. Change one of the two."
+    )
 
 
 class NoHostServes(RequestRejected):
-    """No host has the traits that the request requires; Placement has confirmed it for this request.
+    """No host has the traits that the request requires; Placement has
+    confirmed it for this request.
 
-    The message fits into the fault of a server, of which Nova keeps 255 bytes with its own words before it.
+    The message fits into the fault of a server, of which Nova keeps 255 bytes
+    with its own words before it.
 
-    :param properties: the smallest set that no host serves together: each ``name=value``, or several with "and"
-    :param hosts: how many hosts there are; None to tell nothing about the fleet
+    :param properties: the smallest set that no host serves together: each
+        ``name=value``, or several with "and"
+    :param hosts: how many hosts there are; None to tell nothing about the
+        fleet
     :param alone: how many hosts serve each of the properties by itself
-    :param which: "available" if other hosts serve the properties, but not what every request requires
+    :param which: "available" if other hosts serve the properties, but not what
+        every request requires
     """
 
     def __init__(
-        self, properties: Iterable[str], hosts: int | None = None, alone: Iterable[int] = (), which: str = ""
+        self,
+        properties: Iterable[str],
+        hosts: int | None = None,
+        alone: Iterable[int] = (),
+        which: str = "",
     ) -> None:
         self.properties = tuple(properties)
         self.hosts = hosts
         kind = f"{which} " if which else ""
         names = [_shorten_property(name) for name in self.properties]
         counts = [] if hosts is None else [f"0 of {hosts} {kind}hosts"]
-        counts += [f"{name} alone: {number}" for name, number in zip(names, alone, strict=False)]
+        counts += [
+            f"{name} alone: {number}"
+            for name, number in zip(names, alone, strict=False)
+        ]
         # Numbers go first, then names.
         sizes = [(len(names), number) for number in range(len(counts), 0, -1)]
-        for shown, number in (*sizes, *((shown, min(1, len(counts))) for shown in range(len(names), 0, -1))):
+        for shown, number in (
+            *sizes,
+            *(
+                (shown, min(1, len(counts)))
+                for shown in range(len(names), 0, -1)
+            ),
+        ):
             more = len(names) - shown
-            first, *others = [*names[:shown], *([f"{more} more"] if more else [])]
-            together = f" together with {' and '.join(others)}" if others else ""
+            first, *others = [
+                *names[:shown],
+                *([f"{more} more"] if more else []),
+            ]
+            together = (
+                f" together with {' and '.join(others)}" if others else ""
+            )
             of_fleet = f" ({'; '.join(counts[:number])})" if number else ""
             text = f"No {kind}host offers {first}{together}{of_fleet}."
             if len(text.encode()) <= _REASON_LENGTH:
@@ -209,10 +292,14 @@ class NoHostServes(RequestRejected):
 
 
 class HostsAt(NamedTuple):
-    """How many hosts there were before and after one step of the search for a host."""
+    """How many hosts there were before and after one step of the search for a
+    host.
+    """
 
     by: str
-    """The host filter, or the resource class that the hosts had, or had not, room for."""
+    """The host filter, or the resource class that the hosts had, or had not,
+    room for.
+    """
     before: int
     after: int
 
@@ -220,9 +307,12 @@ class HostsAt(NamedTuple):
 class NoHostLeft(RequestRejected):
     """No host was left for a request that passed all request filters.
 
-    :param numbers: told behind the reason, as many of the last ones as fit: a number is never cut
-    :param stage: where: ``host filters``; where Placement had no candidate, ``traits`` or ``room``
-    :param by: the host filter that left none, or the resource classes that are short
+    :param numbers: told behind the reason, as many of the last ones as fit: a
+        number is never cut
+    :param stage: where: ``host filters``; where Placement had no candidate,
+        ``traits`` or ``room``
+    :param by: the host filter that left none, or the resource classes that are
+        short
     :param hosts: the numbers of hosts, as far as they are known
     :param is_certain: False if the reason is for the operator alone
     """
@@ -242,14 +332,21 @@ class NoHostLeft(RequestRejected):
         self.by = tuple(by)
         self.hosts = tuple(hosts)
         told = list(numbers)
-        while told and len(f"{reason} ({', '.join(told)}).".encode()) > _REASON_LENGTH:
+        while (
+            told
+            and len(f"{reason} ({', '.join(told)}).".encode()) > _REASON_LENGTH
+        ):
             del told[0]
         text = f"{reason} ({', '.join(told)})." if told else f"{reason}."
-        super().__init__(text.encode()[:_REASON_LENGTH].decode(errors="ignore"))
+        super().__init__(
+            text.encode()[:_REASON_LENGTH].decode(errors="ignore")
+        )
 
 
 def _shorten_property(name: str) -> str:
-    """Return an untrusted property as one line, and of a long one its beginning, so that no other words are cut."""
+    """Return an untrusted property as one line, and of a long one its
+    beginning, so that no other words are cut.
+    """
     line = escape_line(name[: _PROPERTY_LENGTH + 1]).encode()
     cut = line[:_PROPERTY_LENGTH].decode(errors="ignore")
     return cut if len(line) <= _PROPERTY_LENGTH else f"{cut}..."
@@ -261,8 +358,10 @@ class UnsupportedByHost(RequestRejected):
     def __init__(self, host: str, refusals: Iterable[object]) -> None:
         self.refusals = list(refusals)
         super().__init__(
-            f"The host {quote(host)} cannot serve the request: {'; '.join(map(str, self.refusals))}. "
-            "Enable the request filters, so that such requests go to hosts that can, or change the request."
+            f"The host {quote(host)} cannot serve the request:"
+            f" {'; '.join(map(str, self.refusals))}. Enable the request"
+            " filters, so that such requests go to hosts that can, or change"
+            " the request."
         )
 
 
@@ -273,18 +372,26 @@ class ContradictingRequirements(RequestRejected):
     """
 
     def __init__(
-        self, trait: str, scope: str, required_by: str, forbidden_by: str, requirements: Iterable[Any] = ()
+        self,
+        trait: str,
+        scope: str,
+        required_by: str,
+        forbidden_by: str,
+        requirements: Iterable[Any] = (),
     ) -> None:
         self.trait = trait
         self.requirements = tuple(requirements)
         super().__init__(
-            f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
-            "host can satisfy that. Change one of the two."
+            f"The trait {trait} is both required ({required_by}) and forbidden"
+            f" ({forbidden_by}) on {scope}: no host can satisfy that. Change"
+            " one of the two."
         )
 
 
 class NoAggregate(RequestRejected):
-    """No host aggregate is for something that a request needs one for, such as its tenant."""
+    """No host aggregate is for something that a request needs one for, such as
+    its tenant.
+    """
 
     def __init__(self, what: str, advice: str) -> None:
         super().__init__(f"{what}. {advice}")
@@ -293,11 +400,15 @@ class NoAggregate(RequestRejected):
 class RejectedByFilter(RequestRejected):
     """A Nova-style filter rejected the request; the cause is chained.
 
-    :param reason: its own, without Nova's words before it, which Nova writes again
+    :param reason: its own, without Nova's words before it, which Nova writes
+        again
     """
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"The request filter {name!r} rejected the request: {quote(reason, _DETAIL_LENGTH)}")
+        super().__init__(
+            f"The request filter {name!r} rejected the request:"
+            f" {quote(reason, _DETAIL_LENGTH)}"
+        )
 
 
 class MalformedRequest(RequestRejected):
@@ -308,31 +419,41 @@ class MalformedRequest(RequestRejected):
 
 
 class FilterFailed(PrefilterError):
-    """A filter raised an error of its own; the request spec is unchanged. The cause is chained."""
+    """A filter raised an error of its own; the request spec is unchanged. The
+    cause is chained.
+    """
 
     def __init__(self, name: str, cause: BaseException) -> None:
         self.filter = name
         super().__init__(
-            f"The request filter {name!r} failed with {type(cause).__name__}: {quote(str(cause), 300)}. The request "
-            "was not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
+            f"The request filter {name!r} failed with {type(cause).__name__}:"
+            f" {quote(str(cause), 300)}. The request was not changed. Report"
+            " it to the filter's author, or remove it from [prefilter]"
+            " enabled_filters."
         )
 
 
 class UnusableFact(PrefilterError):
-    """A deployment fact without which a filter must not let a request pass is not known, or is malformed."""
+    """A deployment fact without which a filter must not let a request pass is
+    not known, or is malformed.
+    """
 
     def __init__(self, fact: str, problem: str, advice: str) -> None:
         super().__init__(f"The deployment fact {fact!r} {problem}. {advice}")
 
 
 class UnsuitableRequestSpec(PrefilterError):
-    """An object is not RequestSpec-like: it cannot be read, or cannot hold requirements."""
+    """An object is not RequestSpec-like: it cannot be read, or cannot hold
+    requirements.
+    """
 
     def __init__(self, request_spec: object, problem: str) -> None:
         super().__init__(
-            f"A {type(request_spec).__name__} is no RequestSpec that filters can work on: {problem}. It needs a "
-            "flavor that can be copied and replaced, an image or None, the sets root_required and root_forbidden, and "
-            "sets of traits in its requested_resources, as os_prefilter.RequestSpec and Nova's have them."
+            f"A {type(request_spec).__name__} is no RequestSpec that filters"
+            f" can work on: {problem}. It needs a flavor that can be copied"
+            " and replaced, an image or None, the sets root_required and"
+            " root_forbidden, and sets of traits in its requested_resources,"
+            " as os_prefilter.RequestSpec and Nova's have them."
         )
 
 
@@ -345,15 +466,24 @@ class DocumentError(PrefilterError):
         self.problem = problem
         self.line = line
         """The line in the file; 0 for the file as a whole."""
-        super().__init__(f"{self.path}:{line}: {problem}" if line else f"{self.path}: {problem}")
+        super().__init__(
+            f"{self.path}:{line}: {problem}"
+            if line
+            else f"{self.path}: {problem}"
+        )
 
 
 class ProbeFailed(PrefilterError):
     """A host did not report its capabilities; its previous report stays."""
 
     def __init__(self, what: str, reason: str, advice: str) -> None:
-        shown = escape_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
-        super().__init__(f"The probe failed at {escape_line(what)}: {shown}. {advice}")
+        shown = (
+            escape_line(" ".join(reason.split()).rstrip("."))
+            or "no explanation"
+        )
+        super().__init__(
+            f"The probe failed at {escape_line(what)}: {shown}. {advice}"
+        )
 
 
 class PlacementError(PrefilterError):
@@ -364,18 +494,29 @@ class PlacementUnavailable(PlacementError):
     """Placement did not answer, or answered with a server error."""
 
     def __init__(self, what: str, reason: object) -> None:
-        super().__init__(f"Placement did not answer {what}: {reason}. Check that the service runs, then try again.")
+        super().__init__(
+            f"Placement did not answer {what}: {reason}. Check that the"
+            " service runs, then try again."
+        )
 
 
 class PlacementRefused(PlacementError):
     """Placement answered with a client error."""
 
-    def __init__(self, what: str, status: int, detail: str, advice: str = "") -> None:
+    def __init__(
+        self, what: str, status: int, detail: str, advice: str = ""
+    ) -> None:
         self.status = status
         self.detail = detail
-        words = escape_line(detail[:_DETAIL_LENGTH]) + "..." * (len(detail) > _DETAIL_LENGTH)
-        end = f"{'' if words.endswith('.') else '.'} {advice}" if advice else ""
-        super().__init__(f"Placement refused {what} with status {status}: {words}{end}")
+        words = escape_line(detail[:_DETAIL_LENGTH]) + "..." * (
+            len(detail) > _DETAIL_LENGTH
+        )
+        end = (
+            f"{'' if words.endswith('.') else '.'} {advice}" if advice else ""
+        )
+        super().__init__(
+            f"Placement refused {what} with status {status}: {words}{end}"
+        )
 
 
 class UnknownTraits(PlacementError):
@@ -384,8 +525,10 @@ class UnknownTraits(PlacementError):
     def __init__(self, traits: Iterable[str]) -> None:
         self.traits = sorted(traits)
         super().__init__(
-            f"Placement does not know: {', '.join(self.traits)}. A standard trait needs a newer os-traits "
-            "beside Placement (then restart it); a CUSTOM_ trait is created with 'openstack trait create NAME'."
+            f"Placement does not know: {', '.join(self.traits)}. A standard"
+            " trait needs a newer os-traits beside Placement (then restart"
+            " it); a CUSTOM_ trait is created with 'openstack trait create"
+            " NAME'."
         )
 
 
@@ -394,20 +537,28 @@ class UnknownProvider(PlacementError):
 
     def __init__(self, provider: str) -> None:
         super().__init__(
-            f"Placement has no resource provider {quote(provider, 200)}. nova-compute creates it when it starts: see "
-            "that it runs and uses this Placement, or name the host's provider ('openstack resource provider list')."
+            f"Placement has no resource provider {quote(provider, 200)}."
+            " nova-compute creates it when it starts: see that it runs and"
+            " uses this Placement, or name the host's provider ('openstack"
+            " resource provider list')."
         )
 
 
 class GenerationConflict(PlacementError):
-    """The traits of a resource provider were not written, because another writer changed it at the same time."""
+    """The traits of a resource provider were not written, because another
+    writer changed it at the same time.
+    """
 
     def __init__(self, provider: str, attempts: int = 1) -> None:
         super().__init__(
-            f"The traits of the resource provider {quote(provider, 200)} were not written: another writer changed it "
-            f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it."
+            f"The traits of the resource provider {quote(provider, 200)} were"
+            f" not written: another writer changed it in each of {attempts}"
+            " attempts. Try again; if that does not help, find out what else"
+            " writes to it."
         )
 
 
 class IronicError(PrefilterError):
-    """Ironic failed to serve a request; its kinds are in :mod:`os_prefilter.adapters.ironic.errors`."""
+    """Ironic failed to serve a request; its kinds are in
+    :mod:`os_prefilter.adapters.ironic.errors`.
+    """

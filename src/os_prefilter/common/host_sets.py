@@ -17,9 +17,16 @@ _MOST_TRIED = 20_000
 
 def numbers_in(hosts: int) -> list[int]:
     """Return the numbers of a set of hosts, in the order of the fleet."""
-    # Byte by byte: to take one bit after the other out of a long integer would copy it each time.
+    # Byte by byte: to take one bit after the other out of a long integer would
+    # copy it each time.
     octets = hosts.to_bytes((hosts.bit_length() + 7) // 8, "little")
-    return [start * 8 + bit for start, octet in enumerate(octets) if octet for bit in _BITS if octet >> bit & 1]
+    return [
+        start * 8 + bit
+        for start, octet in enumerate(octets)
+        if octet
+        for bit in _BITS
+        if octet >> bit & 1
+    ]
 
 
 def set_of(numbers: Iterable[int]) -> int:
@@ -39,26 +46,41 @@ def union(sets: Iterable[int]) -> int:
 
 
 def intersection(sets: Iterable[int]) -> int:
-    """Return the hosts that are in each of the sets; of no set, -1: all hosts."""
+    """Return the hosts that are in each of the sets; of no set, -1: all
+    hosts.
+    """
     return reduce(and_, sets, -1)
 
 
-def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> tuple[_K, ...]:
-    """Return the keys of a smallest selection of sets that have no host in common; none if all together have one.
+def smallest_disjoint(
+    sets: Mapping[_K, int], rather_not: Iterable[_K] = ()
+) -> tuple[_K, ...]:
+    """Return the keys of a smallest selection of sets that have no host in
+    common; none if all together have one.
 
-    Where there are too many selections to try all, it is one of which none can be left out.
+    Where there are too many selections to try all, it is one of which none can
+    be left out.
 
-    :param rather_not: keys to leave out before others, the first of them first, where that is possible
+    :param rather_not: keys to leave out before others, the first of them
+        first, where that is possible
     """
     last = list(dict.fromkeys(rather_not))
     keys = [*(key for key in sets if key not in last), *reversed(last)]
 
     if intersection(sets.values()):
         return ()
-    some = chain.from_iterable(combinations(keys, size) for size in range(1, len(keys)))
-    disjoint = (each for each in islice(some, _MOST_TRIED) if not intersection(sets[key] for key in each))
+    some = chain.from_iterable(
+        combinations(keys, size) for size in range(1, len(keys))
+    )
+    disjoint = (
+        each
+        for each in islice(some, _MOST_TRIED)
+        if not intersection(sets[key] for key in each)
+    )
     chosen = next(disjoint, tuple(keys))
     for key in reversed(chosen):
         fewer = tuple(each for each in chosen if each != key)
-        chosen = chosen if intersection(sets[each] for each in fewer) else fewer
+        chosen = (
+            chosen if intersection(sets[each] for each in fewer) else fewer
+        )
     return tuple(key for key in sets if key in chosen)

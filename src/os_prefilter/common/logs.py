@@ -10,7 +10,8 @@ from oslo_log import log
 
 
 class _Logger(log.KeywordArgumentAdapter):
-    """oslo.log appends the error that is being handled to each warning and error; ours give the reason themselves.
+    """oslo.log appends the error that is being handled to each warning and
+    error; ours give the reason themselves.
 
     A traceback is asked for with ``exception``, and is written as always.
     """
@@ -22,12 +23,15 @@ class _Logger(log.KeywordArgumentAdapter):
         _without_handled_error(super().error, msg, *args, **kwargs)
 
 
-def _without_handled_error(write: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+def _without_handled_error(
+    write: Callable[..., None], *args: Any, **kwargs: Any
+) -> None:
     if sys.exc_info()[0] is None or kwargs.get("exc_info"):
         write(*args, **kwargs)
         return
     try:
-        # Nothing ends the handling of an error but another one; those of this class oslo.log does not append.
+        # Nothing ends the handling of an error but another one; those of this
+        # class oslo.log does not append.
         raise KeyError
     except KeyError:
         write(*args, **kwargs)

@@ -8,51 +8,74 @@ from difflib import get_close_matches
 
 _SHOWN_LENGTH = 80
 _TOLD_LENGTH = 500
-# Text is cut before its end, and then looked at: so much further, as a password must not be cut at its @.
+# Text is cut before its end, and then looked at: so much further, as a
+# password must not be cut at its @.
 _LONGEST_LOGIN = 1_000
-# To the last @, as a password may have one that should be escaped and is not. Second: one with a /, where what follows
-# the colon is no port. The third is what urllib3 says of the text before that /. Bounded: text may be long.
+# To the last @, as a password may have one that should be escaped and is not.
+# Second: one with a /, where what follows the colon is no port. The third is
+# what urllib3 says of the text before that /. Bounded: text may be long.
 _LOGIN_IN_URL = re.compile(
-    r"(?<=://)(?:[^\s/?#]{1,500}@|[^\s/?#@:]{0,200}:(?!\d*(?:[/?#,;\s]|$))\S{0,500}@)|(?<=Failed to parse: )[^\s/]+"
+    r"(?<=://)(?:[^\s/?#]{1,500}@|[^\s/?#@:]{0,200}:(?!\d*(?:[/?#,;\s]|$))\S{0,500}@)|(?<=Failed"
+    r" to parse: )[^\s/]+"
 )
 
 
 def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
-    """Return a value for a message: quoted, on one line, ASCII, cut after ``length``, without passwords in URLs."""
+    """Return a value for a message: quoted, on one line, ASCII, cut after
+    ``length``, without passwords in URLs.
+    """
     if isinstance(value, str):
         # Cut first: the value may be megabytes long.
-        text = ascii(mask_passwords(value[: length + _LONGEST_LOGIN])[: length + 1])
+        text = ascii(
+            mask_passwords(value[: length + _LONGEST_LOGIN])[: length + 1]
+        )
     elif isinstance(value, (bool, int, float, type(None))):
-        text = ascii(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"  # noqa: PLR2004
+        text = (
+            ascii(value)
+            if not isinstance(value, int) or value.bit_length() < 256
+            else "a huge number"
+        )  # noqa: PLR2004
     else:
         text = f"a {type(value).__name__}"
     return text if len(text) <= length else text[:length] + "..."
 
 
 def escape_line(text: str) -> str:
-    """Return untrusted text as one printable line, escaped where it is none."""
+    """Return untrusted text as one printable line, escaped where it is
+    none.
+    """
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error of a client library for a message: its kind and its text, on one line, cut, without passwords."""
+    """Return an error of a client library for a message: its kind and its
+    text, on one line, cut, without passwords.
+    """
     try:
         told = str(error)
     except Exception:  # noqa: BLE001 - what tells of an error must not raise another one
         told = "it has no text"
-    text = escape_line(mask_passwords(told[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
+    text = escape_line(
+        mask_passwords(told[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH]
+    )
     return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
 
 
 def find_misspelt(name: str, others: Iterable[str]) -> str | None:
-    """Return the one of the other names that is most likely a misspelt ``name``, such as ``flavour`` of ``flavor``."""
+    """Return the one of the other names that is most likely a misspelt
+    ``name``, such as ``flavour`` of ``flavor``.
+    """
     # image_id is another thing than image.
     candidates = [each for each in others if not each.startswith(("_", name))]
-    return next(iter(get_close_matches(name, candidates, n=1, cutoff=0.7)), None)
+    return next(
+        iter(get_close_matches(name, candidates, n=1, cutoff=0.7)), None
+    )
 
 
 def mask_passwords(text: str) -> str:
-    """Return text with ``***`` in place of the user and the password in each URL."""
+    """Return text with ``***`` in place of the user and the password in each
+    URL.
+    """
     return _LOGIN_IN_URL.sub("***@", text)
 
 
@@ -66,7 +89,9 @@ def pluralize(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def shorten(items: Sequence[str], most: int, count: int | None = None) -> list[str]:
+def shorten(
+    items: Sequence[str], most: int, count: int | None = None
+) -> list[str]:
     """Return the first items, and after them how many more there are.
 
     :param count: of all, where ``items`` are but some of them.

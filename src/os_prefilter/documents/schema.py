@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Check documents against JSON schemas (draft 2020-12), with errors as plain sentences.
+"""Check documents against JSON schemas (draft 2020-12), with errors as plain
+sentences.
 
-Keywords of ours in schemas: ``expected`` names what was expected in place of a value, ``check`` is a function that
-returns it, and ``keys`` one that returns what is wrong with the keys of a mapping.
+Keywords of ours in schemas: ``expected`` names what was expected in place of a
+value, ``check`` is a function that returns it, and ``keys`` one that returns
+what is wrong with the keys of a mapping.
 """
 
 import re
@@ -15,12 +17,18 @@ from math import inf
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
+from os_prefilter.common.trait_names import (
+    CUSTOM_PREFIX,
+    is_trait_name,
+    standard_traits,
+)
 
 Path = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""
 Check = Callable[[object], str]
-"""Returns what was expected in place of a value, or what is wrong with it; empty if it is right."""
+"""Returns what was expected in place of a value, or what is wrong with it;
+empty if it is right.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,79}")
@@ -41,13 +49,20 @@ class Mistake(NamedTuple):
     """A sentence."""
 
 
-def find_mistakes(schema: Mapping[str, Any], value: object, root: str = "the document") -> list[Mistake]:
+def find_mistakes(
+    schema: Mapping[str, Any], value: object, root: str = "the document"
+) -> list[Mistake]:
     """Return what is wrong with a value, each mistake once.
 
-    :param root: what the value as a whole is called; its parts are called ``templates[0].variants``
+    :param root: what the value as a whole is called; its parts are called
+        ``templates[0].variants``
     """
     errors = _validator()(schema).iter_errors(value)
-    return list(dict.fromkeys(mistake for error in errors for mistake in _describe(error, root)))
+    return list(
+        dict.fromkeys(
+            mistake for error in errors for mistake in _describe(error, root)
+        )
+    )
 
 
 def format_path(path: Iterable[str | int]) -> str:
@@ -71,7 +86,11 @@ def at_least_one(*keys: str) -> dict[str, Any]:
     return {"keys": partial(_check_keys, keys, most=inf)}
 
 
-def mapping(required: Mapping[str, Any], optional: Mapping[str, Any], *conditions: Mapping[str, Any]) -> dict[str, Any]:
+def mapping(
+    required: Mapping[str, Any],
+    optional: Mapping[str, Any],
+    *conditions: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return the schema of a mapping that has these keys, and no others."""
     return {
         "type": "object",
@@ -83,28 +102,58 @@ def mapping(required: Mapping[str, Any], optional: Mapping[str, Any], *condition
 
 
 def _describe(error: Any, root: str) -> Iterator[Mistake]:
-    keyword, value, schema, path = error.validator, error.instance, error.schema, tuple(error.absolute_path)
+    keyword, value, schema, path = (
+        error.validator,
+        error.instance,
+        error.schema,
+        tuple(error.absolute_path),
+    )
     name = format_path(path) or root
     if keyword == "additionalProperties":
         known = list(schema["properties"])
         for key in (each for each in value if each not in known):
             close = get_close_matches(key[:100], known, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"valid keys are: {', '.join(known)}."
-            yield Mistake((*path, key), f"{name} has the unknown key {quote(key)}; {advice}")
+            advice = (
+                f"did you mean {close[0]}?"
+                if close
+                else f"valid keys are: {', '.join(known)}."
+            )
+            yield Mistake(
+                (*path, key),
+                f"{name} has the unknown key {quote(key)}; {advice}",
+            )
     elif keyword == "required":
-        yield from (Mistake(path, f"{name} has no {key}.") for key in schema["required"] if key not in value)
+        yield from (
+            Mistake(path, f"{name} has no {key}.")
+            for key in schema["required"]
+            if key not in value
+        )
     elif keyword == "keys":
         yield Mistake(path, f"{name} has {error.message}.")
     elif keyword == "uniqueItems":
-        ((item, _),) = Counter(each for each in value if isinstance(each, (str, bool))).most_common(1)
+        ((item, _),) = Counter(
+            each for each in value if isinstance(each, (str, bool))
+        ).most_common(1)
         yield Mistake(path, f"{name} has {_format(item)} twice. Keep one.")
     else:
         kinds = schema.get("type", "object")
         kind = _EXPECTED.get(kinds if isinstance(kinds, str) else kinds[0], "")
-        of_keys = f" of {', '.join(schema['properties'])}" if "properties" in schema else ""
-        expected = schema.get("expected") or (error.message if keyword == "check" else kind + of_keys)
-        verb = "has the key" if "propertyNames" in error.absolute_schema_path else "is"
-        yield Mistake(path, f"{name} {verb} {_format(value)}; expected {expected}.")
+        of_keys = (
+            f" of {', '.join(schema['properties'])}"
+            if "properties" in schema
+            else ""
+        )
+        expected = schema.get("expected") or (
+            error.message if keyword == "check" else kind + of_keys
+        )
+        verb = (
+            "has the key"
+            if "propertyNames" in error.absolute_schema_path
+            else "is"
+        )
+        yield Mistake(
+            path, f"{name} {verb} {_format(value)}; expected {expected}."
+        )
 
 
 def _format(value: object) -> str:
@@ -118,13 +167,18 @@ def _format(value: object) -> str:
 def _check_name(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return ""
-    return "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for something else (on, off, yes, no, 1)"
+    return (
+        "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for"
+        " something else (on, off, yes, no, 1)"
+    )
 
 
 def _check_line(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable():
         return ""
-    return "a text of one line, in quotes where YAML takes it for something else"
+    return (
+        "a text of one line, in quotes where YAML takes it for something else"
+    )
 
 
 def _check_trait(value: object) -> str:
@@ -134,7 +188,10 @@ def _check_trait(value: object) -> str:
         return ""
     close = get_close_matches(value, standard_traits(), n=1)
     like = f" (close to it: {close[0]})" if close else ""
-    return f"a standard trait that the installed os-traits has{like}, or one that begins with CUSTOM_"
+    return (
+        f"a standard trait that the installed os-traits has{like}, or one that"
+        " begins with CUSTOM_"
+    )
 
 
 NAME: Mapping[str, Any] = {"check": _check_name}
@@ -152,14 +209,27 @@ def _check_keys(keys: Sequence[str], value: object, most: float) -> str:
 
 @cache
 def _validator() -> Any:
-    """Return jsonschema's class of validators, with keywords of ours; imported late, because that takes 30 ms."""
-    from jsonschema import Draft202012Validator, ValidationError  # noqa: PLC0415
+    """Return jsonschema's class of validators, with keywords of ours; imported
+    late, because that takes 30 ms.
+    """
+    from jsonschema import (
+        Draft202012Validator,
+        ValidationError,
+    )  # noqa: PLC0415
     from jsonschema.validators import extend  # noqa: PLC0415
 
-    def validate(_validator: object, check: Check, value: object, _schema: object) -> Iterator[ValidationError]:
+    def validate(
+        _validator: object, check: Check, value: object, _schema: object
+    ) -> Iterator[ValidationError]:
         if problem := check(value):
             yield ValidationError(problem)
 
     # To JSON Schema 2.0 is an integer.
-    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _checker, value: type(value) is int)
-    return extend(Draft202012Validator, {"check": validate, "keys": validate}, type_checker=types)
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _checker, value: type(value) is int
+    )
+    return extend(
+        Draft202012Validator,
+        {"check": validate, "keys": validate},
+        type_checker=types,
+    )

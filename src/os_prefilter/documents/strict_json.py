@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading of JSON that programs wrote and people may have touched: as strict as ``strict_yaml``.
+"""Reading of JSON that programs wrote and people may have touched: as strict
+as ``strict_yaml``.
 
-Stricter than Python's own reader, which lets the last of two equal keys win and knows NaN and infinity.
+Stricter than Python's own reader, which lets the last of two equal keys win
+and knows NaN and infinity.
 """
 
 import json
@@ -19,15 +21,24 @@ from os_prefilter.documents.files import decode, describe_value
 def parse_json(data: bytes, path: object) -> object:
     """Return what JSON text holds; ``path`` names it in errors.
 
-    :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
+    :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice,
+        or a number that is none
     """
     text = decode(data, path)
     if not text.strip():
-        raise DocumentError(path, "the file is empty; expected JSON. Check the command that wrote it.")
+        raise DocumentError(
+            path,
+            "the file is empty; expected JSON. Check the command that"
+            " wrote it.",
+        )
     try:
         return strict(text)
     except json.JSONDecodeError as error:
-        raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
+        raise DocumentError(
+            path,
+            f"line {error.lineno}, column {error.colno}: broken JSON:"
+            f" {error.msg}.",
+        ) from error
     except RecursionError as error:
         raise DocumentError(path, "the JSON is nested too deep.") from error
     except ValueError as error:
@@ -38,7 +49,8 @@ def parse_json(data: bytes, path: object) -> object:
 def strict(text: str) -> Any:
     """Return what JSON text holds.
 
-    :raises ValueError: the text is not JSON, has a key twice, or a number that is none
+    :raises ValueError: the text is not JSON, has a key twice, or a number that
+        is none
     :raises RecursionError: it is nested too deep
     """
     return _DECODER.decode(text)
@@ -52,15 +64,22 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Equal strings in lists become one: a fleet repeats its traits.
     for value in found.values():
         if isinstance(value, list):
-            value[:] = [intern(each) if isinstance(each, str) else each for each in value]
+            value[:] = [
+                intern(each) if isinstance(each, str) else each
+                for each in value
+            ]
     return found
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise ValueError(f"the number {quote(text)} is too large, or none of JSON")
+        raise ValueError(
+            f"the number {quote(text)} is too large, or none of JSON"
+        )
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_read_object, parse_constant=_finite, parse_float=_finite)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_read_object, parse_constant=_finite, parse_float=_finite
+)

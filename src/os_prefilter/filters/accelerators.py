@@ -10,5 +10,7 @@ from os_prefilter.vocabulary.options import Options
 
 
 def accelerators(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_ACCELERATORS, a compute service that can attach them, where the flavor names a device profile."""
+    """Require COMPUTE_ACCELERATORS, a compute service that can attach them,
+    where the flavor names a device profile.
+    """
     return require_rows(request, rows_of(request, "accelerators"), options)

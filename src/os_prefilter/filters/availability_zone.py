@@ -8,7 +8,12 @@ from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.request.filter_contract import Declaration
-from os_prefilter.request.requirements import NOTHING, Note, Requirements, require_aggregates
+from os_prefilter.request.requirements import (
+    NOTHING,
+    Note,
+    Requirements,
+    require_aggregates,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options
@@ -17,15 +22,30 @@ _SOURCE = "availability zone"
 
 
 @Declaration(takes_unknown=True, reads=("availability_zone",))
-def availability_zone(request: Request, *, options: Options, aggregates: Any) -> Requirements:
-    """Require a host in one of the aggregates of the availability zone that the user chose."""
+def availability_zone(
+    request: Request, *, options: Options, aggregates: Any
+) -> Requirements:
+    """Require a host in one of the aggregates of the availability zone that
+    the user chose.
+    """
     zone = request.availability_zone
     if not zone:
         return NOTHING
     known = HostAggregates.of(aggregates)
     if uuids := known.of_zones.get(zone):
-        return require_aggregates(uuids, f"{_SOURCE} {quote(zone)}", known.describe(uuids))
+        return require_aggregates(
+            uuids, f"{_SOURCE} {quote(zone)}", known.describe(uuids)
+        )
     if options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue(_SOURCE, zone, ())
-    # Nova's API refuses the request before, except for the default zone, which is that of no aggregate.
-    return Requirements(notes=(Note(f"{_SOURCE} {quote(zone)}", "no host aggregate has it: not required", warn=True),))
+    # Nova's API refuses the request before, except for the default zone, which
+    # is that of no aggregate.
+    return Requirements(
+        notes=(
+            Note(
+                f"{_SOURCE} {quote(zone)}",
+                "no host aggregate has it: not required",
+                warn=True,
+            ),
+        )
+    )

@@ -8,10 +8,18 @@ from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import Requirements, forbid
 from os_prefilter.request.view import Request
 
-_ANSWER = forbid(os_traits.COMPUTE_STATUS_DISABLED, "every request: no disabled compute service")
+_ANSWER = forbid(
+    os_traits.COMPUTE_STATUS_DISABLED,
+    "every request: no disabled compute service",
+)
 
 
-@Declaration(only_new=True, other_traits=lambda _options: (os_traits.COMPUTE_STATUS_DISABLED,))
+@Declaration(
+    only_new=True,
+    other_traits=lambda _options: (os_traits.COMPUTE_STATUS_DISABLED,),
+)
 def compute_status(request: Request) -> Requirements:  # noqa: ARG001
-    """Forbid COMPUTE_STATUS_DISABLED, which Nova puts on the provider of a disabled compute service."""
+    """Forbid COMPUTE_STATUS_DISABLED, which Nova puts on the provider of a
+    disabled compute service.
+    """
     return _ANSWER

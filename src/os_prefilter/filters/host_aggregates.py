@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The host aggregates of a deployment, and what their metadata reserves them for: the value of the fact ``aggregates``.
+"""The host aggregates of a deployment, and what their metadata reserves them
+for: the value of the fact ``aggregates``.
 
-The metadata has Nova's meaning (``nova/scheduler/request_filter.py``): ``availability_zone=NAME``,
-``filter_tenant_id=PROJECT`` with any further text after the key, and ``trait:NAME=required``.
+The metadata has Nova's meaning (``nova/scheduler/request_filter.py``):
+``availability_zone=NAME``, ``filter_tenant_id=PROJECT`` with any further text
+after the key, and ``trait:NAME=required``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +30,9 @@ _ADVICE = "Correct what the service passes as facts={'aggregates': callable}."
 
 
 class Isolated(NamedTuple):
-    """An aggregate whose hosts are for requests that require certain traits."""
+    """An aggregate whose hosts are for requests that require certain
+    traits.
+    """
 
     uuid: str
     traits: frozenset[str]
@@ -48,24 +52,36 @@ class HostAggregates:
 
     def __repr__(self) -> str:
         return (
-            f"<{len(self.names)} aggregates: {len(self.of_zones)} zones, {len(self.of_tenants)} tenants, "
-            f"{len(self.isolated)} isolated>"
+            f"<{len(self.names)} aggregates: {len(self.of_zones)} zones,"
+            f" {len(self.of_tenants)} tenants, {len(self.isolated)} isolated>"
         )
 
     @classmethod
     def of(cls, aggregates: Any) -> "HostAggregates":
         """Return the aggregates that a service gives.
 
-        :param aggregates: objects or mappings, each with ``uuid``, ``name``, and ``metadata`` (a mapping of strings) or
-            ``availability_zone`` or both, as Nova's API and its objects have them; or what this returned before
+        :param aggregates: objects or mappings, each with ``uuid``, ``name``,
+            and ``metadata`` (a mapping of strings) or ``availability_zone`` or
+            both, as Nova's API and its objects have them; or what this
+            returned before
         :raises UnusableFact: if it is not known, or one of them is malformed
         """
         if isinstance(aggregates, cls):
             return aggregates
         if aggregates is None or aggregates is UNKNOWN:
-            raise UnusableFact(FACT, "is not known yet", "Check the warning in the log about reading it.")
-        if isinstance(aggregates, (str, bytes, Mapping)) or not isinstance(aggregates, Iterable):
-            raise UnusableFact(FACT, f"is {quote(aggregates)}, not a sequence of aggregates", _ADVICE)
+            raise UnusableFact(
+                FACT,
+                "is not known yet",
+                "Check the warning in the log about reading it.",
+            )
+        if isinstance(aggregates, (str, bytes, Mapping)) or not isinstance(
+            aggregates, Iterable
+        ):
+            raise UnusableFact(
+                FACT,
+                f"is {quote(aggregates)}, not a sequence of aggregates",
+                _ADVICE,
+            )
         names: dict[str, str] = {}
         zones: dict[str, dict[str, None]] = {}
         tenants: dict[str, dict[str, None]] = {}
@@ -79,20 +95,36 @@ class HostAggregates:
                 if key.startswith(_TENANT):
                     tenants.setdefault(value, {})[uuid] = None
             traits = frozenset(
-                key[len(_TRAIT) :] for key, value in metadata.items() if key.startswith(_TRAIT) and value == _REQUIRED
+                key[len(_TRAIT) :]
+                for key, value in metadata.items()
+                if key.startswith(_TRAIT) and value == _REQUIRED
             )
             if traits:
                 isolated.append(Isolated(uuid, traits))
-        return cls(MappingProxyType(names), _frozen(zones), _frozen(tenants), tuple(sorted(isolated)))
+        return cls(
+            MappingProxyType(names),
+            _frozen(zones),
+            _frozen(tenants),
+            tuple(sorted(isolated)),
+        )
 
     def describe(self, uuids: Iterable[str]) -> str:
-        """Return the names of aggregates for the operator: ``aggregates rack-1, rack-2``."""
+        """Return the names of aggregates for the operator:
+        ``aggregates rack-1, rack-2``.
+        """
         names = sorted(escape_line(self.names[uuid]) for uuid in uuids)
-        return f"aggregate{'s' * (len(names) > 1)} {', '.join(shorten(names, _MOST_NAMES))}"
+        return (
+            f"aggregate{'s' * (len(names) > 1)}"
+            f" {', '.join(shorten(names, _MOST_NAMES))}"
+        )
 
 
-def _frozen(uuids: Mapping[str, Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType({name: tuple(sorted(each)) for name, each in uuids.items()})
+def _frozen(
+    uuids: Mapping[str, Iterable[str]],
+) -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType(
+        {name: tuple(sorted(each)) for name, each in uuids.items()}
+    )
 
 
 def _read(each: Any, number: int) -> tuple[str, str, dict[str, str]]:
@@ -102,21 +134,42 @@ def _read(each: Any, number: int) -> tuple[str, str, dict[str, str]]:
     """
 
     def value_of(name: str) -> Any:
-        return each.get(name) if isinstance(each, Mapping) else getattr(each, name, None)
+        return (
+            each.get(name)
+            if isinstance(each, Mapping)
+            else getattr(each, name, None)
+        )
 
     def check(is_valid: bool, name: str, value: object, expected: str) -> None:  # noqa: FBT001
         if not is_valid:
-            raise UnusableFact(FACT, f"has {name} {quote(value)} in its aggregate {number}, not {expected}", _ADVICE)
+            raise UnusableFact(
+                FACT,
+                f"has {name} {quote(value)} in its aggregate {number}, not"
+                f" {expected}",
+                _ADVICE,
+            )
 
-    uuid, name, metadata, zone = map(value_of, ("uuid", "name", "metadata", _ZONE))
+    uuid, name, metadata, zone = map(
+        value_of, ("uuid", "name", "metadata", _ZONE)
+    )
     check(is_uuid(uuid), "uuid", uuid, "the UUID of an aggregate")
     check(isinstance(name, str), "name", name, "a name")
-    check(metadata is None or isinstance(metadata, Mapping), "metadata", metadata, "a mapping of strings")
+    check(
+        metadata is None or isinstance(metadata, Mapping),
+        "metadata",
+        metadata,
+        "a mapping of strings",
+    )
     check(zone is None or isinstance(zone, str), _ZONE, zone, "a name")
     found = dict(metadata or {})
     for key, value in found.items():
         check(isinstance(key, str), "metadata", key, "a string")
-        check(isinstance(value, str), f"metadata {quote(key)} with", value, "a string")
+        check(
+            isinstance(value, str),
+            f"metadata {quote(key)} with",
+            value,
+            "a string",
+        )
     if zone:
         found.setdefault(_ZONE, zone)
     return uuid, name, found

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The High Precision Event Timer (specs support-hpet-on-guest and the decision on traits as configuration).
+"""The High Precision Event Timer (specs support-hpet-on-guest and the decision
+on traits as configuration).
 
-Two ways to request it: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in
-the image, in the flavor or in one of its groups that describes the host. Guest settings switch the timer on for both;
-Nova's own driver reads the property alone. In the group of a GPU, the trait would be one of the GPU. Enabling this
-filter says that hosts report the trait, and its qualified ones for guests of an emulated architecture, whatever
+Two ways to request it: the image property ``hw_time_hpet`` ("explicit config,
+implicit trait"), or the trait itself in the image, in the flavor or in one of
+its groups that describes the host. Guest settings switch the timer on for
+both; Nova's own driver reads the property alone. In the group of a GPU, the
+trait would be one of the GPU. Enabling this filter says that hosts report the
+trait, and its qualified ones for guests of an emulated architecture, whatever
 ``reported_traits`` says.
 """
 
@@ -20,16 +23,27 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
 from os_prefilter.vocabulary.options import Options
 
-_TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
+_TRAITS = (
+    HPET,
+    *(
+        qualified
+        for (trait, _), qualified in QUALIFIED.items()
+        if trait == HPET
+    ),
+)
 
 
 # One pipeline has one.
 @lru_cache(maxsize=16)
 def _with_hpet(options: Options) -> Options:
-    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))
+    return replace(
+        options, reported_traits=(*options.reported_traits, *_TRAITS)
+    )
 
 
-@Declaration(traits=lambda options: filter(_with_hpet(options).reports, _TRAITS))
+@Declaration(
+    traits=lambda options: filter(_with_hpet(options).reports, _TRAITS)
+)
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 

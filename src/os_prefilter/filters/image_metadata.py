@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Device models and guest types that an image requests, as traits of the host (spec image-metadata-prefiltering)."""
+"""Device models and guest types that an image requests, as traits of the host
+(spec image-metadata-prefiltering).
+"""
 
 from os_prefilter.common.errors import NeverStartsWith
 from os_prefilter.request.requirements import NOTHING, Note, Requirements
-from os_prefilter.request.row_requirements import forbid_incapable_hosts, require_rows
-from os_prefilter.request.values import address_bits_of, never_start_in_nova, rows_of, value_of
+from os_prefilter.request.row_requirements import (
+    forbid_incapable_hosts,
+    require_rows,
+)
+from os_prefilter.request.values import (
+    address_bits_of,
+    never_start_in_nova,
+    rows_of,
+    value_of,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.machine_types import families_without
@@ -14,28 +24,50 @@ from os_prefilter.vocabulary.options import Options
 _ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
 # Nova requires their traits, which say nothing of the machine type.
 _ROWS_OF_NOVA = frozenset(
-    row for row in ROWS if "query" in row.required_by and any(families_without(row.name, each) for each in row.values)
+    row
+    for row in ROWS
+    if "query" in row.required_by
+    and any(families_without(row.name, each) for each in row.values)
 )
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:
-    """Require what the host must emulate: VIF, video, buses, architecture, vIOMMU, sound, USB, firmware, machine type.
+    """Require what the host must emulate: VIF, video, buses, architecture,
+    vIOMMU, sound, USB, firmware, machine type.
 
-    :raises ImpossibleCombination: for a device that the requested machine type can never have.
-    :raises NeverStartsWith: for a value with which no guest of Nova starts, if Nova builds the guests.
+    :raises ImpossibleCombination: for a device that the requested machine type
+        can never have.
+    :raises NeverStartsWith: for a value with which no guest of Nova starts, if
+        Nova builds the guests.
     """
-    for place, value, reason in never_start_in_nova(request) if options.nova_builds_guests else ():
+    for place, value, reason in (
+        never_start_in_nova(request) if options.nova_builds_guests else ()
+    ):
         raise NeverStartsWith(f"{place}={value}", reason)
-    requirements = require_rows(request, rows_of(request, "image_metadata"), options)
+    requirements = require_rows(
+        request, rows_of(request, "image_metadata"), options
+    )
     others = [row for row in rows_of(request, "query") if row in _ROWS_OF_NOVA]
     if not others:
         return requirements
-    return requirements + _note_missing_bits(request, options) + forbid_incapable_hosts(request, others, options)
+    return (
+        requirements
+        + _note_missing_bits(request, options)
+        + forbid_incapable_hosts(request, others, options)
+    )
 
 
 def _note_missing_bits(request: Request, options: Options) -> Requirements:
     mode = value_of(request, _ADDRESS_SPACE)
-    if not options.nova_builds_guests or not mode or mode.value != "emulate" or address_bits_of(request).value:
+    if (
+        not options.nova_builds_guests
+        or not mode
+        or mode.value != "emulate"
+        or address_bits_of(request).value
+    ):
         return NOTHING
-    reason = "without hw_maxphysaddr_bits it starts with libvirt 9.2 and newer alone, which no trait tells; set it"
+    reason = (
+        "without hw_maxphysaddr_bits it starts with libvirt 9.2 and newer"
+        " alone, which no trait tells; set it"
+    )
     return Requirements(notes=(Note(str(mode.source), reason, warn=True),))

@@ -10,5 +10,7 @@ from os_prefilter.vocabulary.options import Options
 
 
 def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed virtqueues on."""
+    """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed
+    virtqueues on.
+    """
     return require_rows(request, rows_of(request, "packed_virtqueue"), options)

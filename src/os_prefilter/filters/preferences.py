@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that a flavor prefers: hosts that have them are weighed up, and none is excluded."""
+"""Traits that a flavor prefers: hosts that have them are weighed up, and none
+is excluded.
+"""
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.extra_specs import is_preference, preferred_trait
-from os_prefilter.request.requirements import NOTHING, Note, Preference, Requirements
+from os_prefilter.request.requirements import (
+    NOTHING,
+    Note,
+    Preference,
+    Requirements,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import canonical_boolean
 
-_ADVICE = "not preferred: write trait:NAME=preferred or preferred_trait:NAME=true, with a NAME of A-Z, 0-9 and _"
+_ADVICE = (
+    "not preferred: write trait:NAME=preferred or preferred_trait:NAME=true,"
+    " with a NAME of A-Z, 0-9 and _"
+)
 
 
 def preferences(request: Request) -> Requirements:
-    """Prefer the traits of the flavor's trait:NAME=preferred and preferred_trait:NAME=true."""
+    """Prefer the traits of the flavor's trait:NAME=preferred and
+    preferred_trait:NAME=true.
+    """
     found: dict[str, Preference] = {}
     notes: list[Note] = []
     for key, value in request.extra_specs.items():
@@ -22,7 +34,22 @@ def preferences(request: Request) -> Requirements:
         trait = preferred_trait(key, value)
         if trait:
             spelling = value if value == "preferred" else "true"
-            found.setdefault(trait, Preference(Trait(trait), f"flavor extra spec {key}={spelling}"))
+            found.setdefault(
+                trait,
+                Preference(
+                    Trait(trait), f"flavor extra spec {key}={spelling}"
+                ),
+            )
         elif canonical_boolean(value) != "false":
-            notes.append(Note("flavor extra specs", f"{quote(key)}={quote(value)} is {_ADVICE}", warn=True))
-    return Requirements(notes=tuple(notes), preferences=tuple(found.values())) if found or notes else NOTHING
+            notes.append(
+                Note(
+                    "flavor extra specs",
+                    f"{quote(key)}={quote(value)} is {_ADVICE}",
+                    warn=True,
+                )
+            )
+    return (
+        Requirements(notes=tuple(notes), preferences=tuple(found.values()))
+        if found or notes
+        else NOTHING
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capabilities of a host as traits: the installed reporters, the traits that each owns, and why one is missing."""
+"""The capabilities of a host as traits: the installed reporters, the traits
+that each owns, and why one is missing.
+"""
 
 from functools import cache, lru_cache, partial
 
@@ -9,7 +11,12 @@ from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.reporter import HostFacts, Reporter
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, table
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    TRAITS_OF_EMULATION,
+    table,
+)
 from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.options import is_offered
 
@@ -18,7 +25,9 @@ REPORTERS = "os_prefilter.capability_reporters"
 
 
 _TraitValue = tuple[str, str, str]
-"""Row, value and guest architecture that a trait stands for: the last arguments of ``Reporter.refusal``."""
+"""Row, value and guest architecture that a trait stands for: the last
+arguments of ``Reporter.refusal``.
+"""
 
 
 @cache
@@ -30,12 +39,15 @@ def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
             if term.trait and term.required:
                 found.setdefault(term.trait, []).append((row.name, value, ""))
     for (trait, architecture), qualified in QUALIFIED.items():
-        found[qualified] = [(row, value, architecture) for row, value, _ in found[trait]]
+        found[qualified] = [
+            (row, value, architecture) for row, value, _ in found[trait]
+        ]
     return found
 
 
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
-    """Return whether the host has each trait that its reporter owns; none is left out.
+    """Return whether the host has each trait that its reporter owns; none is
+    left out.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -43,75 +55,127 @@ def capability_traits(facts: HostFacts) -> dict[str, bool]:
 
 
 def refusals(facts: HostFacts) -> dict[Trait, str]:
-    """Return why the host does not have each trait that its reporter owns; empty for those that it has.
+    """Return why the host does not have each trait that its reporter owns;
+    empty for those that it has.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reporter = reporter_of(facts)
-    found = {trait: _refusal_of_vocabulary(trait, facts, reporter) for trait in _values_by_trait()}
+    found = {
+        trait: _refusal_of_vocabulary(trait, facts, reporter)
+        for trait in _values_by_trait()
+    }
     configured = reporter.configured(facts) if reporter.configured else {}
-    return {trait: reason for trait, reason in found.items() if reason is not None} | dict(configured)
+    return {
+        trait: reason for trait, reason in found.items() if reason is not None
+    } | dict(configured)
 
 
-def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
-    """Return why the host does not have a trait, empty if it has it; None if its reporter does not decide it."""
+def refusal_of(
+    trait: Trait, facts: HostFacts, reporter: Reporter
+) -> str | None:
+    """Return why the host does not have a trait, empty if it has it; None if
+    its reporter does not decide it.
+    """
     configured = reporter.configured(facts) if reporter.configured else {}
     if trait in configured:
         return configured[trait]
     return _refusal_of_vocabulary(trait, facts, reporter)
 
 
-def _refusal_of_vocabulary(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
+def _refusal_of_vocabulary(
+    trait: Trait, facts: HostFacts, reporter: Reporter
+) -> str | None:
     for value in _values_by_trait().get(trait, ()):
         if value[0] in reporter.owns:
-            # What the host itself cannot do comes first: the option would not help.
-            return reporter.refusal(facts, *value) or emulation_refusal(trait, facts)
+            # What the host itself cannot do comes first: the option would not
+            # help.
+            return reporter.refusal(facts, *value) or emulation_refusal(
+                trait, facts
+            )
     return None
 
 
 def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
-    """Return why a host must not have a trait about an architecture that the cloud does not offer to emulate."""
+    """Return why a host must not have a trait about an architecture that the
+    cloud does not offer to emulate.
+    """
     architecture = TRAITS_OF_EMULATION.get(trait)
     if not architecture:
-        # One of Nova's, if it is about another architecture than the host's own.
-        named = (value for value, term in BY_NAME["emulation_architecture"].values.items() if term.trait == trait)
-        architecture = next((value for value in named if guest_architecture(value) != facts.architecture), None)
-    if not architecture or is_offered(architecture, facts.emulated_architectures):
+        # One of Nova's, if it is about another architecture than the host's
+        # own.
+        named = (
+            value
+            for value, term in BY_NAME["emulation_architecture"].values.items()
+            if term.trait == trait
+        )
+        architecture = next(
+            (
+                value
+                for value in named
+                if guest_architecture(value) != facts.architecture
+            ),
+            None,
+        )
+    if not architecture or is_offered(
+        architecture, facts.emulated_architectures
+    ):
         return ""
     return f"{architecture} is not in [prefilter] emulated_architectures"
 
 
 def known_traits() -> tuple[Trait, ...]:
-    """Return all traits that a reporter can own, in the order of the vocabulary."""
+    """Return all traits that a reporter can own, in the order of the
+    vocabulary.
+    """
     return tuple(_values_by_trait())
 
 
 def load_reporter(driver: str) -> Reporter:
     """Import the capability reporter of a virt driver.
 
-    :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
+    :raises UnusableReporter: if it is missing, offered twice, does not import,
+        or is not a reporter.
     """
-    plugin = load_entry_point(REPORTERS, driver, partial(UnusableReporter, driver))
+    plugin = load_entry_point(
+        REPORTERS, driver, partial(UnusableReporter, driver)
+    )
     if not isinstance(plugin, Reporter):
-        raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.hosts.reporter.Reporter")
+        raise UnusableReporter(
+            driver,
+            f"it is a {type(plugin).__name__}, not an"
+            " os_prefilter.hosts.reporter.Reporter",
+        )
     unknown = set(plugin.owns) - {row.name for row in table()}
     if unknown:
-        raise UnusableReporter(driver, f"it owns {join_names(unknown)}, which is no row of the vocabulary")
+        raise UnusableReporter(
+            driver,
+            f"it owns {join_names(unknown)}, which is no row of the"
+            " vocabulary",
+        )
     return plugin
 
 
 def reporter_of(facts: HostFacts) -> Reporter:
     """Return the installed reporter for these facts.
 
-    :raises UnusableReporter: if there is none, or it does not load, or it is not one for such facts.
+    :raises UnusableReporter: if there is none, or it does not load, or it is
+        not one for such facts.
     """
     if not facts.driver:
         kind = type(facts).__name__
-        raise UnusableReporter("", f'{kind} names no driver; add to the class: driver: ClassVar[str] = "..."')
+        raise UnusableReporter(
+            "",
+            f"{kind} names no driver; add to the class: driver: ClassVar[str]"
+            ' = "..."',
+        )
     reporter = _reporter(facts.driver)
     if not isinstance(facts, reporter.facts):
         found = type(facts).__name__
-        raise UnusableReporter(facts.driver, f"it reads {reporter.facts.__name__} and was given {found}")
+        raise UnusableReporter(
+            facts.driver,
+            f"it reads {reporter.facts.__name__} and was given {found}",
+        )
     return reporter
 
 

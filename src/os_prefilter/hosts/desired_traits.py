@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The desired traits of a host's resource providers. Pure: nothing is read or written here.
+"""The desired traits of a host's resource providers. Pure: nothing is read or
+written here.
 
-Only traits that a capability reporter owns are added, and only those that a report marker covers, or that an agent has
-noted, are removed: operators set some by hand, for flavors that require them.
+Only traits that a capability reporter owns are added, and only those that a
+report marker covers, or that an agent has noted, are removed: operators set
+some by hand, for flavors that require them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,15 +37,20 @@ from os_prefilter.vocabulary.options import Options
 _OWNER_PREFIX = "OWNER_"
 # Of providers that Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
-# Filters forbid these: one that is left over excludes capable hosts, and one that is missing excludes none.
+# Filters forbid these: one that is left over excludes capable hosts, and one
+# that is missing excludes none.
 _FORBIDDEN = "_COMPUTE_DEFAULT_MACHINE_"
 
 
 class Mode(Enum):
-    """How the traits of a host are shared with another service that writes some."""
+    """How the traits of a host are shared with another service that writes
+    some.
+    """
 
     BESIDE = "beside"
-    """A nova-compute does: only the traits that its virt driver does not write are managed."""
+    """A nova-compute does: only the traits that its virt driver does not write
+    are managed.
+    """
     ALONE = "alone"
     """No other service does: all traits of the reporter are managed."""
 
@@ -52,17 +59,29 @@ class TraitChange(NamedTuple):
     """One difference between the traits in Placement and the desired ones."""
 
     provider: str
-    """The name of the resource provider; empty for a trait that is created in Placement."""
+    """The name of the resource provider; empty for a trait that is created in
+    Placement.
+    """
     trait: str
     change: str
-    """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not desired, but set by another service."""
+    """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not
+    desired, but set by another service.
+    """
 
 
-def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[TraitChange]:
-    """Return the traits that are added to a provider, and then those that are removed, each sorted."""
+def changes_between(
+    provider: str, before: Iterable[str], after: Iterable[str]
+) -> list[TraitChange]:
+    """Return the traits that are added to a provider, and then those that are
+    removed, each sorted.
+    """
     old, new = set(before), set(after)
-    added = [TraitChange(provider, trait, "add") for trait in sorted(new - old)]
-    return added + [TraitChange(provider, trait, "remove") for trait in sorted(old - new)]
+    added = [
+        TraitChange(provider, trait, "add") for trait in sorted(new - old)
+    ]
+    return added + [
+        TraitChange(provider, trait, "remove") for trait in sorted(old - new)
+    ]
 
 
 @dataclass(frozen=True)
@@ -72,20 +91,31 @@ class Goal:
     traits: Mapping[str, bool]
     """The managed traits, and whether the host has each."""
     parts: Mapping[str, frozenset[str]]
-    """Key of a part that the host can report -> the managed traits in it (:mod:`os_prefilter.hosts.reports`)."""
+    """Key of a part that the host can report -> the managed traits in it
+    (:mod:`os_prefilter.hosts.reports`).
+    """
     wanted: frozenset[str] | None
-    """The keys of the parts that schedulers want; None to withdraw the report."""
+    """The keys of the parts that schedulers want; None to withdraw the
+    report.
+    """
     owner: Options | None = None
-    """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
+    """The owner trait, and how to recognize the owner's providers; None leaves
+    ownership as it is.
+    """
     unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Key of a part of which the facts say nothing now -> its traits: what an earlier report says of these stays."""
+    """Key of a part of which the facts say nothing now -> its traits: what an
+    earlier report says of these stays.
+    """
     of_nova: Mapping[str, bool] = field(default_factory=dict)
-    """The traits that the host's nova-compute reports, and whether the host has each: what an agent has set of these,
-    of a release before Nova did, is Nova's."""
+    """The traits that the host's nova-compute reports, and whether the host
+    has each: what an agent has set of these, of a release before Nova did, is
+    Nova's.
+    """
 
 
 def check_traits(names: Iterable[str]) -> None:
-    """Check the trait names of a capability reporter, perhaps of another package.
+    """Check the trait names of a capability reporter, perhaps of another
+    package.
 
     :raises ConfigurationError: if one is not the name of a trait
     """
@@ -93,7 +123,10 @@ def check_traits(names: Iterable[str]) -> None:
         for name in names:
             trait_named(name)
     except ValueError as error:
-        message = f"A capability reporter owns {error}. Update or fix the package that provides it."
+        message = (
+            f"A capability reporter owns {error}. Update or fix the package"
+            " that provides it."
+        )
         raise ConfigurationError(message) from error
 
 
@@ -106,28 +139,52 @@ def goal_of(
 ) -> Goal:
     """Return the desired traits of a host.
 
-    A trait of which the facts say nothing now stays as it is, and so does what was reported of its part: Ironic may not
-    have read a node's BIOS settings yet.
+    A trait of which the facts say nothing now stays as it is, and so does what
+    was reported of its part: Ironic may not have read a node's BIOS settings
+    yet.
 
     :param wanted: the keys of the parts that schedulers want
-    :param emulated: the architectures that the cloud offers to emulate; by default those of ``wanted``
+    :param emulated: the architectures that the cloud offers to emulate; by
+        default those of ``wanted``
     """
     wanted = frozenset(wanted)
-    facts = replace(facts, emulated_architectures=emulated_in(wanted) if emulated is None else emulated)
+    facts = replace(
+        facts,
+        emulated_architectures=(
+            emulated_in(wanted) if emulated is None else emulated
+        ),
+    )
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
-    by_nova = reporter.reported_by_nova(facts) if mode is Mode.BESIDE else frozenset()
-    known = {trait: has for trait, has in capability_traits(facts).items() if trait not in unknown}
-    traits = {trait: has for trait, has in known.items() if trait not in by_nova}
+    by_nova = (
+        reporter.reported_by_nova(facts)
+        if mode is Mode.BESIDE
+        else frozenset()
+    )
+    known = {
+        trait: has
+        for trait, has in capability_traits(facts).items()
+        if trait not in unknown
+    }
+    traits = {
+        trait: has for trait, has in known.items() if trait not in by_nova
+    }
     of_nova = {trait: has for trait, has in known.items() if trait in by_nova}
-    parts: dict[str, frozenset[str]] = {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
+    parts: dict[str, frozenset[str]] = (
+        {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
+    )
     unsure = {}
     for part in parts_of(facts.templates, facts.emulated_architectures):
         if part.traits.isdisjoint(unknown):
-            keys = part.keys - {NOT_CONFIGURED} if reporter.configured or len(part.keys) == 1 else frozenset()
+            keys = (
+                part.keys - {NOT_CONFIGURED}
+                if reporter.configured or len(part.keys) == 1
+                else frozenset()
+            )
             if not keys.isdisjoint(wanted):
-                # A host that emulates an architecture also answers schedulers that do not offer it, and then still
-                # covers the trait once none does.
+                # A host that emulates an architecture also answers schedulers
+                # that do not offer it, and then still covers the trait once
+                # none does.
                 wanted |= {key_of(part.traits)}
             keys |= {key_of(part.traits)} if keys else keys
             parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
@@ -137,23 +194,35 @@ def goal_of(
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
-    """Return the goal without a report; beside a nova-compute, standard traits that the host has stay."""
-    traits = goal.traits if mode is Mode.BESIDE else dict.fromkeys(goal.traits, False)
+    """Return the goal without a report; beside a nova-compute, standard traits
+    that the host has stay.
+    """
+    traits = (
+        goal.traits
+        if mode is Mode.BESIDE
+        else dict.fromkeys(goal.traits, False)
+    )
     return replace(goal, traits=traits, wanted=None, owner=None)
 
 
-def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str] = ()) -> frozenset[str]:
+def with_traits(
+    present: frozenset[str], goal: Goal, still_wanted: Iterable[str] = ()
+) -> frozenset[str]:
     """Return the traits of a provider after the change.
 
-    Only what the report marker on the provider covers, or an agent has noted, is removed: operators set other traits by
-    hand. A standard trait that the host has also stays when it is no longer wanted: flavors may require it.
+    Only what the report marker on the provider covers, or an agent has noted,
+    is removed: operators set other traits by hand. A standard trait that the
+    host has also stays when it is no longer wanted: flavors may require it.
 
     :param still_wanted: keys that were wanted until a short time ago
     """
     covered = keys_in(REPORTED, present)
-    # Another release may have written the marker: of a part with other traits, this one does not know the key.
+    # Another release may have written the marker: of a part with other traits,
+    # this one does not know the key.
     noted = noted_among(present)
-    wanted = frozenset() if goal.wanted is None else goal.wanted.union(still_wanted)
+    wanted = (
+        frozenset() if goal.wanted is None else goal.wanted.union(still_wanted)
+    )
     after = {trait for trait in present if not trait.startswith(ON_PROVIDERS)}
     keys: set[str] = set()
     ours: set[str] = set()
@@ -165,13 +234,20 @@ def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str]
             after -= set_by_agent - has
             after |= has
             by_hand = there - set_by_agent
-            # What an operator has set is not covered: without the marker it would look like ours.
-            if all(trait in has and not _is_custom(trait) for trait in by_hand):
+            # What an operator has set is not covered: without the marker it
+            # would look like ours.
+            if all(
+                trait in has and not _is_custom(trait) for trait in by_hand
+            ):
                 keys.add(key)
                 by_hand = frozenset()
             ours |= has - by_hand
         else:
-            gone = {trait for trait in set_by_agent if _is_custom(trait) or trait not in has}
+            gone = {
+                trait
+                for trait in set_by_agent
+                if _is_custom(trait) or trait not in has
+            }
             after -= gone
             ours |= set_by_agent - gone
     for key, traits in goal.unsure.items():
@@ -195,7 +271,8 @@ def with_traits(present: frozenset[str], goal: Goal, still_wanted: Iterable[str]
 
 
 def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:
-    """Return whether a trait stays that another release has set, and of which this one knows nothing.
+    """Return whether a trait stays that another release has set, and of which
+    this one knows nothing.
 
     Schedulers that want it would exclude the host without it.
     """
@@ -208,13 +285,18 @@ def _is_custom(trait: str) -> bool:
     return trait.startswith(CUSTOM_PREFIX)
 
 
-def is_foreign(traits: Iterable[str], owner: Options, *, uuid: str = "", name: str = "") -> bool:
+def is_foreign(
+    traits: Iterable[str], owner: Options, *, uuid: str = "", name: str = ""
+) -> bool:
     """Return whether a provider belongs to another service than the owner.
 
-    :param uuid: its UUID, if it is known: with the name it shows which providers are Cyborg's, of which many have no
-        owner trait, and the others get it after their inventory
+    :param uuid: its UUID, if it is known: with the name it shows which
+        providers are Cyborg's, of which many have no owner trait, and the
+        others get it after their inventory
     """
-    if owner.owner_trait != os_traits.OWNER_CYBORG and uuid == _uuid_by_cyborg(name):
+    if owner.owner_trait != os_traits.OWNER_CYBORG and uuid == _uuid_by_cyborg(
+        name
+    ):
         return True
     return any(
         trait in owner.foreign_owner_traits
@@ -227,14 +309,17 @@ def is_foreign(traits: Iterable[str], owner: Options, *, uuid: str = "", name: s
 def _uuid_by_cyborg(name: str) -> str:
     """Return the UUID that Cyborg gives to its provider of that name.
 
-    Source: ``_get_sub_provider`` in cyborg/conductor/manager.py, the same in 10.1.0, 12.0.0, 14.1.0 and 17.0.0.
+    Source: ``_get_sub_provider`` in cyborg/conductor/manager.py, the same in
+    10.1.0, 12.0.0, 14.1.0 and 17.0.0.
     """
     return str(uuid3(NAMESPACE_DNS, name))
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
-    """Return whether a provider below one of the owner's has an inventory of what the owner creates.
+    """Return whether a provider below one of the owner's has an inventory of
+    what the owner creates.
 
-    Beside others: those of a ``provider.yaml`` may come to Nova's. Another service's is foreign by other signs.
+    Beside others: those of a ``provider.yaml`` may come to Nova's. Another
+    service's is foreign by other signs.
     """
     return any(map(owner.owns, resource_classes))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The virt driver's side: parts of a request that its host cannot do, and the settings to give to the guest.
+"""The virt driver's side: parts of a request that its host cannot do, and the
+settings to give to the guest.
 
-The scheduler requests only hosts that can, but a host may have changed since, or a filter may be off. So the driver
-checks again, by the same table as the traits of the host, and fails the spawn rather than start a guest without what
+The scheduler requests only hosts that can, but a host may have changed since,
+or a filter may be off. So the driver checks again, by the same table as the
+traits of the host, and fails the spawn rather than start a guest without what
 was requested.
 """
 
@@ -14,13 +16,23 @@ from typing import Any, NamedTuple
 from os_prefilter.common.errors import UnsupportedByHost
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, reporter_of
+from os_prefilter.hosts.capabilities import (
+    emulation_refusal,
+    refusal_of,
+    reporter_of,
+)
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request import values as asked
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import named_traits, sources_naming
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, reported_architecture, table, trait_of_platform
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    reported_architecture,
+    table,
+    trait_of_platform,
+)
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
 from os_prefilter.vocabulary.model import Row
 
@@ -31,8 +43,9 @@ _SECURE_BOOT = BY_NAME["secure_boot"]
 _ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
 # QEMU's default; libvirt before 9.2 requires a number.
 _DEFAULT_ADDRESS_BITS = 40
-# Nova 32 and later report each model on a provider of its own below the root. A forbidden one excludes no host that has
-# another one as well, or whose guest need not be encrypted.
+# Nova 32 and later report each model on a provider of its own below the root.
+# A forbidden one excludes no host that has another one as well, or whose guest
+# need not be encrypted.
 _ENCRYPTION = BY_NAME["mem_encryption_model"]
 
 
@@ -49,7 +62,8 @@ class Unsupported(NamedTuple):
 
 
 def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
-    """Return what the host cannot do of a request; empty if the driver-side check accepts it.
+    """Return what the host cannot do of a request; empty if the driver-side
+    check accepts it.
 
     A host can do no value that is not in the vocabulary.
 
@@ -61,14 +75,18 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
 
 
 def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
-    """Return what the driver must give the guest: HPET first, then in the order of the vocabulary.
+    """Return what the driver must give the guest: HPET first, then in the
+    order of the vocabulary.
 
-    A switched device may be required by its property, or by its trait in the image, in the flavor or in a group of the
-    flavor that describes the host (:meth:`os_prefilter.Request.is_of_host`). Optional secure boot is ``required`` for
-    a guest with UEFI where the host has it, else ``disabled``.
+    A switched device may be required by its property, or by its trait in the
+    image, in the flavor or in a group of the flavor that describes the host
+    (:meth:`os_prefilter.Request.is_of_host`). Optional secure boot is
+    ``required`` for a guest with UEFI where the host has it, else
+    ``disabled``.
 
     :raises UnsupportedByHost: if the host cannot do all of it.
-    :raises FlavorImageConflict: if something is required and forbidden at once.
+    :raises FlavorImageConflict: if something is required and forbidden at
+        once.
     :raises ImpossibleCombination: if two values make no sense together.
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -81,7 +99,9 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
 
 @cache
 def _vocabulary_traits() -> frozenset[Trait]:
-    return frozenset(trait for row in table() for trait in row.traits) | frozenset(QUALIFIED.values())
+    return frozenset(
+        trait for row in table() for trait in row.traits
+    ) | frozenset(QUALIFIED.values())
 
 
 class _Check:
@@ -97,15 +117,25 @@ class _Check:
     def unsupported(self) -> list[Unsupported]:
         request = self._request
         found = [
-            Unsupported(f"flavor extra spec {quote(key)}", quote(request.extra_spec(key)), "no configuration template")
+            Unsupported(
+                f"flavor extra spec {quote(key)}",
+                quote(request.extra_spec(key)),
+                "no configuration template",
+            )
             for key in asked.unknown_configurations(request, self._rows)
         ]
         for row in self._rows:
             for each in asked.resolve(request, row).unknown[:1]:
-                item = Unsupported(each.place, quote(each.raw), "unknown value")
+                item = Unsupported(
+                    each.place, quote(each.raw), "unknown value"
+                )
                 # Rows that depend on this one find it as well.
                 found += [item] * (item not in found)
-            if row.device and self._facts.built_by_nova and request.names_traits:
+            if (
+                row.device
+                and self._facts.built_by_nova
+                and request.names_traits
+            ):
                 found += self._named_without_property(row, row.device)
             # Image or flavor, whichever has a known value.
             choice = asked.value_of(request, row)
@@ -115,130 +145,277 @@ class _Check:
             if reason and not asked.is_implied(request, row, choice.value):
                 place, value, default, *_ = choice.source
                 value = self._exact_machine() if row is _MACHINE else value
-                found.append(Unsupported(place, value, f"with the default {default}: {reason}" if default else reason))
+                found.append(
+                    Unsupported(
+                        place,
+                        value,
+                        (
+                            f"with the default {default}: {reason}"
+                            if default
+                            else reason
+                        ),
+                    )
+                )
             # A guest of Nova has some values not beside another one.
-            for pair, other in asked.pairs_of_nova(request, row, choice) if self._facts.built_by_nova else ():
+            for pair, other in (
+                asked.pairs_of_nova(request, row, choice)
+                if self._facts.built_by_nova
+                else ()
+            ):
                 if not pair.on or self._lacks(pair.on, required=False):
-                    advice = f"none has it beside {other}; set {asked.advice_of(pair)} as well"
-                    found.append(Unsupported(*choice.source[:2], f"as Nova builds the guest, {advice}"))
+                    advice = (
+                        f"none has it beside {other}; set"
+                        f" {asked.advice_of(pair)} as well"
+                    )
+                    found.append(
+                        Unsupported(
+                            *choice.source[:2],
+                            f"as Nova builds the guest, {advice}",
+                        )
+                    )
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits(choice)
         if self._facts.built_by_nova:
             found += [
-                Unsupported(place, value, f"as Nova builds the guest, {reason}")
+                Unsupported(
+                    place, value, f"as Nova builds the guest, {reason}"
+                )
                 for place, value, reason in asked.never_start_in_nova(request)
             ]
         places = {(item.property, item.value) for item in found}
-        return [*found, *(item for item in self._named_traits() if (item.property, item.value) not in places)]
+        return [
+            *found,
+            *(
+                item
+                for item in self._named_traits()
+                if (item.property, item.value) not in places
+            ),
+        ]
 
     def settings(self) -> GuestSettings:
-        known = ((row.name, asked.value_of(self._request, row)) for row in self._rows)
+        known = (
+            (row.name, asked.value_of(self._request, row))
+            for row in self._rows
+        )
         values = {name: choice for name, choice in known if choice}
         secure_boot = values.get(_SECURE_BOOT.name)
         if secure_boot and secure_boot.value == "optional":
-            has_uefi = "firmware_type" in values and values["firmware_type"].value == "uefi"
+            has_uefi = (
+                "firmware_type" in values
+                and values["firmware_type"].value == "uefi"
+            )
             used = has_uefi and not self._refusal(_SECURE_BOOT, "required")
-            values[_SECURE_BOOT.name] = secure_boot._replace(value="required" if used else "disabled")
-        settings = [Setting(name, choice.value, str(choice.source)) for name, choice in values.items()]
+            values[_SECURE_BOOT.name] = secure_boot._replace(
+                value="required" if used else "disabled"
+            )
+        settings = [
+            Setting(name, choice.value, str(choice.source))
+            for name, choice in values.items()
+        ]
         settings.sort(key=lambda setting: setting.name != "time_hpet")
         address_space = values.get(_ADDRESS_SPACE.name)
         # The host may have fewer than QEMU's default.
-        default_bits = min(_DEFAULT_ADDRESS_BITS, self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS)
+        default_bits = min(
+            _DEFAULT_ADDRESS_BITS,
+            self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS,
+        )
         return GuestSettings(
             tuple(settings),
-            self._guest.architecture or guest_architecture(self._facts.architecture),
+            self._guest.architecture
+            or guest_architecture(self._facts.architecture),
             self._exact_machine() if _MACHINE.name in values else "",
             self._guest.family or self._default_family(),
-            (asked.address_bits_of(self._request).number or default_bits)
-            if address_space and address_space.value == "emulate"
-            else None,
+            (
+                (asked.address_bits_of(self._request).number or default_bits)
+                if address_space and address_space.value == "emulate"
+                else None
+            ),
         )
 
     def _exact_machine(self) -> str:
-        """Return the requested machine type with its version, which no trait has."""
+        """Return the requested machine type with its version, which no trait
+        has.
+        """
         # No machine type is longer; reasons show it.
-        return str(self._request.image_property(str(_MACHINE.image_property)))[:80]
+        return str(self._request.image_property(str(_MACHINE.image_property)))[
+            :80
+        ]
 
-    def _refusal(self, row: Row, value: str, choice: asked.RowValue | None = None) -> str:
-        """Return why the host cannot do a value of a row, which is the choice of the request; empty if it can."""
+    def _refusal(
+        self, row: Row, value: str, choice: asked.RowValue | None = None
+    ) -> str:
+        """Return why the host cannot do a value of a row, which is the choice
+        of the request; empty if it can.
+        """
         term, reason = row.values[value], ""
-        # A driver may be unable to apply a configuration that requires no trait.
+        # A driver may be unable to apply a configuration that requires no
+        # trait.
         if term.trait is None and not row.namespace:
             return ""
-        owned = self._reporter.configured if row.namespace else row.name in self._reporter.owns
+        owned = (
+            self._reporter.configured
+            if row.namespace
+            else row.name in self._reporter.owns
+        )
         if owned:
             guest = self._guest.architecture
-            architecture = reported_architecture(term.trait, guest) if row.per_architecture else ""
+            architecture = (
+                reported_architecture(term.trait, guest)
+                if row.per_architecture
+                else ""
+            )
             exact = self._exact_machine() if row is _MACHINE else value
-            reason = self._reporter.refusal(self._facts, row.name, exact, architecture)
+            reason = self._reporter.refusal(
+                self._facts, row.name, exact, architecture
+            )
         if row is _EMULATION and (of_platform := trait_of_platform(value)):
             reason = reason or emulation_refusal(of_platform, self._facts)
         if row.namespace or not owned:
-            lacks = (self._lacks(trait, required=term.required) for trait in term.traits)
+            lacks = (
+                self._lacks(trait, required=term.required)
+                for trait in term.traits
+            )
             reason = reason or next(filter(None, lacks), "")
         return reason or self._never(row, value, choice)
 
-    def _named_without_property(self, row: Row, device: Trait) -> Iterator[Unsupported]:
-        """Yield the sources that name a device by its trait alone: a guest of Nova starts without it."""
-        if "true" not in map(row.canonical, asked.raw_values(self._request, row)):
+    def _named_without_property(
+        self, row: Row, device: Trait
+    ) -> Iterator[Unsupported]:
+        """Yield the sources that name a device by its trait alone: a guest of
+        Nova starts without it.
+        """
+        if "true" not in map(
+            row.canonical, asked.raw_values(self._request, row)
+        ):
             sources = sources_naming(self._request, device)[0]
-            for source in [each for each in sources if self._request.asks_anew(each.place)]:
-                reason = f"by a trait Nova gives the guest no device; set {row.image_property}=true"
+            for source in [
+                each for each in sources if self._request.asks_anew(each.place)
+            ]:
+                reason = (
+                    "by a trait Nova gives the guest no device; set"
+                    f" {row.image_property}=true"
+                )
                 yield Unsupported(source.place, source.value, reason)
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:
-        """Return why the host does not have a trait, or has one that it must not have."""
+        """Return why the host does not have a trait, or has one that it must
+        not have.
+        """
         reason = refusal_of(trait, self._facts, self._reporter)
-        has = trait in self._facts.other_traits if reason is None else not reason
+        has = (
+            trait in self._facts.other_traits if reason is None else not reason
+        )
         if has == required:
             return ""
-        return f"the host has {trait}" if has else reason or f"{trait} is not set on the host"
+        return (
+            f"the host has {trait}"
+            if has
+            else reason or f"{trait} is not set on the host"
+        )
 
     def _named_traits(self) -> Iterator[Unsupported]:
-        """Yield the traits that the request requires of the host or forbids by name, where the host does not comply.
+        """Yield the traits that the request requires of the host or forbids by
+        name, where the host does not comply.
 
-        Placement checks the traits of groups that other providers serve, such as GPUs and ports.
+        Placement checks the traits of groups that other providers serve, such
+        as GPUs and ports.
         """
         for item in named_traits(self._request):
-            if not self._request.is_of_host(item.scope) or (item.trait in _ENCRYPTION.traits and not item.required):
+            if not self._request.is_of_host(item.scope) or (
+                item.trait in _ENCRYPTION.traits and not item.required
+            ):
                 continue
             known = item.trait in _vocabulary_traits()
-            if known or refusal_of(item.trait, self._facts, self._reporter) is not None:
+            if (
+                known
+                or refusal_of(item.trait, self._facts, self._reporter)
+                is not None
+            ):
                 reason = self._lacks(item.trait, required=item.required)
                 if reason:
-                    yield Unsupported(item.source.place, item.source.value or item.trait, reason)
+                    yield Unsupported(
+                        item.source.place,
+                        item.source.value or item.trait,
+                        reason,
+                    )
 
-    def _never(self, row: Row, value: str, choice: asked.RowValue | None) -> str:
-        """Return why the guest's machine type, its own or the host's default, can never have the value of a row."""
+    def _never(
+        self, row: Row, value: str, choice: asked.RowValue | None
+    ) -> str:
+        """Return why the guest's machine type, its own or the host's default,
+        can never have the value of a row.
+        """
         guest = self._guest
-        if choice and self._facts.built_by_nova and asked.lives_without(self._request, row, choice):
+        if (
+            choice
+            and self._facts.built_by_nova
+            and asked.lives_without(self._request, row, choice)
+        ):
             return ""
         without = guest.families_without(row.name, value)
         ruled_out = guest.what_rules_out(row.name, value)
-        if ruled_out and self._request.asks_anew(str(choice.source) if choice else "", ruled_out):
-            kind = guest.architecture if ruled_out == guest.architecture_source else f"machine type {guest.family}"
+        if ruled_out and self._request.asks_anew(
+            str(choice.source) if choice else "", ruled_out
+        ):
+            kind = (
+                guest.architecture
+                if ruled_out == guest.architecture_source
+                else f"machine type {guest.family}"
+            )
             return f"a guest of {kind} never has it"
         family = "" if guest.family else self._default_family(without)
         if family == NONE:
-            return f"it gets the default machine type of the host's architecture; name one in {_MACHINE.image_property}"
-        return f"the default machine type here is of the family {family}, which never has it" if family else ""
+            return (
+                "it gets the default machine type of the host's architecture;"
+                f" name one in {_MACHINE.image_property}"
+            )
+        return (
+            f"the default machine type here is of the family {family}, which"
+            " never has it"
+            if family
+            else ""
+        )
 
-    def _default_family(self, among: Iterable[str] = _DEFAULT_MACHINE.values) -> str:
-        """Return the family of the host's default machine type, if it is ``among``."""
+    def _default_family(
+        self, among: Iterable[str] = _DEFAULT_MACHINE.values
+    ) -> str:
+        """Return the family of the host's default machine type, if it is
+        ``among``.
+        """
         architecture = self._guest.default_architecture
-        for family in sorted(among) if _DEFAULT_MACHINE.name in self._reporter.owns else ():
-            known = not architecture or (_DEFAULT_MACHINE.values[family].trait, architecture) in QUALIFIED
-            if known and not self._reporter.refusal(self._facts, _DEFAULT_MACHINE.name, family, architecture):
+        for family in (
+            sorted(among)
+            if _DEFAULT_MACHINE.name in self._reporter.owns
+            else ()
+        ):
+            known = (
+                not architecture
+                or (_DEFAULT_MACHINE.values[family].trait, architecture)
+                in QUALIFIED
+            )
+            if known and not self._reporter.refusal(
+                self._facts, _DEFAULT_MACHINE.name, family, architecture
+            ):
                 return family
         return ""
 
-    def _invalid_address_bits(self, mode: asked.RowValue) -> Iterator[Unsupported]:
-        """Yield why the guest cannot have the requested address bits; no trait has the number of a host."""
+    def _invalid_address_bits(
+        self, mode: asked.RowValue
+    ) -> Iterator[Unsupported]:
+        """Yield why the guest cannot have the requested address bits; no trait
+        has the number of a host.
+        """
         place, value, bits = asked.address_bits_of(self._request)
         if not value and self._facts.needs_address_bits:
-            yield Unsupported(*mode.source[:2], "libvirt before 9.2 needs a number of bits; set hw_maxphysaddr_bits")
+            yield Unsupported(
+                *mode.source[:2],
+                "libvirt before 9.2 needs a number of bits; set"
+                " hw_maxphysaddr_bits",
+            )
         has = self._facts.physical_address_bits
         if value is not None and bits not in asked.ADDRESS_BITS:
             yield Unsupported(place, quote(value), asked.TAKEN_ADDRESS_BITS)
         elif has and bits > has:
-            yield Unsupported(place, str(bits), f"the host's processors have {has}")
+            yield Unsupported(
+                place, str(bits), f"the host's processors have {has}"
+            )

@@ -2,17 +2,20 @@
 
 """Capability reporters, one file a virt driver.
 
-A reporter is one function: why a host, given its facts, cannot do a value of a row of the vocabulary::
+A reporter is one function: why a host, given its facts, cannot do a value of a
+row of the vocabulary::
 
     def refusal(facts: HostFacts, row: str, value: str, architecture: str) -> str:
         return "" if value in CAN.get(row, ()) else "this driver has no such device"
 
-It does no I/O, keeps no state, and covers every value of every row that it owns. The same reasons make, in one
-place each, the traits of the host (``capabilities``), the driver-side check and the guest settings
+It does no I/O, keeps no state, and covers every value of every row that it
+owns. The same reasons make, in one place each, the traits of the host
+(``capabilities``), the driver-side check and the guest settings
 (:mod:`os_prefilter.hosts.driver_check`).
 
-To add one: derive a class from :class:`HostFacts` with the name of the driver, write the function, and name the
-:class:`Reporter` in an entry point of the same name under ``os_prefilter.capability_reporters``. ``fake.py`` is the
+To add one: derive a class from :class:`HostFacts` with the name of the driver,
+write the function, and name the :class:`Reporter` in an entry point of the
+same name under ``os_prefilter.capability_reporters``. ``fake.py`` is the
 worked example.
 """
 
@@ -29,7 +32,9 @@ from os_prefilter.vocabulary.options import rows_with
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """The facts of one host; a virt driver adds fields. A value that a probe did not get is never guessed."""
+    """The facts of one host; a virt driver adds fields. A value that a probe
+    did not get is never guessed.
+    """
 
     driver: ClassVar[str] = ""
     """The name of the reporter for them."""
@@ -37,34 +42,48 @@ class HostFacts:
     host: str = "this host"
     """Its name, for messages."""
     architecture: str = ""
-    """The architecture of its processors, as Nova spells it; empty if not known."""
+    """The architecture of its processors, as Nova spells it; empty if not
+    known.
+    """
     physical_address_bits: int | None = None
     """The address width of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
-    """Traits that operators or other services have set; they count for rows that the reporter does not own."""
+    """Traits that operators or other services have set; they count for rows
+    that the reporter does not own.
+    """
     emulated_architectures: frozenset[str] = frozenset()
-    """The architectures that the cloud offers to emulate: its option ``emulated_architectures``."""
+    """The architectures that the cloud offers to emulate: its option
+    ``emulated_architectures``.
+    """
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
     built_by_nova: bool = False
-    """True if Nova's driver builds its guests, not one with our guest settings."""
+    """True if Nova's driver builds its guests, not one with our guest
+    settings.
+    """
 
     @property
     def needs_address_bits(self) -> bool:
-        """True if a guest whose address space is emulated starts only with a number of bits in the request."""
+        """True if a guest whose address space is emulated starts only with a
+        number of bits in the request.
+        """
         return False
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows of the deployment: the vocabulary, and its configuration templates."""
+        """All rows of the deployment: the vocabulary, and its configuration
+        templates.
+        """
         return rows_with(self.templates)
 
 
 Refusal = Callable[[Any, str, str, str], str]
-"""``(facts, row name, value, guest architecture) -> reason``, empty if the host can do it.
+"""``(facts, row name, value, guest architecture) -> reason``, empty if the
+host can do it.
 
-The architecture is empty for guests of the host's own, and for rows that are not ``per_architecture``. A reporter with
-``Reporter.configured`` is also asked about configuration templates: row ``deploy-config:TYPE``.
+The architecture is empty for guests of the host's own, and for rows that are
+not ``per_architecture``. A reporter with ``Reporter.configured`` is also asked
+about configuration templates: row ``deploy-config:TYPE``.
 """
 
 TraitsOf = Callable[[Any], frozenset[str]]
@@ -72,8 +91,13 @@ TraitsOf = Callable[[Any], frozenset[str]]
 
 
 def standard_traits(_facts: object = None) -> frozenset[str]:
-    """Return the traits of the vocabulary that Nova's own virt drivers report."""
-    return frozenset(trait for row in table() for trait in row.traits) - opt_in_traits()
+    """Return the traits of the vocabulary that Nova's own virt drivers
+    report.
+    """
+    return (
+        frozenset(trait for row in table() for trait in row.traits)
+        - opt_in_traits()
+    )
 
 
 # In Nova, only the libvirt driver writes traits of these rows.
@@ -84,8 +108,12 @@ tpm_version tpm_model tpm_secret_security mem_encryption_model
 
 
 def traits_without_devices(_facts: object) -> frozenset[str]:
-    """Return the traits that Nova's virt drivers other than libvirt report: no traits of devices."""
-    return standard_traits().difference(*(BY_NAME[row].traits for row in _DEVICES.split()))
+    """Return the traits that Nova's virt drivers other than libvirt report: no
+    traits of devices.
+    """
+    return standard_traits().difference(
+        *(BY_NAME[row].traits for row in _DEVICES.split())
+    )
 
 
 @dataclass(frozen=True)
@@ -94,15 +122,25 @@ class Reporter:
 
     facts: type[HostFacts]
     refusal: Refusal
-    owns: frozenset[str] = field(default_factory=lambda: frozenset(row.name for row in table()))
-    """The rows that it reports, by default all; it never touches the traits of the others."""
+    owns: frozenset[str] = field(
+        default_factory=lambda: frozenset(row.name for row in table())
+    )
+    """The rows that it reports, by default all; it never touches the traits of
+    the others.
+    """
     configured: Callable[[Any], Mapping[Trait, str]] | None = None
-    """Returns ``{trait: reason}``, empty if the host has the trait, for traits of configuration templates that the
-    facts decide; None where hosts are not configured by request."""
+    """Returns ``{trait: reason}``, empty if the host has the trait, for traits
+    of configuration templates that the facts decide; None where hosts are not
+    configured by request.
+    """
     reported_by_nova: TraitsOf = standard_traits
-    """The traits that a nova-compute with this virt driver writes itself: beside it they are not ours to write."""
+    """The traits that a nova-compute with this virt driver writes itself:
+    beside it they are not ours to write.
+    """
     unknown: TraitsOf = lambda _facts: frozenset()
-    """The traits that the facts say nothing about now: beside a nova-compute they stay as they are."""
+    """The traits that the facts say nothing about now: beside a nova-compute
+    they stay as they are.
+    """
 
 
 class Setting(NamedTuple):
@@ -116,18 +154,35 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
-    """The settings that the driver must give the guest. ``drivers.libvirt_domain_xml`` renders them for libvirt."""
+    """The settings that the driver must give the guest.
+    ``drivers.libvirt_domain_xml`` renders them for libvirt.
+    """
 
     settings: tuple[Setting, ...]
     architecture: str
     """The architecture of the guest."""
     machine: str = ""
-    """The requested machine type, as the image names it; empty leaves it to the host."""
+    """The requested machine type, as the image names it; empty leaves it to
+    the host.
+    """
     family: str = ""
-    """The family of the machine type that the guest gets; empty where the driver has no machine types."""
+    """The family of the machine type that the guest gets; empty where the
+    driver has no machine types.
+    """
     physical_address_bits: int | None = None
-    """The address width of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
+    """The address width of the guest's processors, if ``maxphysaddr_mode`` is
+    ``emulate``; else None.
+    """
 
     def value(self, name: str) -> str | None:
-        """Return the value of a row of the vocabulary; None if the request has none."""
-        return next((setting.value for setting in self.settings if setting.name == name), None)
+        """Return the value of a row of the vocabulary; None if the request has
+        none.
+        """
+        return next(
+            (
+                setting.value
+                for setting in self.settings
+                if setting.name == name
+            ),
+            None,
+        )

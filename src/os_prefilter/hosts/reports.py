@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which traits are wanted, and which a host has reported: told by names of traits in Placement.
+"""Which traits are wanted, and which a host has reported: told by names of
+traits in Placement.
 
-A scheduler creates ``CUSTOM_PREFILTER_WANTED_<keys>``, which no provider has: the traits that its filters may require.
-An agent reads these names, reports those of the traits that its host has, and adds the *report marker*
-``CUSTOM_PREFILTER_REPORTED_<keys>``: of these traits, one that is missing is one that the host does not support.
+A scheduler creates ``CUSTOM_PREFILTER_WANTED_<keys>``, which no provider has:
+the traits that its filters may require. An agent reads these names, reports
+those of the traits that its host has, and adds the *report marker*
+``CUSTOM_PREFILTER_REPORTED_<keys>``: of these traits, one that is missing is
+one that the host does not support.
 
-A key stands for the traits of one :class:`Part`. It is a digest of their names, so that a trait that a new version adds
-has a key that no older agent knows, and counts as not reported until the agent is upgraded.
+A key stands for the traits of one :class:`Part`. It is a digest of their
+names, so that a trait that a new version adds has a key that no older agent
+knows, and counts as not reported until the agent is upgraded.
 
-Such a key says nothing to a release with other traits in the part. So that each release knows what another one has set,
-an agent also *notes* each trait that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
+Such a key says nothing to a release with other traits in the part. So that
+each release knows what another one has set, an agent also *notes* each trait
+that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 """
 
 from base64 import b32encode
@@ -20,7 +25,12 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary import BY_NAME, TRAITS_OF_EMULATION, opt_in_traits, table
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    TRAITS_OF_EMULATION,
+    opt_in_traits,
+    table,
+)
 from os_prefilter.vocabulary.config_templates import PREFIX, Templates
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter.vocabulary.options import is_offered
@@ -33,7 +43,8 @@ ON_PROVIDERS = (REPORTED, SET)
 
 # 32 ** 5 keys: a test sees that no two parts of the vocabulary share one.
 _KEY_LENGTH = 5
-# A note is compared with all traits of a provider, also those of operators, of which none may look like ours: 40 bits.
+# A note is compared with all traits of a provider, also those of operators, of
+# which none may look like ours: 40 bits.
 _NOTE_LENGTH = 8
 # Placement allows no longer name.
 _LONGEST_NAME = 255
@@ -47,18 +58,24 @@ def key_of(names: Iterable[str]) -> str:
 
 
 def _digest(names: Iterable[str]) -> str:
-    return b32encode(sha256(" ".join(sorted(names)).encode()).digest()).decode()
+    return b32encode(
+        sha256(" ".join(sorted(names)).encode()).digest()
+    ).decode()
 
 
 NOT_CONFIGURED = key_of(("not configured by request",))
-"""The key of a host whose driver applies no configuration template: it has none of their traits."""
+"""The key of a host whose driver applies no configuration template: it has
+none of their traits.
+"""
 
 
 class Part(NamedTuple):
     """Traits that are reported together."""
 
     row: str
-    """A row of the vocabulary; ``deploy-config`` for configuration templates."""
+    """A row of the vocabulary; ``deploy-config`` for configuration
+    templates.
+    """
     traits: frozenset[Trait]
     keys: frozenset[str]
     """A report marker with one of these covers the part."""
@@ -67,30 +84,60 @@ class Part(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def parts_of(templates: Templates, emulated: frozenset[str]) -> tuple[Part, ...]:
-    """Return the parts of the vocabulary and of a deployment's configuration templates.
+def parts_of(
+    templates: Templates, emulated: frozenset[str]
+) -> tuple[Part, ...]:
+    """Return the parts of the vocabulary and of a deployment's configuration
+    templates.
 
-    :param emulated: the architectures that the cloud offers to emulate: a host answers for these otherwise
+    :param emulated: the architectures that the cloud offers to emulate: a host
+        answers for these otherwise
     """
     found = []
     for row in table():
         apart = opt_in_traits((row,))
         together = row.traits - apart
         if row is _EMULATION:
-            # Nova's libvirt driver asks about KVM guests alone, and so reports one value of many.
+            # Nova's libvirt driver asks about KVM guests alone, and so reports
+            # one value of many.
             for value, term in row.values.items():
                 if term.trait in together:
-                    names = (term.trait, "emulated") if is_offered(value, emulated) else (term.trait,)
+                    names = (
+                        (term.trait, "emulated")
+                        if is_offered(value, emulated)
+                        else (term.trait,)
+                    )
                     trait = frozenset((Trait(str(term.trait)),))
-                    found.append(Part(row.name, trait, frozenset((key_of(names),)), frozenset()))
+                    found.append(
+                        Part(
+                            row.name,
+                            trait,
+                            frozenset((key_of(names),)),
+                            frozenset(),
+                        )
+                    )
         elif together:
-            # A driver that reports one value of a row knows the row. That it is older than a value of the row is not
-            # seen: Nova's drivers got each row as a whole.
-            found.append(Part(row.name, together, frozenset((key_of(together),)), together))
-        found += [_apart(row.name, trait, key_of((trait,))) for trait in sorted(apart)]
+            # A driver that reports one value of a row knows the row. That it
+            # is older than a value of the row is not seen: Nova's drivers got
+            # each row as a whole.
+            found.append(
+                Part(
+                    row.name,
+                    together,
+                    frozenset((key_of(together),)),
+                    together,
+                )
+            )
+        found += [
+            _apart(row.name, trait, key_of((trait,)))
+            for trait in sorted(apart)
+        ]
     found += [
         _apart(PREFIX.rstrip(":"), trait, key_of((trait,)), NOT_CONFIGURED)
-        for trait in sorted(templates.found_traits - {trait for part in found for trait in part.traits})
+        for trait in sorted(
+            templates.found_traits
+            - {trait for part in found for trait in part.traits}
+        )
     ]
     return tuple(found)
 
@@ -100,39 +147,64 @@ def _apart(row: str, trait: Trait, *keys: str) -> Part:
     return Part(row, alone, frozenset(keys), alone)
 
 
-def parts_by_trait(templates: Templates, emulated: frozenset[str]) -> dict[str, Part]:
+def parts_by_trait(
+    templates: Templates, emulated: frozenset[str]
+) -> dict[str, Part]:
     """Return the part of each trait that a capability reporter reports."""
-    return {trait: part for part in parts_of(templates, emulated) for trait in part.traits}
+    return {
+        trait: part
+        for part in parts_of(templates, emulated)
+        for trait in part.traits
+    }
 
 
 def emulated_in(keys: Collection[str]) -> frozenset[str]:
-    """Return the architectures that a cloud offers to emulate, by the keys of what it wants."""
+    """Return the architectures that a cloud offers to emulate, by the keys of
+    what it wants.
+    """
     standard = (
-        (term.trait, value, (term.trait, "emulated")) for value, term in _EMULATION.values.items() if term.trait
+        (term.trait, value, (term.trait, "emulated"))
+        for value, term in _EMULATION.values.items()
+        if term.trait
     )
-    others = ((trait, value, (trait,)) for trait, value in TRAITS_OF_EMULATION.items())
-    return frozenset(value for _, value, names in (*standard, *others) if key_of(names) in keys)
+    others = (
+        (trait, value, (trait,))
+        for trait, value in TRAITS_OF_EMULATION.items()
+    )
+    return frozenset(
+        value
+        for _, value, names in (*standard, *others)
+        if key_of(names) in keys
+    )
 
 
 @cache
 def _groups() -> Mapping[str, frozenset[str]]:
-    """Return the keys that stand for all optional traits of a row, or of an emulated architecture, in a marker.
+    """Return the keys that stand for all optional traits of a row, or of an
+    emulated architecture, in a marker.
 
-    Placement sends the marker of each host with each candidate, and most agents report a row as a whole.
+    Placement sends the marker of each host with each candidate, and most
+    agents report a row as a whole.
     """
     groups: dict[str, set[Trait]] = {}
     for row in table():
         for trait in opt_in_traits((row,)):
-            groups.setdefault(TRAITS_OF_EMULATION.get(trait, row.name), set()).add(trait)
+            groups.setdefault(
+                TRAITS_OF_EMULATION.get(trait, row.name), set()
+            ).add(trait)
     return {
-        key_of(("all", *traits)): frozenset(key_of((trait,)) for trait in traits)
+        key_of(("all", *traits)): frozenset(
+            key_of((trait,)) for trait in traits
+        )
         for traits in groups.values()
         if len(traits) > 1
     }
 
 
 def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
-    """Return the names of traits that hold these keys, :data:`WANTED` or :data:`REPORTED`: one, or several for many."""
+    """Return the names of traits that hold these keys, :data:`WANTED` or
+    :data:`REPORTED`: one, or several for many.
+    """
     held = set(keys)
     for group, members in _groups().items() if prefix == REPORTED else ():
         if members <= held:
@@ -147,23 +219,49 @@ def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:
-    """Return the names of traits by which an agent notes on a provider that it has set these."""
-    return _joined(SET, {_digest((trait,))[:_NOTE_LENGTH] for trait in traits}, _NOTE_LENGTH)
+    """Return the names of traits by which an agent notes on a provider that it
+    has set these.
+    """
+    return _joined(
+        SET,
+        {_digest((trait,))[:_NOTE_LENGTH] for trait in traits},
+        _NOTE_LENGTH,
+    )
 
 
 def noted_among(traits: Collection[str]) -> frozenset[str]:
-    """Return the traits of a provider that an agent has set, whatever its release, by its note among them."""
+    """Return the traits of a provider that an agent has set, whatever its
+    release, by its note among them.
+    """
     noted = _split(SET, traits, _NOTE_LENGTH)
-    return frozenset(trait for trait in traits if _digest((trait,))[:_NOTE_LENGTH] in noted) if noted else noted
+    return (
+        frozenset(
+            trait
+            for trait in traits
+            if _digest((trait,))[:_NOTE_LENGTH] in noted
+        )
+        if noted
+        else noted
+    )
 
 
-def _joined(prefix: str, keys: Iterable[str], length: int) -> tuple[Trait, ...]:
+def _joined(
+    prefix: str, keys: Iterable[str], length: int
+) -> tuple[Trait, ...]:
     ordered = sorted(keys)
     most = (_LONGEST_NAME - len(prefix)) // length
-    chunks = (ordered[start : start + most] for start in range(0, len(ordered), most))
+    chunks = (
+        ordered[start : start + most] for start in range(0, len(ordered), most)
+    )
     return tuple(Trait(prefix + "".join(chunk)) for chunk in chunks)
 
 
 def _split(prefix: str, names: Iterable[str], length: int) -> frozenset[str]:
-    texts = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
-    return frozenset(text[at : at + length] for text in texts for at in range(0, len(text), length))
+    texts = (
+        name.removeprefix(prefix) for name in names if name.startswith(prefix)
+    )
+    return frozenset(
+        text[at : at + length]
+        for text in texts
+        for at in range(0, len(text), length)
+    )

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a pipeline: what the filters require, and prefer, of a host for one request; and its making."""
+"""The result of a pipeline: what the filters require, and prefer, of a host
+for one request; and its making.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from os_prefilter.pipeline.writer import NO_ADDITIONS, Additions, prepare, write
+from os_prefilter.pipeline.writer import (
+    NO_ADDITIONS,
+    Additions,
+    prepare,
+    write,
+)
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import (
     NOTHING,
@@ -27,22 +34,32 @@ class Run(NamedTuple):
     requirements: tuple[Requirement, ...]
     notes: tuple[Note, ...]
     seconds: float
-    """How long it took when it ran; a cached result keeps the time of its run."""
+    """How long it took when it ran; a cached result keeps the time of its
+    run.
+    """
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The requirements for one request, each with its filter and source, and how long each filter took."""
+    """The requirements for one request, each with its filter and source, and
+    how long each filter took.
+    """
 
     runs: tuple[Run, ...]
     remarks: tuple[Note, ...] = ()
     """Notes on the request itself, whatever the filters require."""
-    additions: Additions = field(default=NO_ADDITIONS, repr=False, compare=False)
-    """The changes that :func:`os_prefilter.pipeline.writer.write` makes to the request spec."""
+    additions: Additions = field(
+        default=NO_ADDITIONS, repr=False, compare=False
+    )
+    """The changes that :func:`os_prefilter.pipeline.writer.write` makes to the
+    request spec.
+    """
     taken_back: frozenset[Requirement] = frozenset()
-    """Requirements that a later filter, written the Nova way, removed from the root."""
+    """Requirements that a later filter, written the Nova way, removed from the
+    root.
+    """
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -51,7 +68,9 @@ class Decision:
 
     @property
     def aggregates(self) -> tuple[AggregateRequirement, ...]:
-        """The aggregates that the host must, or must not, be in, in the order of the filters."""
+        """The aggregates that the host must, or must not, be in, in the order
+        of the filters.
+        """
         return tuple(item for run in self.runs for item in run.aggregates)
 
     @property
@@ -60,17 +79,26 @@ class Decision:
         return tuple(item for run in self.runs for item in run.preferences)
 
     def preferred_share(self, has: Callable[[str], bool | None]) -> float:
-        """Return the share of the preferred traits that a host has, from 0.0 to 1.0; 0.0 if none is preferred.
+        """Return the share of the preferred traits that a host has, from 0.0
+        to 1.0; 0.0 if none is preferred.
 
-        :param has: whether the host has a trait; None, for one of which that is not known, counts as False
+        :param has: whether the host has a trait; None, for one of which that
+            is not known, counts as False
         """
         traits = {item.trait for item in self.preferences}
-        return sum(map(bool, map(has, traits))) / len(traits) if traits else 0.0
+        return (
+            sum(map(bool, map(has, traits))) / len(traits) if traits else 0.0
+        )
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The parts of the request that did not become requirements, and why."""
-        return (*(note for run in self.runs for note in run.notes), *self.remarks)
+        """The parts of the request that did not become requirements, and
+        why.
+        """
+        return (
+            *(note for run in self.runs for note in run.notes),
+            *self.remarks,
+        )
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -89,54 +117,112 @@ class Progress:
         self.request = request
         self.context = context
         self.draft: Any = None
-        """A copy of the request spec with what filters written the Nova way changed; None without such a filter."""
+        """A copy of the request spec with what filters written the Nova way
+        changed; None without such a filter.
+        """
         self.runs: list[Run] = []
         self.pending: list[Requirement] = []
-        """Requirements that are not in :attr:`draft` yet: all of it is written at the end, or nothing."""
+        """Requirements that are not in :attr:`draft` yet: all of it is written
+        at the end, or nothing.
+        """
         self._own_groups = list(NOTHING.own_groups)
         self._preferences: list[Preference] = []
         self._aggregates: list[AggregateRequirement] = []
         self._taken_back: set[Requirement] = set()
 
-    def add(self, each: LoadedFilter, result: Requirements, seconds: float) -> None:
+    def add(
+        self, each: LoadedFilter, result: Requirements, seconds: float
+    ) -> None:
         """Add the result of a filter."""
         name = each.name
-        # Not _replace(), which takes three times as long: each requirement of each request comes here.
+        # Not _replace(), which takes three times as long: each requirement of
+        # each request comes here.
         requirements = tuple(
             [
-                Requirement(item.trait, item.required, item.scope, item.source, name, item.properties, item.public)
+                Requirement(
+                    item.trait,
+                    item.required,
+                    item.scope,
+                    item.source,
+                    name,
+                    item.properties,
+                    item.public,
+                )
                 for item in result.requirements
             ]
         )
-        preferences = tuple([item._replace(filter=name) for item in result.preferences]) if result.preferences else ()
-        aggregates = tuple([item._replace(filter=name) for item in result.aggregates]) if result.aggregates else ()
+        preferences = (
+            tuple([item._replace(filter=name) for item in result.preferences])
+            if result.preferences
+            else ()
+        )
+        aggregates = (
+            tuple([item._replace(filter=name) for item in result.aggregates])
+            if result.aggregates
+            else ()
+        )
         if not each.nova_style:
             # What such a filter has done is in the draft already.
             self.pending += requirements
         self._own_groups += result.own_groups
         self._preferences += preferences
         self._aggregates += aggregates
-        self.runs.append(Run(name, requirements, result.notes, seconds, preferences, aggregates))
+        self.runs.append(
+            Run(
+                name,
+                requirements,
+                result.notes,
+                seconds,
+                preferences,
+                aggregates,
+            )
+        )
 
     def written(self) -> Any:
         """Return the draft with all that is required so far.
 
-        :raises UnsuitableRequestSpec: if the request spec cannot be copied, or has no place to write to
+        :raises UnsuitableRequestSpec: if the request spec cannot be copied, or
+            has no place to write to
         """
         if self.draft is None:
             self.draft = self.request.copy_spec()
-        write(prepare(self.request, self.pending, self._own_groups, aggregates=self._aggregates), self.draft)
+        write(
+            prepare(
+                self.request,
+                self.pending,
+                self._own_groups,
+                aggregates=self._aggregates,
+            ),
+            self.draft,
+        )
         self.pending, self._own_groups = [], []
         return self.draft
 
     def look_again(self) -> None:
-        """Take the draft for the request, after a filter written the Nova way has changed it."""
+        """Take the draft for the request, after a filter written the Nova way
+        has changed it.
+        """
         before = self.request
-        self.request = Request(self.draft, before.kept_machine_type, None, before.implied, before.has_new_flavor)
+        self.request = Request(
+            self.draft,
+            before.kept_machine_type,
+            None,
+            before.implied,
+            before.has_new_flavor,
+        )
         on_root = {(trait, True) for trait in self.request.root_required}
         on_root |= {(trait, False) for trait in self.request.root_forbidden}
-        earlier = (item for run in self.runs for item in run.requirements if item.scope == ROOT)
-        self._taken_back.update(item for item in earlier if (item.trait, item.required) not in on_root)
+        earlier = (
+            item
+            for run in self.runs
+            for item in run.requirements
+            if item.scope == ROOT
+        )
+        self._taken_back.update(
+            item
+            for item in earlier
+            if (item.trait, item.required) not in on_root
+        )
 
     def decision(self, remarks: tuple[Note, ...] = ()) -> Decision:
         """Return the decision, with what it adds to the request spec.
@@ -144,7 +230,15 @@ class Progress:
         :raises RequestRejected: if the requirements contradict each other
         :raises FilterFailed: if a filter returned what cannot be written
         """
-        additions = prepare(self.request, self.pending, self._own_groups, self._preferences, self._aggregates)
+        additions = prepare(
+            self.request,
+            self.pending,
+            self._own_groups,
+            self._preferences,
+            self._aggregates,
+        )
         if self.draft is not None:
             additions = additions._replace(draft=self.draft)
-        return Decision(tuple(self.runs), remarks, additions, frozenset(self._taken_back))
+        return Decision(
+            tuple(self.runs), remarks, additions, frozenset(self._taken_back)
+        )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of filters: each with what it declares as needs, and every error with the name of the filter."""
+"""Calls of filters: each with what it declares as needs, and every error with
+the name of the filter.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -9,18 +11,37 @@ from typing import Any
 from os_prefilter.common import errors
 from os_prefilter.pipeline import nova_style
 from os_prefilter.pipeline.decision import Progress
-from os_prefilter.request.filter_contract import NEEDS, OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
-from os_prefilter.request.requirements import NOTHING, AggregateRequirement, Note, Preference, Requirement, Requirements
+from os_prefilter.request.filter_contract import (
+    NEEDS,
+    OPTIONS,
+    REQUIRED_BEFORE,
+    UNKNOWN,
+    LoadedFilter,
+)
+from os_prefilter.request.requirements import (
+    NOTHING,
+    AggregateRequirement,
+    Note,
+    Preference,
+    Requirement,
+    Requirements,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
 Call = Callable[[Progress], object]
-"""A filter with its needs bound, so that no request pays for finding out what they are."""
+"""A filter with its needs bound, so that no request pays for finding out what
+they are.
+"""
 Adjust = Callable[[LoadedFilter, Requirements, Request], Requirements]
-"""``(filter, result, request) -> result``: what a deployment makes of the result of a filter."""
+"""``(filter, result, request) -> result``: what a deployment makes of the
+result of a filter.
+"""
 
 
-def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call:
+def bind(
+    each: LoadedFilter, options: Options, facts: Mapping[str, Any]
+) -> Call:
     """Return a filter as the pipeline calls it.
 
     :param facts: the values of the deployment facts
@@ -28,12 +49,23 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
     """
     for fact in each.facts:
         if fact not in facts:
-            raise errors.MissingFact(each.name, fact, "Pass its value among the facts, or UNKNOWN.")
+            raise errors.MissingFact(
+                each.name, fact, "Pass its value among the facts, or UNKNOWN."
+            )
     declared = each.declaration
     if declared.gate and facts[declared.gate] is not True:
-        # True opens, False closes, anything else is not known: almost any object is true.
-        closed = Note(declared.closed.format(options=options), "not required yet", waits=True)
-        waits = Requirements(notes=(closed,)) if facts[declared.gate] is False else _waiting_for(declared.gate)
+        # True opens, False closes, anything else is not known: almost any
+        # object is true.
+        closed = Note(
+            declared.closed.format(options=options),
+            "not required yet",
+            waits=True,
+        )
+        waits = (
+            Requirements(notes=(closed,))
+            if facts[declared.gate] is False
+            else _waiting_for(declared.gate)
+        )
         return lambda _progress: waits
     if each.nova_style:
         return partial(nova_style.run, each.name, each.function)
@@ -47,32 +79,55 @@ def bind(each: LoadedFilter, options: Options, facts: Mapping[str, Any]) -> Call
         values[OPTIONS] = options
     function = partial(each.function, **values)
     if REQUIRED_BEFORE in each.needs:
-        return lambda progress: function(progress.request, required_before=tuple(progress.pending))
+        return lambda progress: function(
+            progress.request, required_before=tuple(progress.pending)
+        )
     return lambda progress: function(progress.request)
 
 
 def _waiting_for(fact: str) -> Requirements:
-    """Return the result of a filter that is not run, as a fact is not known."""
+    """Return the result of a filter that is not run, as a fact is not
+    known.
+    """
     reason = "not known yet, so that the filter requires nothing yet"
-    return Requirements(notes=(Note(f"deployment fact {fact}", reason, waits=True),))
+    return Requirements(
+        notes=(Note(f"deployment fact {fact}", reason, waits=True),)
+    )
 
 
-# What the filters before it required contradicts itself, or cannot be written for it to look at.
-_NOT_ITS_OWN = (errors.ContradictingRequirements, errors.ContradictingAggregates, errors.UnsuitableRequestSpec)
+# What the filters before it required contradicts itself, or cannot be written
+# for it to look at.
+_NOT_ITS_OWN = (
+    errors.ContradictingRequirements,
+    errors.ContradictingAggregates,
+    errors.UnsuitableRequestSpec,
+)
 
 
-def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iterable[Adjust] = ()) -> Requirements:
-    """Return the result of a filter, adjusted unless it is written the Nova way and has changed the draft itself.
+def call_filter(
+    each: LoadedFilter,
+    call: Call,
+    progress: Progress,
+    adjust: Iterable[Adjust] = (),
+) -> Requirements:
+    """Return the result of a filter, adjusted unless it is written the Nova
+    way and has changed the draft itself.
 
     :raises RequestRejected: if it rejects the request.
-    :raises FilterFailed: if it raises an error of its own, or returns something other than Requirements.
+    :raises FilterFailed: if it raises an error of its own, or returns
+        something other than Requirements.
     """
     try:
         result = call(progress)
         if not isinstance(result, Requirements):
-            raise TypeError(f"it returned a {type(result).__name__}, not Requirements")
+            raise TypeError(
+                f"it returned a {type(result).__name__}, not Requirements"
+            )
         if result is not NOTHING and not _is_well_formed(result):
-            raise TypeError("its Requirements have a part of another type: give Requirement, Preference and the like")
+            raise TypeError(
+                "its Requirements have a part of another type: give"
+                " Requirement, Preference and the like"
+            )
         if result is not NOTHING and not each.nova_style:
             for one in adjust:
                 result = one(each, result, progress.request)
@@ -88,7 +143,13 @@ def call_filter(each: LoadedFilter, call: Call, progress: Progress, adjust: Iter
 
 def _is_well_formed(result: Requirements) -> bool:
     return (
-        all(isinstance(item, Requirement) and isinstance(item.required, bool) for item in result.requirements)
+        all(
+            isinstance(item, Requirement) and isinstance(item.required, bool)
+            for item in result.requirements
+        )
         and all(isinstance(item, Preference) for item in result.preferences)
-        and all(isinstance(item, AggregateRequirement) for item in result.aggregates)
+        and all(
+            isinstance(item, AggregateRequirement)
+            for item in result.aggregates
+        )
     )

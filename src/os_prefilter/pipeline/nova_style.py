@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Filters written the Nova way: ``f(context, request_spec) -> bool``, which change the request spec themselves.
+"""Filters written the Nova way: ``f(context, request_spec) -> bool``, which
+change the request spec themselves.
 
-They run on a copy of the request spec, which takes its place when all filters have passed, because what else they
-change (aggregates, destinations) must reach the scheduler too. What they did to traits and aggregates is found by
-comparing before and after. Whether they return True or False says nothing: in Nova, False means disabled, not required,
-or failed.
+They run on a copy of the request spec, which takes its place when all filters
+have passed, because what else they change (aggregates, destinations) must
+reach the scheduler too. What they did to traits and aggregates is found by
+comparing before and after. Whether they return True or False says nothing: in
+Nova, False means disabled, not required, or failed.
 """
 
 import inspect
@@ -16,7 +18,12 @@ from os_prefilter.common.errors import RejectedByFilter
 from os_prefilter.common.trait_names import trait_named
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.request.named_traits import written_requirements
-from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
+from os_prefilter.request.requirements import (
+    ROOT,
+    Note,
+    Requirement,
+    Requirements,
+)
 from os_prefilter.request.view import Request
 
 NovaStyleFilter = Callable[[Any, Any], object]
@@ -24,7 +31,9 @@ NovaStyleFilter = Callable[[Any, Any], object]
 _SOURCE = "set by the filter itself"
 
 
-def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirements:
+def run(
+    name: str, function: NovaStyleFilter, progress: Progress
+) -> Requirements:
     """Call the filter and return what it changed.
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
@@ -37,23 +46,39 @@ def run(name: str, function: NovaStyleFilter, progress: Progress) -> Requirement
         answer = function(progress.context, draft)
     except Exception as error:
         # By name: this library does not import Nova.
-        if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
-            # Nova puts the reason behind words of its own, and will do so again.
-            raise RejectedByFilter(name, str(getattr(error, "kwargs", {}).get("reason", error))) from error
+        if any(
+            each.__name__ == "RequestFilterFailed"
+            for each in type(error).__mro__
+        ):
+            # Nova puts the reason behind words of its own, and will do so
+            # again.
+            raise RejectedByFilter(
+                name, str(getattr(error, "kwargs", {}).get("reason", error))
+            ) from error
         raise
     if isinstance(answer, Requirements) or inspect.isawaitable(answer):
         raise TypeError(
-            "it takes two positional parameters, so it is called the Nova way, but returns a "
-            f"{type(answer).__name__}; options and facts are keyword-only parameters"
+            "it takes two positional parameters, so it is called the Nova"
+            f" way, but returns a {type(answer).__name__}; options and facts"
+            " are keyword-only parameters"
         )
     progress.look_again()
-    traits_now, aggregates_now = _traits(progress.request), _aggregates(progress.request)
+    traits_now, aggregates_now = (
+        _traits(progress.request),
+        _aggregates(progress.request),
+    )
     requirements = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
         for scope, trait, required in sorted(traits_now - traits)
     ]
-    notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
-    notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]
+    notes = [
+        Note(_SOURCE, f"removed {trait} from {scope}")
+        for scope, trait, _ in sorted(traits - traits_now)
+    ]
+    notes += [
+        Note(_SOURCE, f"now {each}")
+        for each in sorted(aggregates_now - aggregates)
+    ]
     return Requirements(tuple(requirements), tuple(notes))
 
 
@@ -61,12 +86,19 @@ def _traits(request: Request) -> set[tuple[str, str, bool]]:
     return (
         {(ROOT, trait, True) for trait in request.root_required}
         | {(ROOT, trait, False) for trait in request.root_forbidden}
-        | {(item.scope, str(item.trait), item.required) for item in written_requirements(request)}
+        | {
+            (item.scope, str(item.trait), item.required)
+            for item in written_requirements(request)
+        }
     )
 
 
 def _aggregates(request: Request) -> set[str]:
     destination = request.destination
-    return {f"in one of the aggregates {each}" for each in destination.aggregates or ()} | {
-        f"not in the aggregate {each}" for each in destination.forbidden_aggregates or ()
+    return {
+        f"in one of the aggregates {each}"
+        for each in destination.aggregates or ()
+    } | {
+        f"not in the aggregate {each}"
+        for each in destination.forbidden_aggregates or ()
     }

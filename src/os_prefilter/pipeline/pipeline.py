@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pipeline: run the filters in order, and apply one decision to the request spec, completely or not at all."""
+"""The pipeline: run the filters in order, and apply one decision to the
+request spec, completely or not at all.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter
@@ -21,13 +23,17 @@ Remark = Callable[[Request, Options, Collection[str]], Iterable[Note]]
 
 
 class Pipeline:
-    """Request filters in the order in which they run. It has no state: use it from many threads.
+    """Request filters in the order in which they run. It has no state: use it
+    from many threads.
 
     :param options: how filters turn requests into requirements
-    :param facts: the values of the deployment facts that filters need, by name;
-        :data:`os_prefilter.request.filter_contract.UNKNOWN` for one that is not known
-    :param adjust: applied in turn to the result of each filter, but for those written the Nova way
-    :param remark: yields notes on a request beside those of the filters, or rejects it (``request/remarks.py``)
+    :param facts: the values of the deployment facts that filters need, by
+        name; :data:`os_prefilter.request.filter_contract.UNKNOWN` for one that
+        is not known
+    :param adjust: applied in turn to the result of each filter, but for those
+        written the Nova way
+    :param remark: yields notes on a request beside those of the filters, or
+        rejects it (``request/remarks.py``)
     :raises MissingFact: if a filter needs a fact that is not among ``facts``
     """
 
@@ -41,28 +47,37 @@ class Pipeline:
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
-        self._calls = [(each, bind(each, self.options, facts)) for each in self.filters]
+        self._calls = [
+            (each, bind(each, self.options, facts)) for each in self.filters
+        ]
         self._adjust = tuple(adjust)
         self._remark = remark
         self._names = frozenset(each.name for each in self.filters)
         self.reads = reads_of(self.filters)
 
     def __repr__(self) -> str:
-        return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+        return (
+            "<Pipeline:"
+            f" {', '.join(each.name for each in self.filters) or 'no filters'}>"
+        )
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
-        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+        """Run the filters and add what they require to ``request_spec``; on
+        any error it is as it was.
 
         :raises RequestRejected: if the request cannot be scheduled as it is.
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
-        decision = self.decide(Request(request_spec, None, self.reads), context)
+        decision = self.decide(
+            Request(request_spec, None, self.reads), context
+        )
         write(decision.additions, request_spec)
         return decision
 
     def decide(self, request: Request, context: Any = None) -> Decision:
-        """Return what the filters require for a request, which stays as it is; errors as of :meth:`apply`.
+        """Return what the filters require for a request, which stays as it is;
+        errors as of :meth:`apply`.
 
         :param context: handed to filters written the Nova way
         """
@@ -73,7 +88,9 @@ class Pipeline:
             # Without a filter the library changes nothing, and says nothing.
             remarks: tuple[Note, ...] = ()
             if self._remark and self._calls:
-                remarks = tuple(self._remark(progress.request, self.options, self._names))
+                remarks = tuple(
+                    self._remark(progress.request, self.options, self._names)
+                )
             return progress.decision(remarks)
         except PrefilterError as error:
             error.runs = tuple(progress.runs)
@@ -85,7 +102,9 @@ class Pipeline:
             result = call_filter(each, call, progress, self._adjust)
         except PrefilterError as error:
             if error.filter == each.name:
-                progress.runs.append(Run(each.name, (), (), perf_counter() - start))
+                progress.runs.append(
+                    Run(each.name, (), (), perf_counter() - start)
+                )
             raise
         seconds = perf_counter() - start
         if result is NOTHING:
@@ -96,9 +115,13 @@ class Pipeline:
 
 
 def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:
-    """Return what filters read of a request beyond what each view holds; None for all of it."""
+    """Return what filters read of a request beyond what each view holds; None
+    for all of it.
+    """
     filters = tuple(filters)
     # One that changes the request spec itself may read all of it.
     if any(each.nova_style for each in filters):
         return None
-    return frozenset(name for each in filters for name in each.declaration.reads)
+    return frozenset(
+        name for each in filters for name in each.declaration.reads
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Write requirements into a RequestSpec-like object: all is checked and prepared first, then all is written."""
+"""Write requirements into a RequestSpec-like object: all is checked and
+prepared first, then all is written.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +13,19 @@ from os_prefilter.common import errors
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_uuid
-from os_prefilter.request.extra_specs import regroup, respell_preferences, trait_key
+from os_prefilter.request.extra_specs import (
+    regroup,
+    respell_preferences,
+    trait_key,
+)
 from os_prefilter.request.named_traits import written_requirements
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Preference, Requirement
+from os_prefilter.request.requirements import (
+    ROOT,
+    UNSUFFIXED,
+    AggregateRequirement,
+    Preference,
+    Requirement,
+)
 from os_prefilter.request.spec import Destination, RequestGroup
 from os_prefilter.request.view import Request, clone_of, field_of
 
@@ -30,12 +42,18 @@ class Additions(NamedTuple):
     root_forbidden: tuple[str, ...]
     in_groups: tuple[Requirement, ...]
     own_groups: tuple[RequestGroup, ...]
-    """Groups of the flavor into which resource classes of the unsuffixed group move."""
+    """Groups of the flavor into which resource classes of the unsuffixed group
+    move.
+    """
     respelled: frozenset[str] = frozenset()
-    """The traits that are preferred, if the flavor has ``trait:NAME=preferred`` for one."""
+    """The traits that are preferred, if the flavor has
+    ``trait:NAME=preferred`` for one.
+    """
     aggregates: tuple[AggregateRequirement, ...] = ()
     draft: Any = None
-    """A copy of the request spec that takes its place first, with what filters written the Nova way changed."""
+    """A copy of the request spec that takes its place first, with what filters
+    written the Nova way changed.
+    """
 
 
 NO_ADDITIONS = Additions((), (), (), ())
@@ -48,25 +66,52 @@ def prepare(
     preferences: Iterable[Preference] = (),
     aggregates: Iterable[AggregateRequirement] = (),
 ) -> Additions:
-    """Return what requirements add to the request spec of a request; preferences add nothing.
+    """Return what requirements add to the request spec of a request;
+    preferences add nothing.
 
-    :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
-    :raises ContradictingAggregates: if all aggregates of which the host must be in one are forbidden.
-    :raises FilterFailed: if a filter returned a malformed trait or aggregate, or a group that the request lacks.
+    :raises ContradictingRequirements: if a trait is required and forbidden in
+        one scope.
+    :raises ContradictingAggregates: if all aggregates of which the host must
+        be in one are forbidden.
+    :raises FilterFailed: if a filter returned a malformed trait or aggregate,
+        or a group that the request lacks.
     """
     aggregates = tuple(aggregates)
     _check_aggregates(aggregates)
-    requirements, own_groups, preferences = tuple(requirements), tuple(own_groups), tuple(preferences)
+    requirements, own_groups, preferences = (
+        tuple(requirements),
+        tuple(own_groups),
+        tuple(preferences),
+    )
     named: tuple[Requirement | Preference, ...] = (*requirements, *preferences)
     for item in named:
         if not is_trait_name(item.trait):
-            raise errors.FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
+            raise errors.FilterFailed(
+                item.filter,
+                ValueError("it returned something that is not a trait name"),
+            )
     _check(request, requirements, own_groups)
     preferred = frozenset(item.trait for item in preferences)
-    has_to_respell = preferred and respell_preferences(request.extra_specs, preferred) != request.extra_specs
+    has_to_respell = (
+        preferred
+        and respell_preferences(request.extra_specs, preferred)
+        != request.extra_specs
+    )
     return Additions(
-        tuple([item.trait for item in requirements if item.scope == ROOT and item.required]),
-        tuple([item.trait for item in requirements if item.scope == ROOT and not item.required]),
+        tuple(
+            [
+                item.trait
+                for item in requirements
+                if item.scope == ROOT and item.required
+            ]
+        ),
+        tuple(
+            [
+                item.trait
+                for item in requirements
+                if item.scope == ROOT and not item.required
+            ]
+        ),
         tuple([item for item in requirements if item.scope != ROOT]),
         own_groups,
         preferred if has_to_respell else frozenset(),
@@ -79,46 +124,91 @@ def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
     for item in aggregates:
         if not item.aggregates or not all(map(is_uuid, item.aggregates)):
             raise errors.FilterFailed(
-                item.filter, ValueError("it returned something that is not the UUID of an aggregate")
+                item.filter,
+                ValueError(
+                    "it returned something that is not the UUID of an"
+                    " aggregate"
+                ),
             )
         if not item.required:
             forbidden |= dict.fromkeys(item.aggregates, item)
     for item in aggregates:
         if item.required and forbidden.keys() >= set(item.aggregates):
             other = forbidden[item.aggregates[0]]
-            # The author of the request reads the error: it has neither names nor traits of others' aggregates.
-            LOG.info("Rejected a request: of %s and %s no host is left.", item, other)
-            raise errors.ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
+            # The author of the request reads the error: it has neither names
+            # nor traits of others' aggregates.
+            LOG.info(
+                "Rejected a request: of %s and %s no host is left.",
+                item,
+                other,
+            )
+            raise errors.ContradictingAggregates(
+                f"{item.filter}: {item.source}",
+                f"{other.filter}: {other.source}",
+            )
 
 
-def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
+def _check(
+    request: Request,
+    requirements: tuple[Requirement, ...],
+    own_groups: tuple[RequestGroup, ...],
+) -> None:
     known: dict[tuple[str, str, bool], str | Requirement]
-    known = {(ROOT, trait, True): "the request spec's root_required" for trait in request.root_required}
-    known |= {(ROOT, trait, False): "the request spec's root_forbidden" for trait in request.root_forbidden}
+    known = {
+        (ROOT, trait, True): "the request spec's root_required"
+        for trait in request.root_required
+    }
+    known |= {
+        (ROOT, trait, False): "the request spec's root_forbidden"
+        for trait in request.root_forbidden
+    }
     if any(item.scope != ROOT for item in requirements):
         new_groups = {group.requester_id for group in own_groups}
-        groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
+        groups = {
+            ROOT,
+            UNSUFFIXED,
+            *request.flavor_groups,
+            *request.requested_groups,
+            *new_groups,
+        }
         for item in requirements:
             if item.scope not in groups:
-                raise errors.FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known |= {(each.scope, each.trait, each.required): each.source for each in written_requirements(request)}
+                raise errors.FilterFailed(
+                    item.filter,
+                    ValueError(f"the request has no group {item.scope!r}"),
+                )
+        known |= {
+            (each.scope, each.trait, each.required): each.source
+            for each in written_requirements(request)
+        }
     for item in requirements:
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
-            by, forbidden = map(_source_of, (item, against) if item.required else (against, item))
-            raise errors.ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
+            by, forbidden = map(
+                _source_of,
+                (item, against) if item.required else (against, item),
+            )
+            raise errors.ContradictingRequirements(
+                item.trait, item.scope, by, forbidden, requirements
+            )
         known[item.scope, item.trait, item.required] = item
 
 
 def _source_of(item: str | Requirement) -> str:
     # The author of the request reads it.
-    return item if isinstance(item, str) else f"{item.filter}: {item.public or item.source}"
+    return (
+        item
+        if isinstance(item, str)
+        else f"{item.filter}: {item.public or item.source}"
+    )
 
 
 def write(new: Additions, request_spec: Any) -> None:
-    """Add to the request spec: to its root traits, its groups, or clones of its flavor and destination; all or nothing.
+    """Add to the request spec: to its root traits, its groups, or clones of
+    its flavor and destination; all or nothing.
 
-    What the user chose may be stored by the scheduler, so neither the flavor nor the destination itself is changed.
+    What the user chose may be stored by the scheduler, so neither the flavor
+    nor the destination itself is changed.
 
     :raises UnsuitableRequestSpec: if there is no place to write to.
     """
@@ -132,15 +222,24 @@ def write(new: Additions, request_spec: Any) -> None:
             del state[name]
         return
     try:
-        # Read once: with Nova's objects each is a property that goes through others.
-        require = request_spec.root_required.update if new.root_required else None
-        forbid = request_spec.root_forbidden.update if new.root_forbidden else None
-        elsewhere = new.in_groups or new.own_groups or new.respelled or new.aggregates
+        # Read once: with Nova's objects each is a property that goes through
+        # others.
+        require = (
+            request_spec.root_required.update if new.root_required else None
+        )
+        forbid = (
+            request_spec.root_forbidden.update if new.root_forbidden else None
+        )
+        elsewhere = (
+            new.in_groups or new.own_groups or new.respelled or new.aggregates
+        )
         for step in _steps(new, request_spec) if elsewhere else ():
             step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
-        raise errors.UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {quote(str(error))}") from error
+        raise errors.UnsuitableRequestSpec(
+            request_spec, f"{type(error).__name__}: {quote(str(error))}"
+        ) from error
     if require:
         require(new.root_required)
     if forbid:
@@ -148,27 +247,53 @@ def write(new: Additions, request_spec: Any) -> None:
 
 
 def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
-    """Return the steps that write what is not on the root, of which none but the first can fail."""
+    """Return the steps that write what is not on the root, of which none but
+    the first can fail.
+    """
     steps: list[Callable[[], object]] = []
     clones: dict[str, Any] = {}
     if new.aggregates:
-        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
+        clones["requested_destination"] = _destination_with(
+            new.aggregates, request_spec
+        )
     in_flavor: dict[str, str] = {}
-    groups = {group.requester_id: group for group in field_of(request_spec, "requested_resources", ())}
+    groups = {
+        group.requester_id: group
+        for group in field_of(request_spec, "requested_resources", ())
+    }
     for item in new.in_groups:
         if item.scope in groups:
             group = groups[item.scope]
-            steps.append(partial((group.required_traits if item.required else group.forbidden_traits).add, item.trait))
+            steps.append(
+                partial(
+                    (
+                        group.required_traits
+                        if item.required
+                        else group.forbidden_traits
+                    ).add,
+                    item.trait,
+                )
+            )
         else:
             suffix = "" if item.scope == UNSUFFIXED else item.scope
-            in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
+            in_flavor[trait_key(item.trait, suffix)] = (
+                "required" if item.required else "forbidden"
+            )
     if in_flavor or new.own_groups or new.respelled:
         flavor = clone_of(request_spec.flavor)
         before = field_of(flavor, "extra_specs", {})
-        respelled = respell_preferences(before, new.respelled) if new.respelled else before
-        flavor.extra_specs = {**regroup(respelled, new.own_groups), **in_flavor}
+        respelled = (
+            respell_preferences(before, new.respelled)
+            if new.respelled
+            else before
+        )
+        flavor.extra_specs = {
+            **regroup(respelled, new.own_groups),
+            **in_flavor,
+        }
         clones["flavor"] = flavor
-    # Before the others: a request spec whose flavor cannot be assigned shows it here.
+    # Before the others: a request spec whose flavor cannot be assigned shows
+    # it here.
     return [partial(_assign, request_spec, clones), *steps]
 
 
@@ -186,8 +311,12 @@ def _assign(request_spec: Any, parts: Mapping[str, Any]) -> None:
         raise
 
 
-def _destination_with(aggregates: Iterable[AggregateRequirement], request_spec: Any) -> Any:
-    """Return a clone of the destination with more aggregates, as Nova's ``require_aggregates`` adds them."""
+def _destination_with(
+    aggregates: Iterable[AggregateRequirement], request_spec: Any
+) -> Any:
+    """Return a clone of the destination with more aggregates, as Nova's
+    ``require_aggregates`` adds them.
+    """
     destination = field_of(request_spec, "requested_destination")
     if destination is not None:
         destination = clone_of(destination)
@@ -198,10 +327,24 @@ def _destination_with(aggregates: Iterable[AggregateRequirement], request_spec: 
     required = list(field_of(destination, "aggregates", ()))
     known = {frozenset(each.split(",")) for each in required}
     # A second time it changes nothing.
-    new = [item.aggregates for item in aggregates if item.required and frozenset(item.aggregates) not in known]
-    forbidden = {uuid for item in aggregates if not item.required for uuid in item.aggregates}
+    new = [
+        item.aggregates
+        for item in aggregates
+        if item.required and frozenset(item.aggregates) not in known
+    ]
+    forbidden = {
+        uuid
+        for item in aggregates
+        if not item.required
+        for uuid in item.aggregates
+    }
     if new:
-        destination.aggregates = [*required, *map(",".join, dict.fromkeys(new))]
+        destination.aggregates = [
+            *required,
+            *map(",".join, dict.fromkeys(new)),
+        ]
     if forbidden:
-        destination.forbidden_aggregates = forbidden.union(field_of(destination, "forbidden_aggregates", ()))
+        destination.forbidden_aggregates = forbidden.union(
+            field_of(destination, "forbidden_aggregates", ())
+        )
     return destination

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The contract of a filter: the needs that it declares, and how a pipeline sees it."""
+"""The contract of a filter: the needs that it declares, and how a pipeline
+sees it.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -12,7 +14,9 @@ from os_prefilter.vocabulary.options import Options
 
 OPTIONS, REQUIRED_BEFORE = "options", "required_before"
 NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
-"""Needs that every pipeline provides to a filter that declares them; any other need is a fact."""
+"""Needs that every pipeline provides to a filter that declares them; any other
+need is a fact.
+"""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,38 +31,64 @@ class UnknownFact(Enum):
 
     def __bool__(self) -> bool:
         # Else a filter would take it for a no.
-        raise TypeError("a deployment fact that is not known is neither true nor false: compare it with 'is UNKNOWN'")
+        raise TypeError(
+            "a deployment fact that is not known is neither true nor false:"
+            " compare it with 'is UNKNOWN'"
+        )
 
 
 UNKNOWN: Final = UnknownFact.UNKNOWN
-"""In place of the value of a deployment fact that could not be read yet; a filter gets it if it declares so."""
+"""In place of the value of a deployment fact that could not be read yet; a
+filter gets it if it declares so.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Properties of a filter, beside the parameters that it needs: a decorator of its function."""
+    """Properties of a filter, beside the parameters that it needs: a decorator
+    of its function.
+    """
 
     gate: str = ""
-    """The fact that must be true before the filter is run; empty if it is run at once."""
+    """The fact that must be true before the filter is run; empty if it is run
+    at once.
+    """
     takes_unknown: bool = False
-    """True if it is run while a fact that it needs is not known, which is :data:`UNKNOWN` then; else it waits."""
+    """True if it is run while a fact that it needs is not known, which is
+    :data:`UNKNOWN` then; else it waits.
+    """
     closed: str = ""
-    """Why it is not run while that fact is not true; a format of ``options``."""
+    """Why it is not run while that fact is not true; a format of
+    ``options``.
+    """
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()
-    """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
+    """Returns the traits that hosts must report, beside those of the
+    vocabulary that the options let it require.
+    """
     other_traits: Callable[[Options], Iterable[str]] = lambda _options: ()
-    """Returns the other traits that it may name, such as those that it forbids: Placement must know them."""
+    """Returns the other traits that it may name, such as those that it
+    forbids: Placement must know them.
+    """
 
     excludes: str = ""
-    """The reason under which ``diagnose`` counts the hosts that it excludes; empty: the kind of each requirement."""
+    """The reason under which ``diagnose`` counts the hosts that it excludes;
+    empty: the kind of each requirement.
+    """
     by_default: bool = True
-    """True if commands enable it where neither a configuration file nor an argument names filters."""
+    """True if commands enable it where neither a configuration file nor an
+    argument names filters.
+    """
     reads: tuple[str, ...] = ()
-    """Fields of a request that it reads beyond image, flavor, groups and traits of the root: ``project_id``,
-    ``availability_zone``, ``scheduler_hints``, ``networks``, ``destination``, ``same_subtree``, or another field of
-    image or flavor, as ``flavor.name``. A decision is taken again only for requests that are equal in these as well."""
+    """Fields of a request that it reads beyond image, flavor, groups and
+    traits of the root: ``project_id``, ``availability_zone``,
+    ``scheduler_hints``, ``networks``, ``destination``, ``same_subtree``, or
+    another field of image or flavor, as ``flavor.name``. A decision is taken
+    again only for requests that are equal in these as well.
+    """
     only_new: bool = False
-    """True if its requirements no longer matter for an instance that is on its host already."""
+    """True if its requirements no longer matter for an instance that is on its
+    host already.
+    """
 
     def __call__(self, function: F) -> F:
         """Declare this of a filter."""

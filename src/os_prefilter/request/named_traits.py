@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The traits that a request names itself: in its flavor, in its image, and in the groups that it was given."""
+"""The traits that a request names itself: in its flavor, in its image, and in
+the groups that it was given.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,30 +24,47 @@ class NamedTrait(NamedTuple):
 
 
 def named_traits(request: Request) -> Iterator[NamedTrait]:
-    """Yield the traits that flavor, image and request groups require or forbid, each with its source."""
+    """Yield the traits that flavor, image and request groups require or
+    forbid, each with its source.
+    """
     for suffix, group in request.flavor_groups.items():
         for trait, required in _traits_of(group):
-            yield NamedTrait(trait, required, suffix or UNSUFFIXED, _in_flavor(trait, suffix, required=required))
+            yield NamedTrait(
+                trait,
+                required,
+                suffix or UNSUFFIXED,
+                _in_flavor(trait, suffix, required=required),
+            )
     for name in request.image_traits:
         yield NamedTrait(Trait(name), True, UNSUFFIXED, _in_image(name))
     for suffix, group in request.requested_groups.items():
         for trait, required in _traits_of(group):
-            yield NamedTrait(trait, required, suffix, Source(f"request group {suffix}"))
+            yield NamedTrait(
+                trait, required, suffix, Source(f"request group {suffix}")
+            )
 
 
 def written_requirements(request: Request) -> tuple[Requirement, ...]:
     """Return the same as requirements."""
-    return tuple(each.source.requirement(*each[:3]) for each in named_traits(request))
+    return tuple(
+        each.source.requirement(*each[:3]) for each in named_traits(request)
+    )
 
 
-def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
-    """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name.
+def sources_naming(
+    request: Request, trait: str
+) -> tuple[list[Source], list[Source]]:
+    """Return the sources in image and flavor that require, and that forbid, a
+    trait of the host by its name.
 
-    Not those in the flavor for a rebuild: the server runs with its flavor, and Nova has given it no device by a trait.
+    Not those in the flavor for a rebuild: the server runs with its flavor, and
+    Nova has given it no device by a trait.
     """
     wanted = [_in_image(trait)] if trait in request.image_traits else []
     unwanted = []
-    for suffix, group in request.flavor_groups.items() if not request.is_rebuild else ():
+    for suffix, group in (
+        request.flavor_groups.items() if not request.is_rebuild else ()
+    ):
         if not request.is_of_host(suffix or UNSUFFIXED):
             continue
         if trait in group.required_traits:
@@ -56,16 +75,25 @@ def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Sou
 
 
 def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
-    for required, traits in ((True, group.required_traits), (False, group.forbidden_traits)):
+    for required, traits in (
+        (True, group.required_traits),
+        (False, group.forbidden_traits),
+    ):
         for name in sorted(traits):
             # The view refuses a group with a name that Placement cannot have.
             yield Trait(name), required
 
 
 def _in_image(trait: str) -> Source:
-    return Source(f"image property trait:{trait}", "required", name=f"trait:{trait}")
+    return Source(
+        f"image property trait:{trait}", "required", name=f"trait:{trait}"
+    )
 
 
 def _in_flavor(trait: str, suffix: str, *, required: bool) -> Source:
     key = trait_key(trait, suffix)
-    return Source(f"flavor extra spec {key}", "required" if required else "forbidden", name=key)
+    return Source(
+        f"flavor extra spec {key}",
+        "required" if required else "forbidden",
+        name=key,
+    )

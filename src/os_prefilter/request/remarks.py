@@ -1,92 +1,162 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notes on what a request writes to no effect: traits that only choose a host, and unknown names."""
+"""Notes on what a request writes to no effect: traits that only choose a host,
+and unknown names.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 
-from os_prefilter.common.errors import MalformedRequest, NamedDevice, RequestRejected
+from os_prefilter.common.errors import (
+    MalformedRequest,
+    NamedDevice,
+    RequestRejected,
+)
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import NamedTrait, named_traits
 from os_prefilter.request.requirements import Note
-from os_prefilter.request.values import advice_of, raw_values, uncertain_pairs_of_nova, value_of
+from os_prefilter.request.values import (
+    advice_of,
+    raw_values,
+    uncertain_pairs_of_nova,
+    value_of,
+)
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import QUALIFIED, ROWS, enabling_values, row_named, table
-from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES, LISTS
+from os_prefilter.vocabulary import (
+    QUALIFIED,
+    ROWS,
+    enabling_values,
+    row_named,
+    table,
+)
+from os_prefilter.vocabulary.image_properties import (
+    KEPT_BY_NOVA,
+    LEGACY_NAMES,
+    LISTS,
+)
 from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
 # hw:cpu_model is not meant for hw:tpm_model.
 _CUTOFF = 0.85
-OF_HOSTS = frozenset(("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode"))
-"""Rows whose traits say what a host is, so that a request which names one has all that it asks for."""
+OF_HOSTS = frozenset(
+    ("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode")
+)
+"""Rows whose traits say what a host is, so that a request which names one has
+all that it asks for.
+"""
 
 
 def nearest_property(name: str) -> str:
-    """Return a question after the image property of Nova that is nearest to an unknown name, or nothing."""
+    """Return a question after the image property of Nova that is nearest to an
+    unknown name, or nothing.
+    """
     return nearest_name(name, known_properties())
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is nearest to an unknown one, or nothing."""
+    """Return a question after the known name that is nearest to an unknown
+    one, or nothing.
+    """
     close = get_close_matches(name.lower(), sorted(known), n=1, cutoff=_CUTOFF)
     return f". Did you mean {close[0]}?" if close else ""
 
 
 @cache
 def known_properties() -> frozenset[str]:
-    """Return the names of image properties that mean something: to Nova, or to a row of another package."""
+    """Return the names of image properties that mean something: to Nova, or to
+    a row of another package.
+    """
     rows = (row.image_property for row in table() if row.image_property)
-    return KEPT_BY_NOVA | LISTS | LEGACY_NAMES.keys() | {"vmware_adaptertype", *rows}
+    return (
+        KEPT_BY_NOVA
+        | LISTS
+        | LEGACY_NAMES.keys()
+        | {"vmware_adaptertype", *rows}
+    )
 
 
-def remarks_in_nova(request: Request, options: Options, enabled: Collection[str] = ()) -> Iterator[Note]:
-    """Yield a note on each part of a request that has no effect on a guest of Nova.
+def remarks_in_nova(
+    request: Request, options: Options, enabled: Collection[str] = ()
+) -> Iterator[Note]:
+    """Yield a note on each part of a request that has no effect on a guest of
+    Nova.
 
     :param enabled: the names of the request filters that run
-    :raises NamedDevice: for a switched device of a new server that a trait alone asks for, if Nova builds the guests
-        and a filter of the device is enabled
+    :raises NamedDevice: for a switched device of a new server that a trait
+        alone asks for, if Nova builds the guests and a filter of the device is
+        enabled
     """
     yield from _notes_on_named_traits(request, options, enabled)
     yield from _notes_on_pairs(request)
     yield from _notes_on_config_drive(request)
-    if not (_ignored_names().isdisjoint(request.image_properties) and _ignored_names().isdisjoint(request.extra_specs)):
+    if not (
+        _ignored_names().isdisjoint(request.image_properties)
+        and _ignored_names().isdisjoint(request.extra_specs)
+    ):
         yield from _notes_on_ignored_values(request)
 
 
 IGNORED: Mapping[str, str] = {
-    "usb_model": "Nova gives a guest with a USB tablet or disk another one; hw_input_bus=virtio avoids the tablet",
+    "usb_model": (
+        "Nova gives a guest with a USB tablet or disk another one;"
+        " hw_input_bus=virtio avoids the tablet"
+    ),
     "pointer_model": "Nova gives the guest the tablet of hw_input_bus instead",
-    "secure_boot": "Nova reads it under UEFI alone, which only aarch64 has by default; set hw_firmware_type=uefi",
+    "secure_boot": (
+        "Nova reads it under UEFI alone, which only aarch64 has by default;"
+        " set hw_firmware_type=uefi"
+    ),
     **{
-        row.name: f"it means nothing without {row_named(row.depends_on.row).image_property}"
-        + (f"={' or '.join(sorted(row.depends_on.values))}" if row.depends_on.values else "")
+        row.name: (
+            "it means nothing without"
+            f" {row_named(row.depends_on.row).image_property}"
+            + (
+                f"={' or '.join(sorted(row.depends_on.values))}"
+                if row.depends_on.values
+                else ""
+            )
+        )
         for row in ROWS
         if row.depends_on
     },
 }
-"""Row -> why Nova gives a guest no value of it, beside some values of other rows or without them."""
+"""Row -> why Nova gives a guest no value of it, beside some values of other
+rows or without them.
+"""
 
 
 @cache
 def _ignored_names() -> frozenset[str]:
-    return frozenset(name for row in map(row_named, IGNORED) for name in (row.image_property, row.extra_spec) if name)
+    return frozenset(
+        name
+        for row in map(row_named, IGNORED)
+        for name in (row.image_property, row.extra_spec)
+        if name
+    )
 
 
 def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
     for name, reason in IGNORED.items():
         row = row_named(name)
-        # That there be no controller asks for something as well, and so does Secure Boot where the host has it.
+        # That there be no controller asks for something as well, and so does
+        # Secure Boot where the host has it.
         without_trait = {"none", "optional"}
         asked = {
-            value for value in _values_by_property(request, row) if row.values[value].trait or value in without_trait
+            value
+            for value in _values_by_property(request, row)
+            if row.values[value].trait or value in without_trait
         }
         if asked and _is_ignored(request, row):
-            yield Note(f"{row.image_property or row.extra_spec}={asked.pop()}", reason, warn=True)
+            yield Note(
+                f"{row.image_property or row.extra_spec}={asked.pop()}",
+                reason,
+                warn=True,
+            )
 
 
 def _is_ignored(request: Request, row: Row) -> bool:
@@ -96,8 +166,13 @@ def _is_ignored(request: Request, row: Row) -> bool:
             return not value_of(request, row)
         if row.name == "secure_boot":
             return not _has_uefi(request)
-        values = {name: value_of(request, row_named(name)) for name in ("input_bus", "disk_bus", "cdrom_bus")}
-        found = {name: choice.value for name, choice in values.items() if choice}
+        values = {
+            name: value_of(request, row_named(name))
+            for name in ("input_bus", "disk_bus", "cdrom_bus")
+        }
+        found = {
+            name: choice.value for name, choice in values.items() if choice
+        }
         is_virtio = found.pop("input_bus", "") == "virtio"
         if row.name == "pointer_model":
             return is_virtio
@@ -117,7 +192,9 @@ def _has_uefi(request: Request) -> bool:
 
 
 def _notes_on_pairs(request: Request) -> Iterator[Note]:
-    """Yield a note on each value that a guest may not have beside another one, as Nova builds it."""
+    """Yield a note on each value that a guest may not have beside another one,
+    as Nova builds it.
+    """
     rows, names = _uncertain_rows()
     # Most requests name no input bus.
     if names.isdisjoint(request.image_properties):
@@ -131,70 +208,132 @@ def _notes_on_pairs(request: Request) -> Iterator[Note]:
             for pair, other in uncertain_pairs_of_nova(request, row, found):
                 present = value_of(request, row_named(pair.unless[0][0]))
                 how = f"instead of {present.value}" if present else "as well"
-                reason = f"beside {other} a guest of Nova may not start; set {advice_of(pair)} {how}"
+                reason = (
+                    f"beside {other} a guest of Nova may not start; set"
+                    f" {advice_of(pair)} {how}"
+                )
                 yield Note(str(found.source), reason, warn=True)
 
 
 @cache
 def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
-    """Return the rows of values beside which others are not certain, and the image properties of the others."""
+    """Return the rows of values beside which others are not certain, and the
+    image properties of the others.
+    """
     rows: list[Row] = []
     names: set[str] = set()
     for row in ROWS:
-        pairs = [pair for beside in row.beside.values() for pair in beside.never if not pair.is_certain]
+        pairs = [
+            pair
+            for beside in row.beside.values()
+            for pair in beside.never
+            if not pair.is_certain
+        ]
         if pairs:
             rows.append(row)
-            names.update(str(row_named(pair.row).image_property) for pair in pairs)
+            names.update(
+                str(row_named(pair.row).image_property) for pair in pairs
+            )
     return tuple(rows), frozenset(names)
 
 
 def _notes_on_config_drive(request: Request) -> Iterator[Note]:
-    """Yield a note if the guest's CD-ROM, which only its config drive needs, is on a bus that it cannot have."""
+    """Yield a note if the guest's CD-ROM, which only its config drive needs,
+    is on a bus that it cannot have.
+    """
     cdrom = row_named("cdrom_bus")
     guest = guest_of(request)
-    # Of an ISO image, the filters reject it. A config drive is no CD-ROM with config_drive_format = vfat in nova.conf.
-    if request.image_property("img_config_drive") != "mandatory" or cdrom.name not in guest.may_lack:
+    # Of an ISO image, the filters reject it. A config drive is no CD-ROM with
+    # config_drive_format = vfat in nova.conf.
+    if (
+        request.image_property("img_config_drive") != "mandatory"
+        or cdrom.name not in guest.may_lack
+    ):
         return
     found = value_of(request, cdrom)
     if found and guest.family in families_without(cdrom.name, found.value):
-        reason = f"the config drive is a CD-ROM by default, and with {guest.family_source} no guest has one on that bus"
+        reason = (
+            "the config drive is a CD-ROM by default, and with"
+            f" {guest.family_source} no guest has one on that bus"
+        )
         yield Note(str(found.source), reason, warn=True)
 
 
-def _notes_on_named_traits(request: Request, options: Options, enabled: Collection[str]) -> Iterator[Note]:
-    """Yield a note for each trait that a request names without the property by which Nova gives the guest the device.
+def _notes_on_named_traits(
+    request: Request, options: Options, enabled: Collection[str]
+) -> Iterator[Note]:
+    """Yield a note for each trait that a request names without the property by
+    which Nova gives the guest the device.
 
-    Nova's scheduler chooses a host by the trait; its drivers read properties alone, and the guest starts without it. A
-    server that exists moves on as it is, and a rebuild asks anew for what its image names.
+    Nova's scheduler chooses a host by the trait; its drivers read properties
+    alone, and the guest starts without it. A server that exists moves on as it
+    is, and a rebuild asks anew for what its image names.
     """
     for each, rows in _without_property(request):
         # A filter that is not enabled must not reject.
-        instead = _instead_of_trait(row for row in rows if not _filters_of(row).isdisjoint(enabled))
-        if instead and options.nova_builds_guests and request.asks_anew(str(each.source)):
+        instead = _instead_of_trait(
+            row for row in rows if not _filters_of(row).isdisjoint(enabled)
+        )
+        if (
+            instead
+            and options.nova_builds_guests
+            and request.asks_anew(str(each.source))
+        ):
             raise NamedDevice(str(each.source), instead)
-        names = " or ".join(name for row in rows for name in (row.image_property, row.extra_spec) if name)
-        reason = f"Nova only chooses a host by it; it builds the guest by {names}, which does not ask for it"
+        names = " or ".join(
+            name
+            for row in rows
+            for name in (row.image_property, row.extra_spec)
+            if name
+        )
+        reason = (
+            f"Nova only chooses a host by it; it builds the guest by {names},"
+            " which does not ask for it"
+        )
         yield Note(str(each.source), reason, warn=True)
 
 
 def _instead_of_trait(rows: Iterable[Row]) -> str:
-    """Return the properties that switch the devices of rows on, each with its value; empty if none is a switch."""
-    names = [name for row in rows if row.device for name in (row.image_property, row.extra_spec) if name]
+    """Return the properties that switch the devices of rows on, each with its
+    value; empty if none is a switch.
+    """
+    names = [
+        name
+        for row in rows
+        if row.device
+        for name in (row.image_property, row.extra_spec)
+        if name
+    ]
     return " or ".join(f"{name}=true" for name in names)
 
 
 def _filters_of(row: Row) -> set[str]:
-    # Nova's query has no option; the filter of the other devices of an image stands for it.
-    return {"image_metadata" if name == "query" else name for name in row.required_by}
+    # Nova's query has no option; the filter of the other devices of an image
+    # stands for it.
+    return {
+        "image_metadata" if name == "query" else name
+        for name in row.required_by
+    }
 
 
-def _without_property(request: Request) -> Iterator[tuple[NamedTrait, tuple[Row, ...]]]:
-    """Yield each trait that a request requires of its host by name alone, and the rows whose property it lacks."""
+def _without_property(
+    request: Request,
+) -> Iterator[tuple[NamedTrait, tuple[Row, ...]]]:
+    """Yield each trait that a request requires of its host by name alone, and
+    the rows whose property it lacks.
+    """
     # A malformed name is for the filters to reject, and for the query.
     with suppress(MalformedRequest):
         for each in named_traits(request):
-            rows = _rows_by_trait().get(each.trait, ()) if each.required and request.is_of_host(each.scope) else ()
-            if rows and not any(trait in _traits_by_property(request, row) for row, trait in rows):
+            rows = (
+                _rows_by_trait().get(each.trait, ())
+                if each.required and request.is_of_host(each.scope)
+                else ()
+            )
+            if rows and not any(
+                trait in _traits_by_property(request, row)
+                for row, trait in rows
+            ):
                 yield each, tuple(row for row, _ in rows)
 
 
@@ -203,25 +342,37 @@ def _traits_by_property(request: Request, row: Row) -> frozenset[Trait]:
     values = _values_by_property(request, row)
     depends_on = row.depends_on
     if not values and depends_on and depends_on.default:
-        beside = _values_by_property(request, row_named(depends_on.row)) & enabling_values(depends_on)
+        beside = _values_by_property(
+            request, row_named(depends_on.row)
+        ) & enabling_values(depends_on)
         values = {depends_on.default} if beside else values
-    return frozenset(trait for value in values for trait in row.values[value].traits)
+    return frozenset(
+        trait for value in values for trait in row.values[value].traits
+    )
 
 
 def _values_by_property(request: Request, row: Row) -> set[str]:
-    return {value for raw in raw_values(request, row) if raw is not None and (value := row.canonical(raw)) is not None}
+    return {
+        value
+        for raw in raw_values(request, row)
+        if raw is not None and (value := row.canonical(raw)) is not None
+    }
 
 
 @cache
 def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
-    """Return the rows that set up what a trait stands for, each with the trait under its own name."""
+    """Return the rows that set up what a trait stands for, each with the trait
+    under its own name.
+    """
     names: dict[Trait, tuple[tuple[Row, Trait], ...]] = {}
     for row in ROWS:
         if row.name in OF_HOSTS or not (row.image_property or row.extra_spec):
             continue
         of_row = [(trait, trait) for trait in row.traits]
         of_row += [
-            (name, trait) for (trait, _), name in QUALIFIED.items() if row.per_architecture and trait in row.traits
+            (name, trait)
+            for (trait, _), name in QUALIFIED.items()
+            if row.per_architecture and trait in row.traits
         ]
         for name, trait in of_row:
             names[name] = (*names.get(name, ()), (row, trait))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a filter: requirements and preferences, each with its source, and notes on what was left out."""
+"""The result of a filter: requirements and preferences, each with its source,
+and notes on what was left out.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,43 +16,65 @@ from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.spec import RequestGroup
 
 ROOT: Final = "root"
-"""Scope: the root provider of a tree, the compute node (``root_required``, Placement 1.35)."""
+"""Scope: the root provider of a tree, the compute node (``root_required``,
+Placement 1.35).
+"""
 
 UNSUFFIXED: Final = "unsuffixed"
-"""Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
+"""Scope: the request group without a suffix; each provider that contributes a
+resource to it counts.
+"""
 
 
 class Source(NamedTuple):
-    """The part of a request that a requirement comes from: ``image property hw_vif_model=e1000e``."""
+    """The part of a request that a requirement comes from:
+    ``image property hw_vif_model=e1000e``.
+    """
 
     place: str
-    """``image property hw_vif_model``, ``flavor extra spec trait:HW_CPU_X86_AVX``, ``request group port_1``."""
+    """``image property hw_vif_model``,
+    ``flavor extra spec trait:HW_CPU_X86_AVX``, ``request group port_1``.
+    """
     value: str = ""
     """Empty for a place that has no single value, such as a request group."""
     default: str = ""
-    """The property and the default value that apply because of it: ``tpm_model tpm-crb``."""
+    """The property and the default value that apply because of it:
+    ``tpm_model tpm-crb``.
+    """
     beside: tuple["Source", ...] = ()
     """Other parts of the request that say the same."""
     name: str = ""
-    """The property or extra spec as its author wrote it, ``hw_vif_model``; empty for what has no name and value."""
+    """The property or extra spec as its author wrote it, ``hw_vif_model``;
+    empty for what has no name and value.
+    """
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The text of its author, ``hw_vif_model=e1000e``, with that of ``beside``."""
+        """The text of its author, ``hw_vif_model=e1000e``, with that of
+        ``beside``.
+        """
         own = (f"{self.name}={self.value}",) if self.name else ()
-        return own + tuple(each for other in self.beside for each in other.properties)
+        return own + tuple(
+            each for other in self.beside for each in other.properties
+        )
 
     # Requests of a cloud ask for few different things.
     @lru_cache(maxsize=1024)  # noqa: B019 - a source is a few texts, which equal ones share
-    def requirement(self, trait: Trait, required: bool, scope: str) -> "Requirement":  # noqa: FBT001
+    def requirement(
+        self, trait: Trait, required: bool, scope: str
+    ) -> "Requirement":  # noqa: FBT001
         """Return a requirement that comes from here."""
-        return Requirement(trait, required, scope, str(self), properties=self.properties)
+        return Requirement(
+            trait, required, scope, str(self), properties=self.properties
+        )
 
     def __str__(self) -> str:
         text = f"{self.place}={self.value}" if self.value else self.place
         if self.beside:
             text = " and ".join((text, *map(str, self.beside)))
-        return f"{text} with the default {self.default}" if self.default else text
+        return (
+            f"{text} with the default {self.default}" if self.default else text
+        )
 
 
 class Requirement(NamedTuple):
@@ -62,32 +86,49 @@ class Requirement(NamedTuple):
     scope: str
     """:data:`ROOT`, :data:`UNSUFFIXED`, or the suffix of a request group."""
     source: str
-    """The part of the request that it comes from: ``image property hw_vif_model=e1000e``."""
+    """The part of the request that it comes from:
+    ``image property hw_vif_model=e1000e``.
+    """
     filter: str = ""
-    """The configured name of the filter, or ``request`` for a trait that flavor, image or groups require themselves."""
+    """The configured name of the filter, or ``request`` for a trait that
+    flavor, image or groups require themselves.
+    """
     properties: tuple[str, ...] = ()
-    """The image properties and extra specs that it comes from: ``hw_vif_model=e1000e``; none if each request has it."""
+    """The image properties and extra specs that it comes from:
+    ``hw_vif_model=e1000e``; none if each request has it.
+    """
     public: str = ""
-    """The source as the author of a rejected request may read it; empty if that is :attr:`source`."""
+    """The source as the author of a rejected request may read it; empty if
+    that is :attr:`source`.
+    """
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"
-        return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
+        return escape_line(
+            f"{sign}{self.trait} on {self.scope} by {self.filter}"
+            f" ({self.source})"
+        )
 
 
 class AggregateRequirement(NamedTuple):
-    """The aggregates of which a host must be in one, or in none, and why: ``member_of`` of the unsuffixed group."""
+    """The aggregates of which a host must be in one, or in none, and why:
+    ``member_of`` of the unsuffixed group.
+    """
 
     aggregates: tuple[str, ...]
     """UUIDs, sorted, each once."""
     required: bool
     """True: the host is in one of them. False: in none."""
     source: str
-    """Its reason: ``availability zone 'north'``. The author of a rejected request reads it."""
+    """Its reason: ``availability zone 'north'``. The author of a rejected
+    request reads it.
+    """
     filter: str = ""
     """The configured name of the filter."""
     names: str = ""
-    """Text that the operator alone reads, the names of the aggregates above all: ``aggregates rack-1, rack-2``."""
+    """Text that the operator alone reads, the names of the aggregates above
+    all: ``aggregates rack-1, rack-2``.
+    """
     scope: str = UNSUFFIXED
     """Always the unsuffixed group: Nova writes it there as well."""
 
@@ -102,11 +143,14 @@ class AggregateRequirement(NamedTuple):
         return f"{self.source}: {self.names}" if self.names else self.source
 
     def __str__(self) -> str:
-        return escape_line(f"member_of={self.member_of} by {self.filter} ({self.because})")
+        return escape_line(
+            f"member_of={self.member_of} by {self.filter} ({self.because})"
+        )
 
 
 class Preference(NamedTuple):
-    """One trait that hosts preferably have: hosts without it remain candidates and are weighed lower.
+    """One trait that hosts preferably have: hosts without it remain candidates
+    and are weighed lower.
 
     It is about the root provider of a host, and is never part of a query.
     """
@@ -118,7 +162,9 @@ class Preference(NamedTuple):
     """The configured name of the filter."""
 
     def __str__(self) -> str:
-        return escape_line(f"{self.trait} preferred by {self.filter} ({self.source})")
+        return escape_line(
+            f"{self.trait} preferred by {self.filter} ({self.source})"
+        )
 
 
 class Note(NamedTuple):
@@ -142,8 +188,10 @@ class Requirements:
     requirements: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
     own_groups: tuple[RequestGroup, ...] = ()
-    """Groups into which resource classes of the unsuffixed group move. The flavor and the request must not have their
-    suffixes yet; the requirements may name them as scopes."""
+    """Groups into which resource classes of the unsuffixed group move. The
+    flavor and the request must not have their suffixes yet; the requirements
+    may name them as scopes.
+    """
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
 
@@ -161,50 +209,96 @@ NOTHING: Final = Requirements()
 """No requirement."""
 
 
-def require(trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()) -> Requirements:
+def require(
+    trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()
+) -> Requirements:
     """Return a requirement for a trait.
 
-    :param properties: the image properties and extra specs that it comes from, ``hw_vif_model=e1000e``: if no host has
-        the trait, the author of the request reads them
+    :param properties: the image properties and extra specs that it comes from,
+        ``hw_vif_model=e1000e``: if no host has the trait, the author of the
+        request reads them
     :raises ValueError: if it is not the name of a trait.
     """
-    return Requirements((Requirement(trait_named(trait), True, scope, source, properties=tuple(properties)),))
+    return Requirements(
+        (
+            Requirement(
+                trait_named(trait),
+                True,
+                scope,
+                source,
+                properties=tuple(properties),
+            ),
+        )
+    )
 
 
-def forbid(trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()) -> Requirements:
+def forbid(
+    trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()
+) -> Requirements:
     """Return a requirement that forbids a trait.
 
     :param properties: as for :func:`require`
     :raises ValueError: if it is not the name of a trait.
     """
-    return Requirements((Requirement(trait_named(trait), False, scope, source, properties=tuple(properties)),))
+    return Requirements(
+        (
+            Requirement(
+                trait_named(trait),
+                False,
+                scope,
+                source,
+                properties=tuple(properties),
+            ),
+        )
+    )
 
 
-def require_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
-    """Return the requirement that a host is in one of the aggregates; each such requirement must be met.
+def require_aggregates(
+    aggregates: Iterable[str], source: str, names: str = ""
+) -> Requirements:
+    """Return the requirement that a host is in one of the aggregates; each
+    such requirement must be met.
 
     :param aggregates: UUIDs, in any spelling
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), True, source, names=names),))
+    return Requirements(
+        aggregates=(
+            AggregateRequirement(
+                _uuids(aggregates), True, source, names=names
+            ),
+        )
+    )
 
 
-def forbid_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
+def forbid_aggregates(
+    aggregates: Iterable[str], source: str, names: str = ""
+) -> Requirements:
     """Return the requirement that a host is in none of the aggregates.
 
     :param aggregates: UUIDs, in any spelling
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), False, source, names=names),))
+    return Requirements(
+        aggregates=(
+            AggregateRequirement(
+                _uuids(aggregates), False, source, names=names
+            ),
+        )
+    )
 
 
 def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
     found = set(aggregates)
     if not found or not all(map(is_uuid, found)):
-        raise ValueError(f"these are not UUIDs of aggregates: {quote(sorted(map(str, found)))}")
-    # Placement takes other spellings, too, and compares them literally: one in capitals would forbid nothing.
+        raise ValueError(
+            "these are not UUIDs of aggregates:"
+            f" {quote(sorted(map(str, found)))}"
+        )
+    # Placement takes other spellings, too, and compares them literally: one in
+    # capitals would forbid nothing.
     return tuple(sorted({str(UUID(each)) for each in found}))
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Translate a request into required traits by rows of the vocabulary: the logic of most request filters."""
+"""Translate a request into required traits by rows of the vocabulary: the
+logic of most request filters.
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -9,7 +11,15 @@ from typing import NamedTuple
 from os_prefilter.common.errors import ImpossibleCombination, NeverStarts
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import Guest, guest_of
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
+from os_prefilter.request.requirements import (
+    NOTHING,
+    ROOT,
+    UNSUFFIXED,
+    Note,
+    Preference,
+    Requirement,
+    Requirements,
+)
 from os_prefilter.request.values import (
     RowValue,
     advice_of,
@@ -20,54 +30,86 @@ from os_prefilter.request.values import (
     value_of,
 )
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, reported_architecture, trait_of_platform
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    TRAITS_OF_EMULATION,
+    reported_architecture,
+    trait_of_platform,
+)
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
 _EMULATION = BY_NAME["emulation_architecture"]
-_DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
+_DEFAULT_MACHINES = {
+    family: Trait(str(term.trait))
+    for family, term in BY_NAME["default_machine"].values.items()
+}
 
 
 class _RowMeaning(NamedTuple):
-    """The meaning of a value on a guest's platform: a requirement, a preference, or a note why it is neither."""
+    """The meaning of a value on a guest's platform: a requirement, a
+    preference, or a note why it is neither.
+    """
 
     requirement: Requirement | None
     preference: Preference | None
     note: Note | None
     ruled_out: str
-    """The part of the platform that never has the value; empty if there is none."""
+    """The part of the platform that never has the value; empty if there is
+    none.
+    """
     incapable: tuple[Requirement, ...]
     """Forbids the default machine types that can never have the value."""
 
 
-def require_rows(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
-    """Return the requirements that follow from the values that a request gives to rows.
+def require_rows(
+    request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT
+) -> Requirements:
+    """Return the requirements that follow from the values that a request gives
+    to rows.
 
-    A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
-    becomes a note. What a row in ``[prefilter] preferred_properties`` would require becomes a preference.
+    A value that is not in the vocabulary, or a trait that no host reports,
+    costs that one requirement and no other; it becomes a note. What a row in
+    ``[prefilter] preferred_properties`` would require becomes a preference.
 
-    :param rows: those of a filter (:func:`os_prefilter.request.values.rows_of`)
-    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
-    :raises FlavorImageConflict: if flavor and image request different values of one row.
-    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
-    :raises NeverStarts: for two values that no guest of Nova has together, if Nova builds the guests.
+    :param rows: those of a filter
+        (:func:`os_prefilter.request.values.rows_of`)
+    :raises UnknownValue: for a value that is not in the vocabulary, if
+        ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if flavor and image request different values
+        of one row.
+    :raises ImpossibleCombination: for a device that the machine type, or the
+        architecture to emulate, never has.
+    :raises NeverStarts: for two values that no guest of Nova has together, if
+        Nova builds the guests.
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
     preferences: list[Preference] = []
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
-        if not found or row.values[found.value].trait is None or is_implied(request, row, found.value):
+        if (
+            not found
+            or row.values[found.value].trait is None
+            or is_implied(request, row, found.value)
+        ):
             continue
-        # A device that only a trait by name asks for (trait1:X=required): written_requirements has it, in its group.
-        if scope == UNSUFFIXED and row.device and raw_values(request, row) == (None, None):
+        # A device that only a trait by name asks for (trait1:X=required):
+        # written_requirements has it, in its group.
+        if (
+            scope == UNSUFFIXED
+            and row.device
+            and raw_values(request, row) == (None, None)
+        ):
             continue
         if row.beside and options.nova_builds_guests:
             requirements += _start_in_nova(request, row, found)
         meaning = _meaning(row, found, guest_of(request), options, scope)
         if meaning.preference:
-            # Nor does a default machine type that lacks the device exclude a host.
+            # Nor does a default machine type that lacks the device exclude a
+            # host.
             preferences.append(meaning.preference)
             continue
         if meaning.requirement:
@@ -75,14 +117,21 @@ def require_rows(request: Request, rows: Iterable[Row], options: Options, scope:
         elif meaning.note:
             notes.append(meaning.note)
         if scope == ROOT and (meaning.ruled_out or meaning.incapable):
-            requirements += _forbid_incapable_defaults(request, meaning, found, requirements)
+            requirements += _forbid_incapable_defaults(
+                request, meaning, found, requirements
+            )
     if not (requirements or notes or preferences):
         return NOTHING
-    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
+    return Requirements(
+        tuple(requirements), tuple(notes), preferences=tuple(preferences)
+    )
 
 
-def _start_in_nova(request: Request, row: Row, found: RowValue) -> Iterator[Requirement]:
-    """Yield what forbids the hosts on which no guest of Nova has a value beside those of other rows.
+def _start_in_nova(
+    request: Request, row: Row, found: RowValue
+) -> Iterator[Requirement]:
+    """Yield what forbids the hosts on which no guest of Nova has a value
+    beside those of other rows.
 
     :raises NeverStarts: if that is every host
     """
@@ -90,15 +139,22 @@ def _start_in_nova(request: Request, row: Row, found: RowValue) -> Iterator[Requ
         if not pair.on:
             raise NeverStarts(str(found.source), other, advice_of(pair))
         # Where no host is left, its author reads what to set.
-        source = found.source._replace(value=f"{found.source.value} without {advice_of(pair)}")
+        source = found.source._replace(
+            value=f"{found.source.value} without {advice_of(pair)}"
+        )
         yield source.requirement(pair.on, False, ROOT)
 
 
-def forbid_incapable_hosts(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
-    """Return which hosts are incapable of what others than filters require, such as those with a default machine type.
+def forbid_incapable_hosts(
+    request: Request, rows: Iterable[Row], options: Options
+) -> Requirements:
+    """Return which hosts are incapable of what others than filters require,
+    such as those with a default machine type.
 
-    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
-    :raises NeverStarts: for two values that no guest of Nova has together, if Nova builds the guests.
+    :raises ImpossibleCombination: for a device that the machine type, or the
+        architecture to emulate, never has.
+    :raises NeverStarts: for two values that no guest of Nova has together, if
+        Nova builds the guests.
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
@@ -110,35 +166,64 @@ def forbid_incapable_hosts(request: Request, rows: Iterable[Row], options: Optio
                 if lives_without(request, row, found):
                     continue
             meaning = _meaning(row, found, guest_of(request), options)
-            requirements += _forbid_incapable_defaults(request, meaning, found, requirements)
-    # An unknown value is the query's to note. What a server has lived with rejects no move, neither here nor there.
-    return Requirements(tuple(requirements), tuple(notes) if request.server_exists else ())
+            requirements += _forbid_incapable_defaults(
+                request, meaning, found, requirements
+            )
+    # An unknown value is the query's to note. What a server has lived with
+    # rejects no move, neither here nor there.
+    return Requirements(
+        tuple(requirements), tuple(notes) if request.server_exists else ()
+    )
 
 
 def _forbid_incapable_defaults(
-    request: Request, meaning: _RowMeaning, found: RowValue, requirements: Iterable[Requirement]
+    request: Request,
+    meaning: _RowMeaning,
+    found: RowValue,
+    requirements: Iterable[Requirement],
 ) -> list[Requirement]:
-    """Return the requirements that the machine type which a host gives by default has the value.
+    """Return the requirements that the machine type which a host gives by
+    default has the value.
 
-    One that is among ``requirements`` already is not repeated: many devices need a PCI bus.
+    One that is among ``requirements`` already is not repeated: many devices
+    need a PCI bus.
 
-    :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
+    :raises ImpossibleCombination: if the request names such a machine type, or
+        an architecture that has no other.
     """
-    if meaning.ruled_out and request.asks_anew(str(found.source), meaning.ruled_out):
+    if meaning.ruled_out and request.asks_anew(
+        str(found.source), meaning.ruled_out
+    ):
         raise ImpossibleCombination(str(found.source), meaning.ruled_out)
     known = {item.trait for item in requirements}
     return [item for item in meaning.incapable if item.trait not in known]
 
 
-# There are some hundred values, a few platforms and one set of options; many more with what tests try. With the texts
-# of sources and the requirements themselves: made for each request, they took a fifth of the time of image_metadata.
+# There are some hundred values, a few platforms and one set of options; many
+# more with what tests try. With the texts of sources and the requirements
+# themselves: made for each request, they took a fifth of the time of
+# image_metadata.
 @lru_cache(maxsize=4096)
-def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: str = ROOT) -> _RowMeaning:
+def _meaning(
+    row: Row,
+    found: RowValue,
+    guest: Guest,
+    options: Options,
+    scope: str = ROOT,
+) -> _RowMeaning:
     value, source = found
     term = row.values[value]
-    trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait
+    trait = (
+        _of_guest(row, value, guest, options)
+        if row.per_architecture
+        else term.trait
+    )
     opt_in = term.opt_in or trait != term.trait
-    if row is _EMULATION and not options.emulates(value) and (of_platform := trait_of_platform(value)):
+    if (
+        row is _EMULATION
+        and not options.emulates(value)
+        and (of_platform := trait_of_platform(value))
+    ):
         trait, opt_in = of_platform, False
     trait = Trait(str(trait))
     # Exactly one is set below.
@@ -148,47 +233,82 @@ def _meaning(row: Row, found: RowValue, guest: Guest, options: Options, scope: s
     elif opt_in and not options.reports(trait):
         emulated = TRAITS_OF_EMULATION.get(trait)
         unmet = emulated and not options.emulates(emulated)
-        missing = (emulated, "emulated_architectures") if unmet else (trait, "reported_traits")
-        note = Note(str(source), "{} is not in [prefilter] {}: not required".format(*missing))
+        missing = (
+            (emulated, "emulated_architectures")
+            if unmet
+            else (trait, "reported_traits")
+        )
+        note = Note(
+            str(source),
+            "{} is not in [prefilter] {}: not required".format(*missing),
+        )
     else:
         requirement = source.requirement(trait, term.required, scope)
     without = guest.families_without(row.name, value)
     ruled_out = guest.what_rules_out(row.name, value)
-    # Another default does not matter to a guest with a machine type of its own.
-    defaults = _traits_of_defaults(without, guest, options) if not guest.family and guest.takes_default else ()
-    incapable = tuple(source.requirement(default, False, ROOT) for default in defaults)
+    # Another default does not matter to a guest with a machine type of its
+    # own.
+    defaults = (
+        _traits_of_defaults(without, guest, options)
+        if not guest.family and guest.takes_default
+        else ()
+    )
+    incapable = tuple(
+        source.requirement(default, False, ROOT) for default in defaults
+    )
     return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
-def _traits_of_defaults(families: Iterable[str], guest: Guest, options: Options) -> tuple[Trait, ...]:
-    """Return the traits of hosts with a default machine type of these families, as far as hosts report them."""
+def _traits_of_defaults(
+    families: Iterable[str], guest: Guest, options: Options
+) -> tuple[Trait, ...]:
+    """Return the traits of hosts with a default machine type of these
+    families, as far as hosts report them.
+    """
     architecture = guest.default_architecture
-    traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(families)]
-    # Each x86_64 host tells its default for i686, whether or not the cloud offers to emulate.
+    traits: list[Trait | None] = [
+        _DEFAULT_MACHINES[family] for family in sorted(families)
+    ]
+    # Each x86_64 host tells its default for i686, whether or not the cloud
+    # offers to emulate.
     if architecture == "i686" or _is_told_apart(architecture, options):
-        traits = [QUALIFIED.get((trait, architecture)) for trait in traits if trait]
+        traits = [
+            QUALIFIED.get((trait, architecture)) for trait in traits if trait
+        ]
     return tuple(trait for trait in traits if trait and options.reports(trait))
 
 
-def _of_guest(row: Row, value: str, guest: Guest, options: Options) -> Trait | None:
-    """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
+def _of_guest(
+    row: Row, value: str, guest: Guest, options: Options
+) -> Trait | None:
+    """Return the trait for guests of the architecture that is to be emulated,
+    where hosts report it.
 
-    The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
-    guests of any architecture have.
+    The plain trait speaks of guests of the host's own architecture, but for
+    one of Nova's: that driver adds up what guests of any architecture have.
     """
     term, architecture = row.values[value], guest.architecture
-    apart = term.trait and QUALIFIED.get((term.trait, reported_architecture(term.trait, architecture)))
-    own = _is_told_apart(architecture, options) and (term.opt_in or not options.emulates(architecture))
+    apart = term.trait and QUALIFIED.get(
+        (term.trait, reported_architecture(term.trait, architecture))
+    )
+    own = _is_told_apart(architecture, options) and (
+        term.opt_in or not options.emulates(architecture)
+    )
     return apart if apart and (own or options.reports(apart)) else term.trait
 
 
 def _is_told_apart(architecture: str, options: Options) -> bool:
-    """Return whether hosts say of guests of an architecture what they can have by separate traits, or not at all.
+    """Return whether hosts say of guests of an architecture what they can have
+    by separate traits, or not at all.
 
-    Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
-    the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,
-    and what a host's own guests can have says nothing of it.
+    Where the cloud does not offer to emulate the architecture, only a host of
+    that architecture can run the guest, and the trait of its platform says
+    which one that is. For some Nova has no such trait: any host may run the
+    guest then, and what a host's own guests can have says nothing of it.
     """
     if options.emulates(architecture):
         return True
-    return architecture in PLATFORM_ARCHITECTURES and trait_of_platform(architecture) is None
+    return (
+        architecture in PLATFORM_ARCHITECTURES
+        and trait_of_platform(architecture) is None
+    )

@@ -2,7 +2,8 @@
 
 """A RequestSpec for schedulers that are not Nova.
 
-The fields have the names of Nova's (``nova/objects/request_spec.py``), as far as scheduling by traits needs them.
+The fields have the names of Nova's (``nova/objects/request_spec.py``), as far
+as scheduling by traits needs them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ class Image:
     """An image, as Glance has it."""
 
     properties: Mapping[str, object] = field(default_factory=dict)
-    """The properties as Glance has them, legacy names and ``trait:X`` included."""
+    """The properties as Glance has them, legacy names and ``trait:X``
+    included.
+    """
     disk_format: str | None = None
     id: str | None = None
     name: str | None = None
@@ -23,7 +26,9 @@ class Image:
 
 @dataclass
 class Flavor:
-    """A flavor: vcpus, memory in MiB, disks in GiB, swap in MiB, and its extra specs."""
+    """A flavor: vcpus, memory in MiB, disks in GiB, swap in MiB, and its extra
+    specs.
+    """
 
     vcpus: int = 0
     memory_mb: int = 0
@@ -36,10 +41,11 @@ class Flavor:
 
 @dataclass
 class RequestGroup:
-    """Resources and traits of one group of the query: of a flavor, a port, or a device profile.
+    """Resources and traits of one group of the query: of a flavor, a port, or
+    a device profile.
 
-    Filters add to the sets of traits of a group in ``RequestSpec.requested_resources``; the groups of a view are
-    read-only.
+    Filters add to the sets of traits of a group in
+    ``RequestSpec.requested_resources``; the groups of a view are read-only.
     """
 
     requester_id: str
@@ -55,7 +61,9 @@ class RequestGroup:
     @property
     def resource_classes(self) -> frozenset[str]:
         """The resource classes of which the group requests more than 0."""
-        return frozenset(name for name, amount in self.resources.items() if amount)
+        return frozenset(
+            name for name, amount in self.resources.items() if amount
+        )
 
 
 @dataclass
@@ -69,13 +77,19 @@ class RequestLevelParams:
 
 @dataclass
 class NetworkRequest:
-    """A network or a port that the instance is to have, as the service found it in Neutron before it schedules."""
+    """A network or a port that the instance is to have, as the service found
+    it in Neutron before it schedules.
+    """
 
     network_id: str | None = None
     port_id: str | None = None
-    """The port that the user named; None where nova-compute, or its like, is to create one on the network."""
+    """The port that the user named; None where nova-compute, or its like, is
+    to create one on the network.
+    """
     subnet_id: str | None = None
-    """The subnet of the port's first fixed IP address; None if it has no address yet."""
+    """The subnet of the port's first fixed IP address; None if it has no
+    address yet.
+    """
     vnic_type: str | None = None
     """The port's ``binding:vnic_type``."""
 
@@ -85,17 +99,25 @@ class Destination:
     """The hosts that the instance may go to."""
 
     aggregates: list[str] | None = None
-    """Each item is comma-separated aggregates, in one of which the host must be."""
+    """Each item is comma-separated aggregates, in one of which the host must
+    be.
+    """
     forbidden_aggregates: set[str] | None = None
     in_tree: str | None = None
-    """UUID of a provider: only its tree is considered. Nova looks it up by the host's name."""
+    """UUID of a provider: only its tree is considered. Nova looks it up by the
+    host's name.
+    """
     cell: str | None = None
-    """Set for a server that exists, which Nova keeps in its cell: it may keep the machine type of its first start."""
+    """Set for a server that exists, which Nova keeps in its cell: it may keep
+    the machine type of its first start.
+    """
 
 
 @dataclass
 class RequestSpec:
-    """A request for an instance. ``Pipeline.apply`` adds what it requires of the host."""
+    """A request for an instance. ``Pipeline.apply`` adds what it requires of
+    the host.
+    """
 
     flavor: Flavor
     image: Image | None = None
@@ -104,9 +126,13 @@ class RequestSpec:
     """Boots from a volume: the root disk takes nothing of the host's."""
     requested_resources: list[RequestGroup] = field(default_factory=list)
     pci_request_ids: frozenset[str] = frozenset()
-    """Groups named ``<one of these>-<number>`` are PCI devices that Nova manages."""
+    """Groups named ``<one of these>-<number>`` are PCI devices that Nova
+    manages.
+    """
     requested_destination: Destination | None = None
-    request_level_params: RequestLevelParams = field(default_factory=RequestLevelParams)
+    request_level_params: RequestLevelParams = field(
+        default_factory=RequestLevelParams
+    )
     project_id: str | None = None
     availability_zone: str | None = None
     scheduler_hints: Mapping[str, Sequence[str]] = field(default_factory=dict)

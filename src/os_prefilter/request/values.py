@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values that a request gives to rows of the vocabulary: each row is read once for all who ask for it."""
+"""The values that a request gives to rows of the vocabulary: each row is read
+once for all who ask for it.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,19 +46,24 @@ class UnknownRowValue(NamedTuple):
 class Resolved(NamedTuple):
     """The reading of a row: a value, unknown values, or a contradiction.
 
-    It is the same for all who read the row; each decides itself what an unknown value is to it.
+    It is the same for all who read the row; each decides itself what an
+    unknown value is to it.
     """
 
     value: RowValue | None = None
     unknown: tuple[UnknownRowValue, ...] = ()
-    """Values of this row, and of the row on which it depends, that were left out."""
+    """Values of this row, and of the row on which it depends, that were left
+    out.
+    """
     notes: tuple[Note, ...] = ()
     problem: Callable[[], ContradictingSources] | None = None
-    """Makes the error to raise in place of a value: image and flavor, or two rows, contradict each other.
+    """Makes the error to raise in place of a value: image and flavor, or two
+    rows, contradict each other.
 
     None for what a server that exists has lived with: there is a note on it.
 
-    A new one each time: an error that was raised holds the frames of that call, and this is kept.
+    A new one each time: an error that was raised holds the frames of that
+    call, and this is kept.
     """
 
 
@@ -64,27 +71,42 @@ _NOT_SET = Resolved()
 _NOTHING_BESIDE = Beside()
 ADDRESS_BITS = range(32, 53)
 """The numbers of address bits that QEMU takes."""
-TAKEN_ADDRESS_BITS = f"QEMU takes a whole number from {ADDRESS_BITS[0]} to {ADDRESS_BITS[-1]}"
+TAKEN_ADDRESS_BITS = (
+    f"QEMU takes a whole number from {ADDRESS_BITS[0]} to {ADDRESS_BITS[-1]}"
+)
 # With 0 in the image, that of the flavor counts.
-_EQUAL_PORTS = Never("usb_redirection", "", unless=(("usb_redirection", ("0",)),))
+_EQUAL_PORTS = Never(
+    "usb_redirection", "", unless=(("usb_redirection", ("0",)),)
+)
 
 
 def value_of(
-    request: Request, row: Row, unknown_values: UnknownValues | None = None, notes: list[Note] | None = None
+    request: Request,
+    row: Row,
+    unknown_values: UnknownValues | None = None,
+    notes: list[Note] | None = None,
 ) -> RowValue | None:
-    """Return the value that image and flavor give to ``row``; None if they give none.
+    """Return the value that image and flavor give to ``row``; None if they
+    give none.
 
-    :param unknown_values: None to leave unknown ones out: the filter of their row notes or rejects them
+    :param unknown_values: None to leave unknown ones out: the filter of their
+        row notes or rejects them
     :param notes: takes notes on values that are left out
-    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
-    :raises FlavorImageConflict: if they give different values, or require and forbid a device at once.
-    :raises ImpossibleCombination: if it makes no sense beside the value of another row.
+    :raises UnknownValue: for a value that is not in the vocabulary, if
+        ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if they give different values, or require and
+        forbid a device at once.
+    :raises ImpossibleCombination: if it makes no sense beside the value of
+        another row.
 
-    None is raised for what a server that exists has lived with (:meth:`os_prefilter.Request.asks_anew`).
+    None is raised for what a server that exists has lived with
+    (:meth:`os_prefilter.Request.asks_anew`).
     """
     resolved = resolve(request, row)
     for each in resolved.unknown if unknown_values else ():
-        is_refused = each.row.refuses_unknown or unknown_values is UnknownValues.REJECT
+        is_refused = (
+            each.row.refuses_unknown or unknown_values is UnknownValues.REJECT
+        )
         if is_refused and request.asks_anew(each.place):
             raise UnknownValue(each.place, each.raw, each.row.values)
     if notes is not None and resolved.notes:
@@ -95,16 +117,27 @@ def value_of(
 
 
 def raw_values(request: Request, row: Row) -> tuple[object, object]:
-    """Return what the image property and the extra spec of a row say; None where they say nothing."""
-    in_image = request.image_property(row.image_property) if row.image_property else None
+    """Return what the image property and the extra spec of a row say; None
+    where they say nothing.
+    """
+    in_image = (
+        request.image_property(row.image_property)
+        if row.image_property
+        else None
+    )
     # An empty extra spec says nothing, as in Nova.
-    return in_image, (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
+    return (
+        in_image,
+        (request.extra_spec(row.extra_spec) if row.extra_spec else None)
+        or None,
+    )
 
 
 def resolve(request: Request, row: Row) -> Resolved:
     """Return what a request says of a row; read once for each request.
 
-    :raises MalformedRequest: if the row may be switched by a trait, and one in image or flavor is malformed.
+    :raises MalformedRequest: if the row may be switched by a trait, and one in
+        image or flavor is malformed.
     """
     found: Resolved | None = request.kept.get(row)
     if found is None:
@@ -113,13 +146,16 @@ def resolve(request: Request, row: Row) -> Resolved:
 
 
 def rows_of(request: Request, name: str) -> Sequence[Row]:
-    """Return the rows of the request filter ``name`` for which a request may have a value, in the order of the table.
+    """Return the rows of the request filter ``name`` for which a request may
+    have a value, in the order of the table.
 
-    A request sets a few of some hundred properties and extra specs: rows are found by these, not asked in turn.
+    A request sets a few of some hundred properties and extra specs: rows are
+    found by these, not asked in turn.
     """
     rows = _rows_by_filter(request).get(name, ())
     switched = _index().switched.get(name)
-    # Not for each filter: only those with such a row reject a request for a malformed trait.
+    # Not for each filter: only those with such a row reject a request for a
+    # malformed trait.
     if switched and request.names_traits:
         return sorted({*rows, *switched}, key=table().index)
     return rows
@@ -130,7 +166,8 @@ def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
     index, rows = _index(), table()
     numbers = [*index.always]
     for names in (request.image_properties, request.extra_specs):
-        # The intersection of two views goes through the smaller one: a tenant may set thousands of names.
+        # The intersection of two views goes through the smaller one: a tenant
+        # may set thousands of names.
         for name in index.by_name.keys() & names.keys():
             numbers += index.by_name[name]
     found: dict[str, list[Row]] = {}
@@ -142,10 +179,14 @@ def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
 
 
 class _Index(NamedTuple):
-    """The rows of the table for which a request may have a value, each by its number."""
+    """The rows of the table for which a request may have a value, each by its
+    number.
+    """
 
     by_name: dict[str, list[int]]
-    """By image property and extra spec alike; a row that the wrong one of them finds turns out to have no value."""
+    """By image property and extra spec alike; a row that the wrong one of them
+    finds turns out to have no value.
+    """
     always: list[int]
     """Rows about a field of the image."""
     switched: dict[str, list[Row]]
@@ -157,10 +198,16 @@ def _index() -> _Index:
     index = _Index({}, [], {})
     for number, row in enumerate(table()):
         named_by = [row]
-        # Its default counts where what it depends on is requested; and what a trait may switch reads that first.
+        # Its default counts where what it depends on is requested; and what a
+        # trait may switch reads that first.
         if row.depends_on and (row.depends_on.default or row.device):
             named_by.append(row_named(row.depends_on.row))
-        for name in (name for each in named_by for name in (each.image_property, each.extra_spec) if name):
+        for name in (
+            name
+            for each in named_by
+            for name in (each.image_property, each.extra_spec)
+            if name
+        ):
             index.by_name.setdefault(name, []).append(number)
         if row.image_attribute:
             index.always.append(number)
@@ -171,9 +218,12 @@ def _index() -> _Index:
 
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Return whether another row of the request requires the value of a row, and more."""
+    """Return whether another row of the request requires the value of a row,
+    and more.
+    """
     beside = row.beside.get(value)
-    # Of an emulated guest the other row's trait says nothing: it is about guests of the host's own architecture.
+    # Of an emulated guest the other row's trait says nothing: it is about
+    # guests of the host's own architecture.
     if not beside or not beside.implied_by or guest_of(request).architecture:
         return False
     name, more = beside.implied_by
@@ -181,12 +231,19 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     return other is not None and other.value == more
 
 
-def pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple[Never, str]]:
-    """Yield the values of other rows beside which no guest of Nova has a value, each with its source.
+def pairs_of_nova(
+    request: Request, row: Row, found: RowValue
+) -> Iterator[tuple[Never, str]]:
+    """Yield the values of other rows beside which no guest of Nova has a
+    value, each with its source.
 
     None of a server that exists and has lived with both.
     """
-    if row.name == _EQUAL_PORTS.row and found.source.name == row.image_property and raw_values(request, row)[1]:
+    if (
+        row.name == _EQUAL_PORTS.row
+        and found.source.name == row.image_property
+        and raw_values(request, row)[1]
+    ):
         # Nova compares the image's number with the flavor's text.
         in_flavor = f"flavor extra spec {row.extra_spec}"
         if request.asks_anew(str(found.source), in_flavor):
@@ -197,33 +254,59 @@ def pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple
 
 
 def lives_without(request: Request, row: Row, found: RowValue) -> bool:
-    """Return whether a server that exists has lived without a value that Nova's query requires.
+    """Return whether a server that exists has lived without a value that
+    Nova's query requires.
 
-    So has one with ``os_secure_boot=required`` and a BIOS: on its next host, it needs nothing for Secure Boot.
+    So has one with ``os_secure_boot=required`` and a BIOS: on its next host,
+    it needs nothing for Secure Boot.
     """
-    pairs = _pairs_of_nova(request, row, found.value) if "query" in row.required_by else ()
-    return any(pair.is_certain and not request.asks_anew(str(found.source), source) for pair, source in pairs)
+    pairs = (
+        _pairs_of_nova(request, row, found.value)
+        if "query" in row.required_by
+        else ()
+    )
+    return any(
+        pair.is_certain and not request.asks_anew(str(found.source), source)
+        for pair, source in pairs
+    )
 
 
-def uncertain_pairs_of_nova(request: Request, row: Row, found: RowValue) -> Iterator[tuple[Never, str]]:
-    """Yield the values of other rows beside which no request says whether a guest of Nova has a value."""
+def uncertain_pairs_of_nova(
+    request: Request, row: Row, found: RowValue
+) -> Iterator[tuple[Never, str]]:
+    """Yield the values of other rows beside which no request says whether a
+    guest of Nova has a value.
+    """
     for pair, source in _pairs_of_nova(request, row, found.value):
         if not pair.is_certain:
             yield pair, source
 
 
-def _pairs_of_nova(request: Request, row: Row, value: str) -> Iterator[tuple[Never, str]]:
+def _pairs_of_nova(
+    request: Request, row: Row, value: str
+) -> Iterator[tuple[Never, str]]:
     for pair in row.beside.get(value, _NOTHING_BESIDE).never:
         if not pair.by_nova:
             continue
         other_row = row_named(pair.row)
         other = value_of(request, other_row)
-        if (other.value if other else "") == pair.value and not _is_excused(request, pair):
-            yield pair, str(other.source if other else f"an image without {other_row.image_property}")
+        if (other.value if other else "") == pair.value and not _is_excused(
+            request, pair
+        ):
+            yield (
+                pair,
+                str(
+                    other.source
+                    if other
+                    else f"an image without {other_row.image_property}"
+                ),
+            )
 
 
 class AddressBits(NamedTuple):
-    """The number of address bits that a request has, for the row ``maxphysaddr_mode``."""
+    """The number of address bits that a request has, for the row
+    ``maxphysaddr_mode``.
+    """
 
     place: str
     value: object
@@ -233,45 +316,79 @@ class AddressBits(NamedTuple):
 
 
 def address_bits_of(request: Request) -> AddressBits:
-    """Return the address bits, of the flavor if it has any: Nova takes those of either beside a mode of either."""
-    place, value = "flavor extra spec hw:maxphysaddr_bits", request.extra_spec("hw:maxphysaddr_bits") or None
+    """Return the address bits, of the flavor if it has any: Nova takes those
+    of either beside a mode of either.
+    """
+    place, value = (
+        "flavor extra spec hw:maxphysaddr_bits",
+        request.extra_spec("hw:maxphysaddr_bits") or None,
+    )
     if value is None:
-        place, value = "image property hw_maxphysaddr_bits", request.image_property("hw_maxphysaddr_bits")
+        place, value = (
+            "image property hw_maxphysaddr_bits",
+            request.image_property("hw_maxphysaddr_bits"),
+        )
     # Nova's own images have numbers.
-    return AddressBits(place, value, int(str(value)) if re.fullmatch("[0-9]{1,3}", str(value)) else 0)
+    return AddressBits(
+        place,
+        value,
+        int(str(value)) if re.fullmatch("[0-9]{1,3}", str(value)) else 0,
+    )
 
 
 def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the value and why no guest of Nova starts with it, on any host.
+    """Yield the place, the value and why no guest of Nova starts with it, on
+    any host.
 
-    Nothing that a server has lived with: it may have started before Nova built guests so.
+    Nothing that a server has lived with: it may have started before Nova built
+    guests so.
     """
     place = request.place_of("hw_machine_type")
     machine = str(request.image_property("hw_machine_type"))
     found = _VERSION_OF_PC.fullmatch(machine)
-    is_old = found is not None and tuple(map(int, found.groups())) <= _WITHOUT_DMA
+    is_old = (
+        found is not None and tuple(map(int, found.groups())) <= _WITHOUT_DMA
+    )
     if is_old and request.asks_anew(place) and not _encrypts_memory(request):
-        reason = "it gets a device (vmcoreinfo) that QEMU has for version 2.5 and newer; set hw_machine_type=pc or q35"
+        reason = (
+            "it gets a device (vmcoreinfo) that QEMU has for version 2.5 and"
+            " newer; set hw_machine_type=pc or q35"
+        )
         yield place, machine, reason
     bits = address_bits_of(request)
-    mode = value_of(request, row_named("maxphysaddr_mode")) if bits.value else None
+    mode = (
+        value_of(request, row_named("maxphysaddr_mode"))
+        if bits.value
+        else None
+    )
     if not mode or not request.asks_anew(bits.place, str(mode.source)):
         return
     if mode.value == "passthrough":
-        reason = "libvirt takes no number of bits beside maxphysaddr_mode passthrough; remove one of the two"
+        reason = (
+            "libvirt takes no number of bits beside maxphysaddr_mode"
+            " passthrough; remove one of the two"
+        )
         yield bits.place, quote(bits.value), reason
     elif bits.number not in ADDRESS_BITS:
         yield bits.place, quote(bits.value), TAKEN_ADDRESS_BITS
 
 
 def _encrypts_memory(request: Request) -> bool:
-    """Return whether Nova may leave out the device: it encrypts memory by the property, or by a trait's model."""
-    return any(value_of(request, row_named(name)) for name in ("mem_encryption", "mem_encryption_model"))
+    """Return whether Nova may leave out the device: it encrypts memory by the
+    property, or by a trait's model.
+    """
+    return any(
+        value_of(request, row_named(name))
+        for name in ("mem_encryption", "mem_encryption_model")
+    )
 
 
-# hw_compat_2_4 in QEMU's hw/core/machine.c switches off the DMA of fw_cfg. Seen with QEMU 7.2 on KVM and without.
+# hw_compat_2_4 in QEMU's hw/core/machine.c switches off the DMA of fw_cfg.
+# Seen with QEMU 7.2 on KVM and without.
 _WITHOUT_DMA = (2, 4)
-_VERSION_OF_PC = re.compile(r"pc-(?:i440fx|q35)-([0-9])\.([0-9]{1,2})", re.ASCII)
+_VERSION_OF_PC = re.compile(
+    r"pc-(?:i440fx|q35)-([0-9])\.([0-9]{1,2})", re.ASCII
+)
 
 
 def _is_excused(request: Request, pair: Never) -> bool:
@@ -284,60 +401,110 @@ def _is_excused(request: Request, pair: Never) -> bool:
 
 
 def advice_of(pair: Never) -> str:
-    """Return what to write so that a guest starts with both values: ``hw_usb_model=qemu-xhci``."""
+    """Return what to write so that a guest starts with both values:
+    ``hw_usb_model=qemu-xhci``.
+    """
     name, values = pair.unless[0]
     return f"{row_named(name).image_property}={values[0]}"
 
 
 def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
-    """Return the flavor's extra specs that start as a configuration (:attr:`Row.namespace`) and have no row."""
+    """Return the flavor's extra specs that start as a configuration
+    (:attr:`Row.namespace`) and have no row.
+    """
     rows = tuple(rows)
     namespaces = tuple([row.namespace for row in rows if row.namespace])
-    found = [name for name in request.extra_specs if str(name).startswith(namespaces)]
-    return [name for name in found if all(name != row.extra_spec for row in rows)]
+    found = [
+        name
+        for name in request.extra_specs
+        if str(name).startswith(namespaces)
+    ]
+    return [
+        name for name in found if all(name != row.extra_spec for row in rows)
+    ]
 
 
 def _read(request: Request, row: Row) -> Resolved:
     read = _read_as_new(request, row)
-    return _as_lived_with(request, row, read) if request.server_exists or request.is_rebuild else read
+    return (
+        _as_lived_with(request, row, read)
+        if request.server_exists or request.is_rebuild
+        else read
+    )
 
 
 def _as_lived_with(request: Request, row: Row, read: Resolved) -> Resolved:
-    """Return the reading for a server that exists: a contradiction that it has lived with is noted."""
-    named_otherwise = _named_otherwise(request, row, read.value) if read.value else None
+    """Return the reading for a server that exists: a contradiction that it has
+    lived with is noted.
+    """
+    named_otherwise = (
+        _named_otherwise(request, row, read.value) if read.value else None
+    )
     problem = read.problem() if read.problem else named_otherwise
     if not problem or request.asks_anew(*problem.sources):
         return read
     if named_otherwise:
-        # No host has and lacks a trait: that it is named is in the query in any case.
+        # No host has and lacks a trait: that it is named is in the query in
+        # any case.
         read = read._replace(value=None)
     first, second = problem.sources
-    note = Note(first, f"it contradicts {second}, with which the server has lived", warn=True)
+    note = Note(
+        first,
+        f"it contradicts {second}, with which the server has lived",
+        warn=True,
+    )
     return read._replace(problem=None, notes=(*read.notes, note))
 
 
-def _named_otherwise(request: Request, row: Row, found: RowValue) -> ContradictingSources | None:
-    """Return the contradiction between what a value requires of a host, and what a name of the trait does."""
+def _named_otherwise(
+    request: Request, row: Row, found: RowValue
+) -> ContradictingSources | None:
+    """Return the contradiction between what a value requires of a host, and
+    what a name of the trait does.
+    """
     term = row.values[found.value]
     if not term.trait:
         return None
     wanted, unwanted = sources_naming(request, term.trait)
     against = unwanted if term.required else wanted
-    return FlavorImageConflict(str(found.source), str(against[-1])) if against else None
+    return (
+        FlavorImageConflict(str(found.source), str(against[-1]))
+        if against
+        else None
+    )
 
 
 def _read_as_new(request: Request, row: Row) -> Resolved:
     in_image, in_flavor = raw_values(request, row)
-    of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
+    of_image = (
+        request.image_attribute(row.image_attribute)
+        if row.image_attribute
+        else None
+    )
     depends_on = row.depends_on
-    is_set = in_image is not None or in_flavor is not None or of_image is not None
-    if not is_set and not row.device and not (depends_on and depends_on.default):
+    is_set = (
+        in_image is not None or in_flavor is not None or of_image is not None
+    )
+    if (
+        not is_set
+        and not row.device
+        and not (depends_on and depends_on.default)
+    ):
         return _NOT_SET
-    other = resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
-    is_meaningless = depends_on and not (other.value and other.value.value in enabling_values(depends_on))
+    other = (
+        resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
+    )
+    is_meaningless = depends_on and not (
+        other.value and other.value.value in enabling_values(depends_on)
+    )
     # Nothing is read of the image of an instance that boots from a volume.
-    if other.problem or is_meaningless or (of_image is not None and request.boots_from_volume):
-        # An unknown value of the other row rejects this one as well; the note on it is that of its own filter.
+    if (
+        other.problem
+        or is_meaningless
+        or (of_image is not None and request.boots_from_volume)
+    ):
+        # An unknown value of the other row rejects this one as well; the note
+        # on it is that of its own filter.
         return other._replace(value=None, notes=())
     raws = (in_image, of_image, in_flavor)
     read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
@@ -348,8 +515,16 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
         read = _switched(request, row.device, read)
     if read.value and not read.problem and row.beside:
         read = read._replace(problem=_problem_beside(request, row, read.value))
-    if depends_on and depends_on.default and other.value and not is_set and not row.device:
-        source = other.value.source._replace(default=f"{row.name} {depends_on.default}")
+    if (
+        depends_on
+        and depends_on.default
+        and other.value
+        and not is_set
+        and not row.device
+    ):
+        source = other.value.source._replace(
+            default=f"{row.name} {depends_on.default}"
+        )
         return read._replace(value=RowValue(depends_on.default, source))
     return read
 
@@ -358,53 +533,84 @@ _Raws = tuple[object, object, object]
 
 
 def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
-    """Return the one value that image and flavor agree on, or that of the source which overrides the other.
+    """Return the one value that image and flavor agree on, or that of the
+    source which overrides the other.
 
-    :param raws: of image property, image field and extra spec; None for one that is not set
+    :param raws: of image property, image field and extra spec; None for one
+        that is not set
     :param place: where the image property is set
     """
     found: RowValue | None = None
     unknown: list[UnknownRowValue] = []
     notes: list[Note] = []
     names = (row.image_property, row.image_attribute, row.extra_spec)
-    places = (place, f"image field {row.image_attribute}", f"flavor extra spec {row.extra_spec}")
+    places = (
+        place,
+        f"image field {row.image_attribute}",
+        f"flavor extra spec {row.extra_spec}",
+    )
     sources = list(zip(raws, places, names, strict=True))
     wins = row.precedence.wins
     for raw, where, name in reversed(sources) if wins == "flavor" else sources:
         if raw is None:
             continue
         if found and wins:
-            # Nova does not look at the other value, so that it may also be an unknown one.
+            # Nova does not look at the other value, so that it may also be an
+            # unknown one.
             break
         value = row.canonical(raw)
         if value is None and name in BOOLEANS:
             # Nova's image makes False of whatever spells no boolean.
-            notes.append(Note(where, f"{quote(raw)} is not a boolean: taken as false, as in Nova", warn=True))
+            notes.append(
+                Note(
+                    where,
+                    f"{quote(raw)} is not a boolean: taken as false, as in"
+                    " Nova",
+                    warn=True,
+                )
+            )
             value = "false"
         if value is None:
             unknown.append(UnknownRowValue(row, where, raw))
-            notes.append(Note(where, f"unknown value {quote(raw)}: not required", warn=True))
+            notes.append(
+                Note(
+                    where,
+                    f"unknown value {quote(raw)}: not required",
+                    warn=True,
+                )
+            )
             if wins:
-                # Nova takes it all the same, and does not look at the other one either.
+                # Nova takes it all the same, and does not look at the other
+                # one either.
                 break
-        elif found is None or found.value in row.precedence.flavor_over.get(value, ()):
+        elif found is None or found.value in row.precedence.flavor_over.get(
+            value, ()
+        ):
             # Of free text, what its author has written.
-            shown = escape_line(str(raw)[:_LONGEST_KEPT]) if "" in row.spelling.prefixes else value
+            shown = (
+                escape_line(str(raw)[:_LONGEST_KEPT])
+                if "" in row.spelling.prefixes
+                else value
+            )
             found = RowValue(value, Source(where, shown, name=str(name)))
         elif found.value != value:
-            problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
+            problem = partial(
+                FlavorImageConflict, str(found.source), f"{where}={value}"
+            )
             return Resolved(problem=problem)
     return Resolved(found, tuple(unknown), tuple(notes))
 
 
-# Images and flavors have few different values; reading one and writing its texts takes 2.7 us, finding it 0.1.
+# Images and flavors have few different values; reading one and writing its
+# texts takes 2.7 us, finding it 0.1.
 _known_agreed_value = lru_cache(maxsize=1024)(_agreed_value)
 _LONGEST_KEPT = 64
 
 
 def _may_be_kept(raws: _Raws) -> bool:
-    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash. Booleans are what Nova's
-    # objects have; numbers are not kept, because 1 and True are one key.
+    # A tenant must not fill the memory of a scheduler, and what is no text may
+    # have no hash. Booleans are what Nova's objects have; numbers are not
+    # kept, because 1 and True are one key.
     for raw in raws:
         if raw.__class__ is str:
             if len(str(raw)) > _LONGEST_KEPT:
@@ -414,20 +620,36 @@ def _may_be_kept(raws: _Raws) -> bool:
     return True
 
 
-def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], ContradictingSources] | None:
-    """Return the error if the values of other rows make no sense beside ``found``."""
+def _problem_beside(
+    request: Request, row: Row, found: RowValue
+) -> Callable[[], ContradictingSources] | None:
+    """Return the error if the values of other rows make no sense beside
+    ``found``.
+    """
     beside = row.beside.get(found.value, _NOTHING_BESIDE)
-    others = [(each.row, each.value, False) for each in beside.never if not each.by_nova]
-    for name, value, is_needed in (*others, *((*each, True) for each in beside.needs)):
+    others = [
+        (each.row, each.value, False)
+        for each in beside.never
+        if not each.by_nova
+    ]
+    for name, value, is_needed in (
+        *others,
+        *((*each, True) for each in beside.needs),
+    ):
         row_beside = row_named(name)
         other = resolve(request, row_beside)
-        # First: the request is rejected with the same words, whichever of the two rows is read first.
+        # First: the request is rejected with the same words, whichever of the
+        # two rows is read first.
         if other.problem:
             return other.problem
-        if (other.value is not None and other.value.value == value) != is_needed:
+        if (
+            other.value is not None and other.value.value == value
+        ) != is_needed:
             without = f"an image without {row_beside.image_property}={value}"
             return partial(
-                ImpossibleCombination, str(found.source), str(other.value.source if other.value else without)
+                ImpossibleCombination,
+                str(found.source),
+                str(other.value.source if other.value else without),
             )
     return None
 
@@ -435,18 +657,25 @@ def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[],
 def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
     """Return whether a device is to be there, by its property or by its trait.
 
-    The decision on traits as configuration: the trait that is required is the cue to switch the device on, so beside a
-    property that switches it off it is a contradiction.
+    The decision on traits as configuration: the trait that is required is the
+    cue to switch the device on, so beside a property that switches it off it
+    is a contradiction.
     """
     # Most requests name no trait.
     if not request.image_traits and not request.flavor_groups:
         return read
     wanted, unwanted = sources_naming(request, device)
     if read.value:
-        (wanted if read.value.value == "true" else unwanted).append(read.value.source)
+        (wanted if read.value.value == "true" else unwanted).append(
+            read.value.source
+        )
     if wanted and unwanted:
-        problem = partial(FlavorImageConflict, str(wanted[-1]), str(unwanted[-1]))
+        problem = partial(
+            FlavorImageConflict, str(wanted[-1]), str(unwanted[-1])
+        )
         return read._replace(problem=problem)
     if not wanted:
         return read
-    return read._replace(value=RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:]))))
+    return read._replace(
+        value=RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:])))
+    )

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The view of a request that filters get, and the one reader of RequestSpec-like objects: Nova's, and ours.
+"""The view of a request that filters get, and the one reader of
+RequestSpec-like objects: Nova's, and ours.
 
-The public interface of Nova's objects, of oslo.versionedobjects, goes through several calls for each field, and raises
-or loads lazily where a field is unset. A request has some thirty fields to read, and most are unset. The objects keep
-the values in their ``__dict__`` under the field's name with a prefix, which is checked once for each class. Neither
-Nova nor oslo.versionedobjects is imported, nothing is written, and no field is loaded.
+The public interface of Nova's objects, of oslo.versionedobjects, goes through
+several calls for each field, and raises or loads lazily where a field is
+unset. A request has some thirty fields to read, and most are unset. The
+objects keep the values in their ``__dict__`` under the field's name with a
+prefix, which is checked once for each class. Neither Nova nor
+oslo.versionedobjects is imported, nothing is written, and no field is loaded.
 """
 
 import copy
@@ -33,7 +36,9 @@ from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 UNKNOWN_MACHINE_TYPE = ""
-"""In place of the machine type of a server that keeps one that is not known."""
+"""In place of the machine type of a server that keeps one that is not
+known.
+"""
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
@@ -41,7 +46,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NO_TRAITS: frozenset[str] = frozenset()
 _TRAIT_PREFIX = "trait:"
 _MACHINE_TYPE = "hw_machine_type"
-# InstancePCIRequest.NEUTRON_PORT; the other requests are of the flavor's aliases.
+# InstancePCIRequest.NEUTRON_PORT; the other requests are of the flavor's
+# aliases.
 _OF_NEUTRON = 1
 
 
@@ -49,15 +55,20 @@ _Owner = TypeVar("_Owner")
 _Found = TypeVar("_Found")
 _Reader = Callable[[Any], Iterable[Any]]
 
-# -- fields ------------------------------------------------------------------------------------------------------------
+# -- fields
+# ------------------------------------------------------------------------------------------------------------
 
 PREFIX = "_obj_"
-"""Before the name of a field in the ``__dict__`` of an object of oslo.versionedobjects."""
+"""Before the name of a field in the ``__dict__`` of an object of
+oslo.versionedobjects.
+"""
 _CHANGED = "_changed_fields"
 
 
 def field_of(owner: Any, name: str, default: Any = None) -> Any:
-    """Return a field of a RequestSpec-like object or of one of its parts; ``default`` if it is unset or None."""
+    """Return a field of a RequestSpec-like object or of one of its parts;
+    ``default`` if it is unset or None.
+    """
     if owner is None:
         return default
     fields = getattr(owner, "fields", None)
@@ -71,14 +82,24 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of an object of oslo.versionedobjects that are set, by name.
+    """Return the fields of an object of oslo.versionedobjects that are set, by
+    name.
 
-    Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__`` has those alone.
+    Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__``
+    has those alone.
     """
     if keeps_fields_in_dict(owner.__class__):
         names = _names_by_key(owner.__class__)
-        return {names[key]: value for key, value in vars(owner).items() if key in names}
-    return {name: getattr(owner, name) for name in owner.fields if owner.obj_attr_is_set(name)}
+        return {
+            names[key]: value
+            for key, value in vars(owner).items()
+            if key in names
+        }
+    return {
+        name: getattr(owner, name)
+        for name in owner.fields
+        if owner.obj_attr_is_set(name)
+    }
 
 
 @cache
@@ -88,13 +109,17 @@ def _names_by_key(kind: Any) -> Mapping[str, str]:
 
 @cache
 def keeps_fields_in_dict(kind: Any) -> bool:
-    """Return whether a value under the prefixed name is what the class's public interface gives for the field."""
+    """Return whether a value under the prefixed name is what the class's
+    public interface gives for the field.
+    """
     # Not kind(): the class of another service may need arguments.
     probe: Any = object.__new__(kind)
     name = next(iter(probe.fields))
     vars(probe)[PREFIX + name] = value = object()
     try:
-        return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value
+        return (
+            bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value
+        )
     except AttributeError:
         # It reads what its __init__ would have set.
         return False
@@ -103,15 +128,19 @@ def keeps_fields_in_dict(kind: Any) -> bool:
 def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
     """Return a deep copy of a RequestSpec-like object or of one of its parts.
 
-    Objects of oslo.versionedobjects copy themselves by calling their class without arguments, which fails for one that
-    needs some, and loses all but their fields. Here the fields are copied, and the rest is taken over.
+    Objects of oslo.versionedobjects copy themselves by calling their class
+    without arguments, which fails for one that needs some, and loses all but
+    their fields. Here the fields are copied, and the rest is taken over.
 
     :param memo: as of :func:`copy.deepcopy`
-    :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be copied.
+    :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be
+        copied.
     """
     kind: Any = owner.__class__
     memo = {} if memo is None else memo
-    is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(kind)
+    is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(
+        kind
+    )
     if not is_versioned or id(owner) in memo:
         return copy.deepcopy(owner, memo)
     # Before its fields: lists and mappings among them refer to their object.
@@ -124,52 +153,95 @@ def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
 
 
 class _PartReaders(dict[Any, _Reader]):
-    """The readers of one part of a request spec by the class of the part, found when a class is first seen.
+    """The readers of one part of a request spec by the class of the part,
+    found when a class is first seen.
 
-    A reader returns the values of the fields, None for one that is unset, and whether the class is known. An object of
-    an unknown class may compute its values, so no two of them are taken for the same.
+    A reader returns the values of the fields, None for one that is unset, and
+    whether the class is known. An object of an unknown class may compute its
+    values, so no two of them are taken for the same.
 
     :param kind: this library's class
     :param names: the fields, as Nova names them
     :param others: this library's name of those that it names differently
     """
 
-    def __init__(self, kind: type, names: Sequence[str], others: Mapping[str, str] = _NOTHING) -> None:
+    def __init__(
+        self,
+        kind: type,
+        names: Sequence[str],
+        others: Mapping[str, str] = _NOTHING,
+    ) -> None:
         self._names = names
         self._others = others
         own = attrgetter(*(others.get(name, name) for name in names))
         unset = (*(None for _ in names), True)
-        super().__init__({kind: lambda owner: (*own(owner), True), type(None): lambda _none: unset})
+        super().__init__(
+            {
+                kind: lambda owner: (*own(owner), True),
+                type(None): lambda _none: unset,
+            }
+        )
 
     def __missing__(self, kind: Any) -> _Reader:
         names = self._names
-        if not (hasattr(kind, "obj_attr_is_set") and kind.fields.keys() >= set(names) and keeps_fields_in_dict(kind)):
+        if not (
+            hasattr(kind, "obj_attr_is_set")
+            and kind.fields.keys() >= set(names)
+            and keeps_fields_in_dict(kind)
+        ):
             return self._read_any
         keys = [PREFIX + name for name in names]
         self[kind] = reader = lambda owner: (*map(vars(owner).get, keys), True)
         return reader
 
     def _read_any(self, owner: Any) -> Iterable[Any]:
-        values = [field_of(owner, self._others.get(name, name), field_of(owner, name)) for name in self._names]
+        values = [
+            field_of(
+                owner, self._others.get(name, name), field_of(owner, name)
+            )
+            for name in self._names
+        ]
         return (*values, False)
 
 
-def _problem_in(part: Any, what: str, names: Sequence[str], important: Sequence[str]) -> str:
-    """Return why an object is not what it should be, so that a part of the request would be lost; empty if it is.
+def _problem_in(
+    part: Any, what: str, names: Sequence[str], important: Sequence[str]
+) -> str:
+    """Return why an object is not what it should be, so that a part of the
+    request would be lost; empty if it is.
 
     :param names: fields of which it has at least one
     :param important: fields that must not be misspelt
     """
     fields = getattr(part, "fields", ())
-    missing = [name for name in (*names, *important) if name not in fields and not hasattr(part, name)]
-    problem = f"{what} is of the type {type(part).__name__}, with none of the fields {', '.join(names)}"
+    missing = [
+        name
+        for name in (*names, *important)
+        if name not in fields and not hasattr(part, name)
+    ]
+    problem = (
+        f"{what} is of the type {type(part).__name__}, with none of the fields"
+        f" {', '.join(names)}"
+    )
     is_wrong = set(names) <= set(missing)
     for name in [each for each in important if each in missing]:
-        # Neither fields nor methods are misspelt: forbidden_aggregates is close to forbidden_traits.
-        others = [each for each in dir(part) if not (each in important or callable(getattr(type(part), each, None)))]
-        if close := find_misspelt(name, others) or next(filter(others.__contains__, _OTHER_NAMES.get(name, ())), None):
+        # Neither fields nor methods are misspelt: forbidden_aggregates is
+        # close to forbidden_traits.
+        others = [
+            each
+            for each in dir(part)
+            if not (
+                each in important or callable(getattr(type(part), each, None))
+            )
+        ]
+        if close := find_misspelt(name, others) or next(
+            filter(others.__contains__, _OTHER_NAMES.get(name, ())), None
+        ):
             start = problem if is_wrong else f"{what} has no field {name}"
-            problem, is_wrong = f"{start}; {quote(close)} may be meant for {name}", True
+            problem, is_wrong = (
+                f"{start}; {quote(close)} may be meant for {name}",
+                True,
+            )
     return problem if is_wrong else ""
 
 
@@ -179,43 +251,86 @@ _PROPERTY_PREFIXES = ("hw_", "img_", "os_", _TRAIT_PREFIX)
 
 
 def loose_properties(values: Mapping[Any, Any]) -> str:
-    """Return the first name of an image property that stands beside the properties, where it is ignored; "" if none."""
+    """Return the first name of an image property that stands beside the
+    properties, where it is ignored; "" if none.
+    """
     return next(
-        (str(name) for name, value in values.items() if value is not None and str(name).startswith(_PROPERTY_PREFIXES)),
+        (
+            str(name)
+            for name, value in values.items()
+            if value is not None and str(name).startswith(_PROPERTY_PREFIXES)
+        ),
         "",
     )
 
 
-def _problem_in_parts(spec: Any, image: Any, flavor: Any, destination: Any, params: Any) -> str:
-    """Return the first reason why a request spec cannot be read; None stands for a part that is not there."""
+def _problem_in_parts(
+    spec: Any, image: Any, flavor: Any, destination: Any, params: Any
+) -> str:
+    """Return the first reason why a request spec cannot be read; None stands
+    for a part that is not there.
+    """
     if isinstance(spec, (Mapping, type(None), type)):
-        return "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
+        return (
+            "it is not an object with fields; os_prefilter.adapters.from_json"
+            " reads JSON"
+        )
     parts = (
         (spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS),
         (image, "its image", _OF_IMAGE, _OF_IMAGE),
         # Without swap, which is close to other short words.
         (flavor, "its flavor", _OF_FLAVOR, _OF_FLAVOR[:-1]),
-        (destination, "its requested_destination", _DESTINATION_FIELDS, _DESTINATION_FIELDS[:-1]),
+        (
+            destination,
+            "its requested_destination",
+            _DESTINATION_FIELDS,
+            _DESTINATION_FIELDS[:-1],
+        ),
         (params, "its request_level_params", _LEVEL_FIELDS, _LEVEL_FIELDS),
     )
-    problems = (_problem_in(part, what, names, important) for part, what, names, important in parts if part is not None)
+    problems = (
+        _problem_in(part, what, names, important)
+        for part, what, names, important in parts
+        if part is not None
+    )
     return next(filter(None, problems), "") or _problem_of_image(spec, image)
 
 
 def _problem_of_image(spec: Any, image: Any) -> str:
-    """Return why the image, or its properties, would be passed over; empty if they are not."""
+    """Return why the image, or its properties, would be passed over; empty if
+    they are not.
+    """
     if image is None:
-        others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
+        others = [
+            name
+            for name in OTHER_IMAGE_NAMES
+            if field_of(spec, name) is not None
+        ]
         is_elsewhere = others and not hasattr(spec, "image")
-        return f"it has no field image, but {others[0]}; rename it, or set image to None" if is_elsewhere else ""
+        return (
+            f"it has no field image, but {others[0]}; rename it, or set image"
+            " to None"
+            if is_elsewhere
+            else ""
+        )
     loose = loose_properties(
-        {name: getattr(image, name, None) for name in dir(image) if name.startswith(_PROPERTY_PREFIXES)}
+        {
+            name: getattr(image, name, None)
+            for name in dir(image)
+            if name.startswith(_PROPERTY_PREFIXES)
+        }
     )
-    text = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
+    text = (
+        f"its image has {quote(loose)} beside its properties;"
+        " os_prefilter.Image takes them as properties"
+    )
     return text if loose else ""
 
 
-_OPTIONAL = "requested_resources requested_networks requested_destination request_level_params scheduler_hints"
+_OPTIONAL = (
+    "requested_resources requested_networks requested_destination"
+    " request_level_params scheduler_hints"
+)
 SPEC_FIELDS = ("flavor", "image", *_OPTIONAL.split(), "availability_zone")
 """Fields of a request spec that must not be misspelt."""
 _OTHER_NAMES = {"memory_mb": ("ram",), "root_gb": ("disk",)}
@@ -223,11 +338,25 @@ _OTHER_NAMES = {"memory_mb": ("ram",), "root_gb": ("disk",)}
 _IMAGE_FIELDS = ("disk_format",)
 _LEVEL_FIELDS = ("root_required", "root_forbidden", "same_subtree")
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
-GROUP_FIELDS = ("requester_id", "resources", "required_traits", "forbidden_traits", *_DESTINATION_FIELDS[:-1])
+GROUP_FIELDS = (
+    "requester_id",
+    "resources",
+    "required_traits",
+    "forbidden_traits",
+    *_DESTINATION_FIELDS[:-1],
+)
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-_OF_IMAGE, _OF_FLAVOR = ("properties", *_IMAGE_FIELDS), ("extra_specs", *_FLAVOR_FIELDS)
-_READ = "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination"
-_SPEC = _PartReaders(RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"})
+_OF_IMAGE, _OF_FLAVOR = (
+    ("properties", *_IMAGE_FIELDS),
+    ("extra_specs", *_FLAVOR_FIELDS),
+)
+_READ = (
+    "flavor image is_bfv request_level_params requested_resources pci_requests"
+    " requested_destination"
+)
+_SPEC = _PartReaders(
+    RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"}
+)
 _IMAGE = _PartReaders(Image, _OF_IMAGE)
 _FLAVOR = _PartReaders(Flavor, _OF_FLAVOR)
 _PARAMS = _PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
@@ -238,8 +367,14 @@ _UNCHANGEABLE = frozenset((str, bool, int, float, type(None)))
 
 
 def _unchangeable(value: Any) -> Any:
-    """Return a value whose lists a filter cannot change for the filters after it, or for Nova."""
-    return tuple(map(_unchangeable, value)) if isinstance(value, (list, tuple)) else value
+    """Return a value whose lists a filter cannot change for the filters after
+    it, or for Nova.
+    """
+    return (
+        tuple(map(_unchangeable, value))
+        if isinstance(value, (list, tuple))
+        else value
+    )
 
 
 def _as_text(value: object) -> str | None:
@@ -251,19 +386,35 @@ def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if hints is None:
         return ()
     if not isinstance(hints, Mapping):
-        raise UnsuitableRequestSpec(spec, f"its scheduler_hints are a {type(hints).__name__}, not a mapping")
-    # Nova makes a list of a single value; a service of another kind may leave it as it is.
-    return tuple((str(name), tuple(map(str, _as_list(hints[name])))) for name in sorted(hints, key=str))
+        raise UnsuitableRequestSpec(
+            spec,
+            f"its scheduler_hints are a {type(hints).__name__}, not a mapping",
+        )
+    # Nova makes a list of a single value; a service of another kind may leave
+    # it as it is.
+    return tuple(
+        (str(name), tuple(map(str, _as_list(hints[name]))))
+        for name in sorted(hints, key=str)
+    )
 
 
 def _has_hint_of_rebuild(spec: Any) -> bool:
-    # Users may give the hint as well: only nova-api forces the server's host beside it, or an administrator.
+    # Users may give the hint as well: only nova-api forces the server's host
+    # beside it, or an administrator.
     hints = field_of(spec, "scheduler_hints")
-    return isinstance(hints, Mapping) and tuple(_as_list(hints.get("_nova_check_type"))) == ("rebuild",)
+    return isinstance(hints, Mapping) and tuple(
+        _as_list(hints.get("_nova_check_type"))
+    ) == ("rebuild",)
 
 
 def _as_list(value: object) -> Iterable[object]:
-    return value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+    return (
+        value
+        if isinstance(value, (list, tuple))
+        else ()
+        if value is None
+        else (value,)
+    )
 
 
 def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
@@ -272,51 +423,88 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     requested: Iterable[Any] = field_of(spec, "requested_networks", ())
     for each in requested:
         # The field project_id, which many objects have, is close to port_id.
-        if problem := _problem_in(each, "one of its requested_networks", names, (names[0], *names[2:])):
+        if problem := _problem_in(
+            each,
+            "one of its requested_networks",
+            names,
+            (names[0], *names[2:]),
+        ):
             raise UnsuitableRequestSpec(spec, problem)
-    return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
+    return tuple(
+        tuple(_as_text(field_of(each, name)) for name in names)
+        for each in requested
+    )
 
 
 def _destination_of(spec: Any) -> tuple[Any, ...]:
     destination = field_of(spec, "requested_destination")
-    aggregates, forbidden, in_tree = (field_of(destination, name) for name in _DESTINATION_FIELDS[:3])
-    return (aggregates and tuple(aggregates), forbidden and frozenset(forbidden), in_tree)
+    aggregates, forbidden, in_tree = (
+        field_of(destination, name) for name in _DESTINATION_FIELDS[:3]
+    )
+    return (
+        aggregates and tuple(aggregates),
+        forbidden and frozenset(forbidden),
+        in_tree,
+    )
 
 
-# Fields in which requests with one flavor and image differ; few filters read them.
+# Fields in which requests with one flavor and image differ; few filters read
+# them.
 _BEYOND: Mapping[str, Callable[[Any], Any]] = {
     "project_id": lambda spec: _as_text(field_of(spec, "project_id")),
-    "availability_zone": lambda spec: _as_text(field_of(spec, "availability_zone")),
+    "availability_zone": lambda spec: _as_text(
+        field_of(spec, "availability_zone")
+    ),
     "scheduler_hints": _hints_of,
     "networks": _networks_of,
-    "flavor.name": lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
+    "flavor.name": lambda spec: _as_text(
+        field_of(field_of(spec, "flavor"), "name")
+    ),
     "destination": _destination_of,
-    "same_subtree": lambda spec: (*map(tuple, field_of(field_of(spec, "request_level_params"), "same_subtree", ())),),
+    "same_subtree": lambda spec: (
+        *map(
+            tuple,
+            field_of(
+                field_of(spec, "request_level_params"), "same_subtree", ()
+            ),
+        ),
+    ),
 }
 
 
 def read_beyond(request_spec: Any, name: str) -> Any:
-    """Return a field that the view does not hold: ``project_id``, or ``flavor.name``."""
+    """Return a field that the view does not hold: ``project_id``, or
+    ``flavor.name``.
+    """
     if name in _BEYOND:
         return _BEYOND[name](request_spec)
     part, _, field = name.partition(".")
     return _unchangeable(field_of(field_of(request_spec, part), field))
 
 
-# -- the view ----------------------------------------------------------------------------------------------------------
+# -- the view
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Request:
-    """A request as filters see it: read-only, and not to be kept longer than the call.
+    """A request as filters see it: read-only, and not to be kept longer than
+    the call.
 
-    :param request_spec: Nova's RequestSpec, or :class:`os_prefilter.RequestSpec`
-    :param kept_machine_type: the machine type that the server has already and keeps on its next host, or
-        ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
-    :param reads: what may be read beyond image, flavor, groups and traits of the root
-        (:attr:`os_prefilter.request.filter_contract.Declaration.reads`); None for everything
-    :param implied: image properties that are not set, and that its ``os_distro`` implies (``adapters/osinfo.py``)
-    :param has_new_flavor: True for a resize, which no request spec tells from a cold migration
-    :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
+    :param request_spec: Nova's RequestSpec, or
+        :class:`os_prefilter.RequestSpec`
+    :param kept_machine_type: the machine type that the server has already and
+        keeps on its next host, or ``UNKNOWN_MACHINE_TYPE``; None where a guest
+        whose image names none gets the default of its host
+    :param reads: what may be read beyond image, flavor, groups and traits of
+        the root
+        (:attr:`os_prefilter.request.filter_contract.Declaration.reads`); None
+        for everything
+    :param implied: image properties that are not set, and that its
+        ``os_distro`` implies (``adapters/osinfo.py``)
+    :param has_new_flavor: True for a resize, which no request spec tells from
+        a cold migration
+    :raises UnsuitableRequestSpec: if the object cannot be read; it would
+        require nothing, and any host would do.
     """
 
     def __init__(  # noqa: C901, PLR0915 - one list of attributes, without calls that not every request needs
@@ -327,68 +515,136 @@ class Request:
         implied: Mapping[str, str] = MappingProxyType({}),
         has_new_flavor: bool = False,  # noqa: FBT001, FBT002 - the others are given by position as well
     ) -> None:
-        # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
+        # Each request comes here, also one whose decision is cached: nothing
+        # is called that not every request needs.
         read = _SPEC[request_spec.__class__]
-        flavor, image, is_bfv, params, groups, pci_requests, destination, knows_spec = read(request_spec)
+        (
+            flavor,
+            image,
+            is_bfv,
+            params,
+            groups,
+            pci_requests,
+            destination,
+            knows_spec,
+        ) = read(request_spec)
         properties, disk_format, knows_image = _IMAGE[image.__class__](image)
         extra_specs, *amounts, knows_flavor = _FLAVOR[flavor.__class__](flavor)
         required, forbidden, knows_params = _PARAMS[params.__class__](params)
-        knows_destination = destination is None or destination.__class__ is Destination
-        knows_all = knows_spec and knows_image and knows_flavor and knows_destination and knows_params
+        knows_destination = (
+            destination is None or destination.__class__ is Destination
+        )
+        knows_all = (
+            knows_spec
+            and knows_image
+            and knows_flavor
+            and knows_destination
+            and knows_params
+        )
         problem = ""
         if request_spec is None or not knows_all:
-            problem = _problem_in_parts(request_spec, image, flavor, destination, params)
+            problem = _problem_in_parts(
+                request_spec, image, flavor, destination, params
+            )
         lists_traits = False
         if properties is None:
             properties = _NOTHING
-        elif properties.__class__ is not dict and not isinstance(properties, Mapping):
+        elif properties.__class__ is not dict and not isinstance(
+            properties, Mapping
+        ):
             if hasattr(properties, "fields"):
-                # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
+                # Nova's ImageMetaProps, which has translated legacy names, and
+                # lists the traits that an image requires.
                 properties, lists_traits = set_fields_of(properties), True
             else:
-                problem = problem or f"its image's properties are a {type(properties).__name__}"
+                problem = (
+                    problem
+                    or f"its image's properties are a {type(properties).__name__}"
+                )
         if extra_specs is None:
             extra_specs = _NOTHING
-        elif extra_specs.__class__ is not dict and not isinstance(extra_specs, Mapping):
-            problem = problem or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+        elif extra_specs.__class__ is not dict and not isinstance(
+            extra_specs, Mapping
+        ):
+            problem = (
+                problem
+                or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+            )
         if problem or flavor is None:
             # It would require nothing, and any host would do.
-            raise UnsuitableRequestSpec(request_spec, problem or "it has no flavor")
-        self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
+            raise UnsuitableRequestSpec(
+                request_spec, problem or "it has no flavor"
+            )
+        self.root_required: Final[frozenset[str]] = (
+            frozenset(required) if required else _NO_TRAITS
+        )
         """The traits that the request spec requires of the root provider."""
-        self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
+        self.root_forbidden: Final[frozenset[str]] = (
+            frozenset(forbidden) if forbidden else _NO_TRAITS
+        )
         """The traits that the request spec forbids on the root provider."""
         self.boots_from_volume: Final = bool(is_bfv)
-        """True if the root disk is a volume, so that the host does not read the image."""
+        """True if the root disk is a volume, so that the host does not read
+        the image.
+        """
         self.kept_machine_type: Final = kept_machine_type
-        """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
+        """The machine type that the server keeps, in place of one in the
+        image; as it was given for the view.
+        """
         self.server_exists: Final = destination is not None and (
-            field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
+            field_of(destination, "cell") is not None
+            or bool(field_of(destination, "allow_cross_cell_move"))
         )
-        """True if the server was started before: Nova then names its cell, or allows it to leave its cell."""
-        self.is_rebuild: Final = bool(field_of(request_spec, "force_hosts")) and _has_hint_of_rebuild(request_spec)
-        """True if Nova rebuilds the server on its host, with a new image and the flavor that it has."""
+        """True if the server was started before: Nova then names its cell, or
+        allows it to leave its cell.
+        """
+        self.is_rebuild: Final = bool(
+            field_of(request_spec, "force_hosts")
+        ) and _has_hint_of_rebuild(request_spec)
+        """True if Nova rebuilds the server on its host, with a new image and
+        the flavor that it has.
+        """
         self.has_new_flavor: Final = has_new_flavor
         """True for a resize; as it was given for the view."""
-        self._new_parts: Final = _new_parts(self.server_exists, self.is_rebuild, has_new_flavor)
+        self._new_parts: Final = _new_parts(
+            self.server_exists, self.is_rebuild, has_new_flavor
+        )
         self.kept: Final[dict[Any, Any]] = {}
-        """Results for this request: readings by row of the vocabulary, others by function (``once``)."""
+        """Results for this request: readings by row of the vocabulary, others
+        by function (``once``).
+        """
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
-        # Filters are code of others: they get the mapping itself, without a copy, and cannot change it.
-        self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(extra_specs)
+        # Filters are code of others: they get the mapping itself, without a
+        # copy, and cannot change it.
+        self.extra_specs: Final[Mapping[str, object]] = MappingProxyType(
+            extra_specs
+        )
         """The flavor's extra specs."""
-        # Not a cached_property, which before Python 3.12 takes a lock that all requests share: every filter reads it.
+        # Not a cached_property, which before Python 3.12 takes a lock that all
+        # requests share: every filter reads it.
         if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
             properties = _with_current_names(properties)
         self.implied: Final = implied
-        """Image properties that no one has written: Nova takes them from libosinfo."""
+        """Image properties that no one has written: Nova takes them from
+        libosinfo.
+        """
         if not _UNCHANGEABLE.issuperset(map(type, properties.values())):
-            properties = dict(zip(properties, map(_unchangeable, properties.values()), strict=True))
+            properties = dict(
+                zip(
+                    properties,
+                    map(_unchangeable, properties.values()),
+                    strict=True,
+                )
+            )
         if implied or kept_machine_type:
-            kept = {_MACHINE_TYPE: kept_machine_type} if kept_machine_type else {}
+            kept = (
+                {_MACHINE_TYPE: kept_machine_type} if kept_machine_type else {}
+            )
             properties = {**properties, **implied, **kept}
-        self.image_properties: Final[Mapping[str, object]] = MappingProxyType(properties)
+        self.image_properties: Final[Mapping[str, object]] = MappingProxyType(
+            properties
+        )
         """The image properties under their current names."""
         self._lists_traits = lists_traits
         self._reads = reads
@@ -400,24 +656,36 @@ class Request:
     def copy_spec(self) -> Any:
         """Return a copy of the request spec, for filters that change one.
 
-        :raises UnsuitableRequestSpec: if it cannot be copied, or the copy could not take its place
+        :raises UnsuitableRequestSpec: if it cannot be copied, or the copy
+            could not take its place
         """
         kind = type(self._spec)
-        if hasattr(kind, "__getattr__") or any(getattr(each, "__slots__", ()) for each in kind.__mro__):
-            problem = "its fields are not all in its __dict__, so that no copy with changes can take its place"
+        if hasattr(kind, "__getattr__") or any(
+            getattr(each, "__slots__", ()) for each in kind.__mro__
+        ):
+            problem = (
+                "its fields are not all in its __dict__, so that no copy with"
+                " changes can take its place"
+            )
             raise UnsuitableRequestSpec(self._spec, problem)
         try:
             return clone_of(self._spec)
         except Exception as error:
-            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {quote(str(error))})"
+            problem = (
+                "it cannot be copied before filters change it"
+                f" ({type(error).__name__}: {quote(str(error))})"
+            )
             raise UnsuitableRequestSpec(self._spec, problem) from error
 
     def held(self) -> tuple[Any, ...] | None:
-        """Return all that the view holds, to compare requests by; None for one with groups of devices or ports.
+        """Return all that the view holds, to compare requests by; None for one
+        with groups of devices or ports.
 
         Those hardly ever come twice.
         """
-        if self._requested_resources or (self._pci_requests and self.pci_request_ids):
+        if self._requested_resources or (
+            self._pci_requests and self.pci_request_ids
+        ):
             return None
         properties, extra_specs = self._properties, self.extra_specs
         return (
@@ -425,8 +693,12 @@ class Request:
             self._disk_format,
             self.kept_machine_type,
             (*properties, *extra_specs),
-            # Nova keeps the traits of an image in a list of a class of its own.
-            [tuple(each) if isinstance(each, list) else each for each in properties.values()],
+            # Nova keeps the traits of an image in a list of a class of its
+            # own.
+            [
+                tuple(each) if isinstance(each, list) else each
+                for each in properties.values()
+            ],
             (*extra_specs.values(),),
             self.root_required,
             self.root_forbidden,
@@ -438,17 +710,21 @@ class Request:
         )
 
     def asks_anew(self, *sources: str) -> bool:
-        """Return whether one of these parts is new in the request, so that it may be a reason to reject it.
+        """Return whether one of these parts is new in the request, so that it
+        may be a reason to reject it.
 
-        All are in the request of a new server, none in that of a server that moves: it has lived with them. A rebuild
-        has a new image, a resize a new flavor.
+        All are in the request of a new server, none in that of a server that
+        moves: it has lived with them. A rebuild has a new image, a resize a
+        new flavor.
 
         :param sources: ``image property hw_vif_model=igb``, for instance
         """
         return any(source.startswith(self._new_parts) for source in sources)
 
     def image_property(self, name: str) -> object:
-        """Return the value of an image property under its current name; None if it is not set."""
+        """Return the value of an image property under its current name; None
+        if it is not set.
+        """
         return self.image_properties.get(name)
 
     def place_of(self, name: str | None) -> str:
@@ -456,24 +732,40 @@ class Request:
         if self.kept_machine_type and name == _MACHINE_TYPE:
             return f"the server's system metadata image_{name}"
         if name in self.implied:
-            return f"by os_distro={self._properties['os_distro']}, image property {name}"
+            return (
+                f"by os_distro={self._properties['os_distro']}, image property"
+                f" {name}"
+            )
         return f"image property {name}"
 
     @property
     def takes_default_machine_type(self) -> bool:
-        """True if a guest whose image names no machine type gets the host's default."""
-        return self.kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
+        """True if a guest whose image names no machine type gets the host's
+        default.
+        """
+        return (
+            self.kept_machine_type is None
+            and self.image_property(_MACHINE_TYPE) is None
+        )
 
     def image_attribute(self, name: str) -> object:
-        """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
-        return self._disk_format if name in _IMAGE_FIELDS else self._beyond(f"image.{name}")
+        """Return a field of the image itself, for instance ``disk_format``;
+        None without it or without an image.
+        """
+        return (
+            self._disk_format
+            if name in _IMAGE_FIELDS
+            else self._beyond(f"image.{name}")
+        )
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
         return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
-        """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
+        """Return a field of the flavor itself, for instance ``memory_mb``;
+        None without it.
+        """
         if name in _FLAVOR_FIELDS:
             return self._amounts[_FLAVOR_FIELDS.index(name)]
         return self._beyond(f"flavor.{name}")
@@ -490,13 +782,17 @@ class Request:
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
-        """The scheduler hints, each with its values: tenants' text, as everything else of a request."""
+        """The scheduler hints, each with its values: tenants' text, as
+        everything else of a request.
+        """
         return MappingProxyType(dict(self._beyond("scheduler_hints")))
 
     @cached_property
     def networks(self) -> tuple[NetworkRequest, ...]:
         """The networks and ports that the author of the request chose."""
-        return tuple(NetworkRequest(*each) for each in self._beyond("networks"))
+        return tuple(
+            NetworkRequest(*each) for each in self._beyond("networks")
+        )
 
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
@@ -510,14 +806,20 @@ class Request:
 
     def _beyond(self, name: str) -> Any:
         if self._reads is not None and name not in self._reads:
-            # Undeclared, a decision would be taken again for a request that differs in it.
-            raise LookupError(f"it reads {name} of a request without @Declaration(reads=({name!r},))")
+            # Undeclared, a decision would be taken again for a request that
+            # differs in it.
+            raise LookupError(
+                f"it reads {name} of a request without"
+                f" @Declaration(reads=({name!r},))"
+            )
         return read_beyond(self._spec, name)
 
-    # These are read late: a malformed trait is the error of the filter or the query that needs it.
+    # These are read late: a malformed trait is the error of the filter or the
+    # query that needs it.
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
-        """The traits that the image itself requires (``trait:X=required``), sorted.
+        """The traits that the image itself requires (``trait:X=required``),
+        sorted.
 
         :raises MalformedRequest: for a name that Placement cannot have.
         """
@@ -527,29 +829,40 @@ class Request:
             names = [
                 key[len(_TRAIT_PREFIX) :]
                 for key, value in self._properties.items()
-                if isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
+                if isinstance(key, str)
+                and key.startswith(_TRAIT_PREFIX)
+                and value == "required"
             ]
         # "trait:=required" names none: Nova leaves it out.
         traits = sorted({trait for trait in names if trait})
         for trait in traits:
             if not is_trait_name(trait):
-                raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
+                raise MalformedRequest(
+                    "image property",
+                    f"trait:{trait}",
+                    "trait:NAME with a NAME of A-Z, 0-9 and _",
+                )
         return tuple(traits)
 
     @property
     def names_traits(self) -> bool:
         """True if the image or the flavor names a trait itself.
 
-        :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
+        :raises MalformedRequest: as :attr:`image_traits` and
+            :attr:`flavor_groups` do.
         """
         groups = self.flavor_groups.values()
-        return bool(self.image_traits) or any(each.required_traits or each.forbidden_traits for each in groups)
+        return bool(self.image_traits) or any(
+            each.required_traits or each.forbidden_traits for each in groups
+        )
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
-        """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``.
+        """The request groups in the flavor's extra specs by suffix, the
+        unsuffixed one under ``""``.
 
-        :raises MalformedRequest: for a malformed trait, an amount out of range, or a suffix that is reserved.
+        :raises MalformedRequest: for a malformed trait, an amount out of
+            range, or a suffix that is reserved.
         """
         groups = flavor_groups(self.extra_specs)
         for suffix in groups:
@@ -558,51 +871,81 @@ class Request:
 
     @cached_property
     def requested_groups(self) -> Mapping[str, RequestGroup]:
-        """The request groups of ports, device profiles and PCI devices, by suffix.
+        """The request groups of ports, device profiles and PCI devices, by
+        suffix.
 
-        :raises MalformedRequest: if two have one suffix, or for a reserved one, or a malformed trait.
+        :raises MalformedRequest: if two have one suffix, or for a reserved
+            one, or a malformed trait.
         """
         groups: dict[str, RequestGroup] = {}
         for each in self._requested_resources or ():
-            if problem := _problem_in(each, "one of its requested_resources", GROUP_FIELDS[:2], GROUP_FIELDS[1:]):
+            if problem := _problem_in(
+                each,
+                "one of its requested_resources",
+                GROUP_FIELDS[:2],
+                GROUP_FIELDS[1:],
+            ):
                 raise UnsuitableRequestSpec(self._spec, problem)
             group = _read_only_group(each)
             if group.requester_id in groups:
-                raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")
-            _check_suffix("requested_resources: the requester_id", group.requester_id)
+                raise MalformedRequest(
+                    "requested_resources: the requester_id",
+                    group.requester_id,
+                    "unique",
+                )
+            _check_suffix(
+                "requested_resources: the requester_id", group.requester_id
+            )
             groups[group.requester_id] = group
         return MappingProxyType(groups)
 
     def is_of_host(self, scope: str) -> bool:
-        """Return whether a trait that is required or forbidden in a scope is one of the host.
+        """Return whether a trait that is required or forbidden in a scope is
+        one of the host.
 
-        So it is on the root, in the unsuffixed group, in a group that requests CPUs or memory, and in one of the flavor
-        that requests no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
-        slot for encrypted memory, or a port, and says nothing of the host.
+        So it is on the root, in the unsuffixed group, in a group that requests
+        CPUs or memory, and in one of the flavor that requests no resources. In
+        any other group it is one of the provider that serves the group, such
+        as a GPU, a slot for encrypted memory, or a port, and says nothing of
+        the host.
 
-        :raises MalformedRequest: as :attr:`flavor_groups` and :attr:`requested_groups` do.
+        :raises MalformedRequest: as :attr:`flavor_groups` and
+            :attr:`requested_groups` do.
         """
         if scope in (ROOT, UNSUFFIXED):
             return True
-        group = self.flavor_groups.get(scope) or self.requested_groups.get(scope)
+        group = self.flavor_groups.get(scope) or self.requested_groups.get(
+            scope
+        )
         classes = group.resource_classes if group else frozenset()
-        return not HOST_CLASSES.isdisjoint(classes) or (scope in self.flavor_groups and not classes)
+        return not HOST_CLASSES.isdisjoint(classes) or (
+            scope in self.flavor_groups and not classes
+        )
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
-        """The PCI requests of the flavor, not those of Neutron's ports; their groups are named ``<id>-<number>``."""
+        """The PCI requests of the flavor, not those of Neutron's ports; their
+        groups are named ``<id>-<number>``.
+        """
         requests = self._pci_requests
-        if requests is None or isinstance(requests, (frozenset, set, list, tuple)):
+        if requests is None or isinstance(
+            requests, (frozenset, set, list, tuple)
+        ):
             return frozenset(requests or ())
         return frozenset(
             request_id
             for request in field_of(requests, "requests", ())
-            if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != _OF_NEUTRON
+            if (request_id := field_of(request, "request_id"))
+            and field_of(request, "source", 0) != _OF_NEUTRON
         )
 
 
-def _new_parts(server_exists: bool, is_rebuild: bool, has_new_flavor: bool) -> tuple[str, ...]:  # noqa: FBT001
-    """Return how those sources of a request begin that the server, if it exists, has not lived with."""
+def _new_parts(
+    server_exists: bool, is_rebuild: bool, has_new_flavor: bool
+) -> tuple[str, ...]:  # noqa: FBT001
+    """Return how those sources of a request begin that the server, if it
+    exists, has not lived with.
+    """
     if is_rebuild:
         return ("image ", "an image ", "by os_distro=")
     if not server_exists:
@@ -611,7 +954,9 @@ def _new_parts(server_exists: bool, is_rebuild: bool, has_new_flavor: bool) -> t
 
 
 def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
-    """Keep in the view what a function finds out about it, which is not None."""
+    """Keep in the view what a function finds out about it, which is not
+    None.
+    """
 
     @wraps(function)
     def find(request: Request) -> _Found:
@@ -625,15 +970,24 @@ def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
 
 def _check_suffix(source: str, suffix: object) -> None:
     if suffix in (ROOT, UNSUFFIXED):
-        raise MalformedRequest(source, suffix, "free to use: it names a scope here")
+        raise MalformedRequest(
+            source, suffix, "free to use: it names a scope here"
+        )
 
 
 def _read_only_group(group: Any) -> RequestGroup:
     suffix = field_of(group, "requester_id")
-    required, forbidden = field_of(group, "required_traits", ()), field_of(group, "forbidden_traits", ())
+    required, forbidden = (
+        field_of(group, "required_traits", ()),
+        field_of(group, "forbidden_traits", ()),
+    )
     for trait in (*required, *forbidden):
         if not is_trait_name(trait):
-            raise MalformedRequest(f"request group {quote(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
+            raise MalformedRequest(
+                f"request group {quote(suffix)}",
+                trait,
+                "a trait name of A-Z, 0-9 and _",
+            )
     return RequestGroup(
         suffix,
         MappingProxyType(field_of(group, "resources", {})),
@@ -646,11 +1000,17 @@ def _read_only_group(group: Any) -> RequestGroup:
 
 
 def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
-    current = {LEGACY_NAMES[key]: value for key, value in properties.items() if key in LEGACY_NAMES}
+    current = {
+        LEGACY_NAMES[key]: value
+        for key, value in properties.items()
+        if key in LEGACY_NAMES
+    }
     adapter = properties.get(_VMWARE_ADAPTER)
     if adapter:
         current["hw_disk_bus"] = "ide" if adapter == "ide" else "scsi"
         if adapter != "ide":
             current["hw_scsi_model"] = adapter
     # A current name that is null says nothing; any other wins.
-    return current | {key: value for key, value in properties.items() if value is not None}
+    return current | {
+        key: value for key, value in properties.items() if value is not None
+    }

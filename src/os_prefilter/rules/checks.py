@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Semantic checks on parsed rules: conflicts with one another, with the vocabulary, and with Nova."""
+"""Semantic checks on parsed rules: conflicts with one another, with the
+vocabulary, and with Nova.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +30,11 @@ from os_prefilter.rules.conditions import (
 )
 from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import table
-from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
+from os_prefilter.vocabulary.image_properties import (
+    BOOLEANS,
+    KEPT_BY_NOVA,
+    LEGACY_NAMES,
+)
 from os_prefilter.vocabulary.model import Row, canonical_boolean
 
 _CURRENT_NAMES = {**LEGACY_NAMES, "vmware_adaptertype": "hw_disk_bus"}
@@ -53,17 +59,33 @@ class Problem(NamedTuple):
         return f"{place}: {'warning: ' if self.warning else ''}{self.text}"
 
 
-def check_rules(rules: Iterable[Rule], progress: Progress = no_progress) -> Iterator[Problem]:
-    """Yield the problems of well-formed rules; only rules without an error of their own are compared with others."""
+def check_rules(
+    rules: Iterable[Rule], progress: Progress = no_progress
+) -> Iterator[Problem]:
+    """Yield the problems of well-formed rules; only rules without an error of
+    their own are compared with others.
+    """
     rules, sound, first = list(rules), [], dict[str, Rule]()
     for number, rule in enumerate(rules, 1):
         progress("rules by themselves", number, len(rules))
         other = first.setdefault(rule.name, rule)
         if other is not rule:
-            text = f"the rule name {rule.name} is taken by {other.file}:{other.line}. Rename or remove one of them."
+            text = (
+                f"the rule name {rule.name} is taken by"
+                f" {other.file}:{other.line}. Rename or remove one of them."
+            )
             yield Problem(rule.file, rule.line, text)
-        texts = (*_within(rule), *_without_effect(rule), *_against_vocabulary(rule))
-        problems = [Problem(rule.file, rule.line, f"the rule {rule.name} {text}", warning) for text, warning in texts]
+        texts = (
+            *_within(rule),
+            *_without_effect(rule),
+            *_against_vocabulary(rule),
+        )
+        problems = [
+            Problem(
+                rule.file, rule.line, f"the rule {rule.name} {text}", warning
+            )
+            for text, warning in texts
+        ]
         yield from problems
         if all(each.warning for each in problems):
             sound.append(rule)
@@ -71,83 +93,207 @@ def check_rules(rules: Iterable[Rule], progress: Progress = no_progress) -> Iter
 
 
 def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
-    effects = (("prefers", rule.prefer), ("requires", rule.require), ("forbids", rule.forbid))
+    effects = (
+        ("prefers", rule.prefer),
+        ("requires", rule.require),
+        ("forbids", rule.forbid),
+    )
     for (one, traits), (other, others) in combinations(effects, 2):
         for trait in traits:
             if trait in others:
-                yield f"both {one} and {other} {trait}. Remove one of the two.", False
+                yield (
+                    f"both {one} and {other} {trait}. Remove one of the two.",
+                    False,
+                )
     if rule.prefer and rule.scope != ROOT:
-        problem = f"prefers traits, and has the scope {rule.scope}: only traits of the host itself can be preferred."
+        problem = (
+            f"prefers traits, and has the scope {rule.scope}: only traits of"
+            " the host itself can be preferred."
+        )
         yield f"{problem} Move prefer to a rule without scope.", False
     for clause in (*rule.when, *rule.unless):
-        single = (each.key for each in clause if each.place not in SEVERAL_VALUES and not each.in_list)
+        single = (
+            each.key
+            for each in clause
+            if each.place not in SEVERAL_VALUES and not each.in_list
+        )
         for (place, name), times in Counter(single).items():
             if times > 1:
                 what = f"{place} {name}".rstrip()
-                yield f"has {times} conditions about the {what}. Give one condition.", False
-    for condition in dict.fromkeys(chain.from_iterable((*rule.when, *rule.unless))):
+                yield (
+                    (
+                        f"has {times} conditions about the {what}. Give one"
+                        " condition."
+                    ),
+                    False,
+                )
+    for condition in dict.fromkeys(
+        chain.from_iterable((*rule.when, *rule.unless))
+    ):
         is_needed = all(condition in clause for clause in rule.when)
-        yield from _by_itself(condition, "never applies" if is_needed else "has a condition that never holds")
+        yield from _by_itself(
+            condition,
+            (
+                "never applies"
+                if is_needed
+                else "has a condition that never holds"
+            ),
+        )
 
 
 def _without_effect(rule: Rule) -> Iterator[tuple[str, bool]]:
     for clause in rule.when:
         if rule.unless and _example(clause, (), rule.unless) is None:
             met = describe_clauses([clause])
-            yield f"does not apply to requests with {met}, because of its 'unless'. Change one of the two.", False
-        for place, traits, verb in ((REQUIRES, rule.forbid, "forbids"), (FORBIDS, rule.require, "requires")):
-            asked = {trait for each in clause if each.place == place for trait in each.values}
-            for trait in asked.intersection(traits) if rule.scope in (ROOT, UNSUFFIXED) else ():
-                yield f"{verb} {trait}, and applies to requests with the {place} {trait}: it rejects them.", False
+            yield (
+                (
+                    f"does not apply to requests with {met}, because of its"
+                    " 'unless'. Change one of the two."
+                ),
+                False,
+            )
+        for place, traits, verb in (
+            (REQUIRES, rule.forbid, "forbids"),
+            (FORBIDS, rule.require, "requires"),
+        ):
+            asked = {
+                trait
+                for each in clause
+                if each.place == place
+                for trait in each.values
+            }
+            for trait in (
+                asked.intersection(traits)
+                if rule.scope in (ROOT, UNSUFFIXED)
+                else ()
+            ):
+                yield (
+                    (
+                        f"{verb} {trait}, and applies to requests with the"
+                        f" {place} {trait}: it rejects them."
+                    ),
+                    False,
+                )
 
 
-def _by_itself(condition: RuleCondition, never: str) -> Iterator[tuple[str, bool]]:
+def _by_itself(
+    condition: RuleCondition, never: str
+) -> Iterator[tuple[str, bool]]:
     for value in condition.values if condition.in_list else ():
         if items_of(value) not in (value, (value,)):
-            reason = "because lists are divided at commas, and the spaces around items removed. Write one item."
-            yield f"{never}: no item of a list is {quote(value)}, {reason}", False
+            reason = (
+                "because lists are divided at commas, and the spaces around"
+                " items removed. Write one item."
+            )
+            yield (
+                f"{never}: no item of a list is {quote(value)}, {reason}",
+                False,
+            )
             return
     if condition.place != IMAGE_PROPERTY:
         return
     name = condition.name
     if current := _CURRENT_NAMES.get(name):
-        yield f"{never}: {name} is an old name of {current}. Write {current}; images with either name match.", False
+        yield (
+            (
+                f"{never}: {name} is an old name of {current}. Write"
+                f" {current}; images with either name match."
+            ),
+            False,
+        )
     elif name not in KEPT_BY_NOVA:
-        problem = f"which drops the image property {quote(name)} before a filter sees it{nearest_property(name) or '.'}"
-        advice = "Use an extra spec, or an image property that the documentation of rules lists."
+        problem = (
+            f"which drops the image property {quote(name)} before a filter"
+            f" sees it{nearest_property(name) or '.'}"
+        )
+        advice = (
+            "Use an extra spec, or an image property that the documentation of"
+            " rules lists."
+        )
         yield f"{never} within Nova, {problem} {advice}", True
     else:
-        for text in sorted(value for value in condition.values if not isinstance(value, bool)):
+        for text in sorted(
+            value for value in condition.values if not isinstance(value, bool)
+        ):
             if name in BOOLEANS:
-                advice = f"Write {canonical_boolean(text) or 'true or false'} without quotes."
-                yield f"{never}: {name} is a boolean, and {quote(text)} is a text. {advice}", False
+                advice = (
+                    f"Write {canonical_boolean(text) or 'true or false'}"
+                    " without quotes."
+                )
+                yield (
+                    (
+                        f"{never}: {name} is a boolean, and {quote(text)} is a"
+                        f" text. {advice}"
+                    ),
+                    False,
+                )
             elif (spelt := as_nova_spells(name, text)) != text:
-                yield f"{never}: Nova spells {quote(text)} as {quote(spelt)}. Write that.", False
+                yield (
+                    (
+                        f"{never}: Nova spells {quote(text)} as"
+                        f" {quote(spelt)}. Write that."
+                    ),
+                    False,
+                )
 
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
-    for condition in dict.fromkeys(each for each in chain.from_iterable(rule.when) if not each.in_list):
+    for condition in dict.fromkeys(
+        each for each in chain.from_iterable(rule.when) if not each.in_list
+    ):
         for row in table():
-            if condition.key in ((IMAGE_PROPERTY, row.image_property), (EXTRA_SPEC, row.extra_spec)):
-                for value in sorted(condition.values or row.values, key=format_value):
-                    if _example((replace(condition, values=frozenset((value,))),), (), rule.unless) is not None:
-                        yield from _against_value(rule, row, f"{condition.name}={format_value(value)}", value)
+            if condition.key in (
+                (IMAGE_PROPERTY, row.image_property),
+                (EXTRA_SPEC, row.extra_spec),
+            ):
+                for value in sorted(
+                    condition.values or row.values, key=format_value
+                ):
+                    if (
+                        _example(
+                            (replace(condition, values=frozenset((value,))),),
+                            (),
+                            rule.unless,
+                        )
+                        is not None
+                    ):
+                        yield from _against_value(
+                            rule,
+                            row,
+                            f"{condition.name}={format_value(value)}",
+                            value,
+                        )
 
 
-def _against_value(rule: Rule, row: Row, condition: str, value: Value) -> Iterator[tuple[str, bool]]:
+def _against_value(
+    rule: Rule, row: Row, condition: str, value: Value
+) -> Iterator[tuple[str, bool]]:
     canonical = row.canonical(value)
     if canonical is None:
-        refused = ": requests with it are refused" if row.refuses_unknown else ""
+        refused = (
+            ": requests with it are refused" if row.refuses_unknown else ""
+        )
         valid = f"Valid values are: {', '.join(row.values)}."
         yield (
-            f"has the condition {condition}, a value that is not in the vocabulary{refused}. {valid}",
+            (
+                f"has the condition {condition}, a value that is not in the"
+                f" vocabulary{refused}. {valid}"
+            ),
             not row.refuses_unknown,
         )
         return
     term = row.values[canonical]
-    if term.trait in (rule.forbid if term.required else rule.require) and rule.scope in (ROOT, UNSUFFIXED):
+    if term.trait in (
+        rule.forbid if term.required else rule.require
+    ) and rule.scope in (ROOT, UNSUFFIXED):
         verb = "requires" if term.required else "forbids"
-        yield f"contradicts the vocabulary, which {verb} {term.trait} for {condition}. Remove the trait.", False
+        yield (
+            (
+                f"contradicts the vocabulary, which {verb} {term.trait} for"
+                f" {condition}. Remove the trait."
+            ),
+            False,
+        )
 
 
 class _Alternative(NamedTuple):
@@ -157,19 +303,32 @@ class _Alternative(NamedTuple):
     """Places and names that its conditions are about."""
 
 
-def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Problem]:
-    """Yield pairs of rules of which one requires, always or for one value, a trait that the other one forbids.
+def _contradictions(
+    rules: Sequence[Rule], progress: Progress
+) -> Iterator[Problem]:
+    """Yield pairs of rules of which one requires, always or for one value, a
+    trait that the other one forbids.
 
-    Rules about different names are allowed: a request that matches both is rejected with the reason.
+    Rules about different names are allowed: a request that matches both is
+    rejected with the reason.
     """
-    by_trait: dict[tuple[str, str], tuple[list[_Alternative], list[_Alternative]]] = {}
+    by_trait: dict[
+        tuple[str, str], tuple[list[_Alternative], list[_Alternative]]
+    ] = {}
     for rule in rules:
-        alternatives = [_Alternative(rule, clause, frozenset(each.key for each in clause)) for clause in rule.when]
+        alternatives = [
+            _Alternative(rule, clause, frozenset(each.key for each in clause))
+            for clause in rule.when
+        ]
         for number, traits in enumerate((rule.require, rule.forbid)):
             for name in traits:
-                by_trait.setdefault((rule.scope, name), ([], []))[number].extend(alternatives)
+                by_trait.setdefault((rule.scope, name), ([], []))[
+                    number
+                ].extend(alternatives)
     steps = 0
-    for number, ((scope, trait), (requiring, forbidding)) in enumerate(by_trait.items(), 1):
+    for number, ((scope, trait), (requiring, forbidding)) in enumerate(
+        by_trait.items(), 1
+    ):
         progress("rules against the others", number, len(by_trait))
         told = set()
         for ours, theirs in product(requiring, forbidding):
@@ -177,14 +336,19 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
             steps += 1
             if steps > _MOST_STEPS:
                 text = (
-                    f"the rule {one.name}, and others, were not compared with all others: there are too many "
-                    "combinations. A request that meets two rules which contradict each other is rejected."
+                    f"the rule {one.name}, and others, were not compared with"
+                    " all others: there are too many combinations. A request"
+                    " that meets two rules which contradict each other is"
+                    " rejected."
                 )
                 yield Problem(one.file, one.line, text, warning=True)
                 return
-            # One value may meet both only if one of the two is about all that the other is about. One contradiction of
-            # a rule is enough: hundreds of rules would have ten thousands.
-            if one.name in told or not (ours.keys <= theirs.keys or theirs.keys <= ours.keys):
+            # One value may meet both only if one of the two is about all that
+            # the other is about. One contradiction of a rule is enough:
+            # hundreds of rules would have ten thousands.
+            if one.name in told or not (
+                ours.keys <= theirs.keys or theirs.keys <= ours.keys
+            ):
                 continue
             unless = (*one.unless, *other.unless)
             example = _example(ours.clause, theirs.clause, unless)
@@ -192,27 +356,42 @@ def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Probl
                 told.add(one.name)
                 met = describe_clauses([example]) or "every request"
                 text = (
-                    f"the rule {one.name} requires {trait} on {scope}, which the rule {other.name} "
-                    f"({other.file}:{other.line}) forbids for {met}"
-                    f"{f' unless {describe_clauses(unless)}' if unless else ''}. Change one of the two."
+                    f"the rule {one.name} requires {trait} on {scope}, which"
+                    f" the rule {other.name} ({other.file}:{other.line})"
+                    " forbids for"
+                    f" {met}{f' unless {describe_clauses(unless)}' if unless else ''}."
+                    " Change one of the two."
                 )
                 yield Problem(one.file, one.line, text)
 
 
-def _example(ours: Clause, theirs: Clause, unless: Sequence[Clause]) -> Clause | None:
-    """Return what a request may say that meets two clauses and none of the others; None if no request does.
+def _example(
+    ours: Clause, theirs: Clause, unless: Sequence[Clause]
+) -> Clause | None:
+    """Return what a request may say that meets two clauses and none of the
+    others; None if no request does.
 
-    Of a list, two clauses have to find one item that both name: two items are as two names.
+    Of a list, two clauses have to find one item that both name: two items are
+    as two names.
     """
     choices = []
     for key in dict.fromkeys(each.key for each in (*ours, *theirs)):
-        sides = [[each for each in side if each.key == key] for side in (ours, theirs)]
-        excepting = [each for clause in unless for each in clause if each.key == key]
+        sides = [
+            [each for each in side if each.key == key]
+            for side in (ours, theirs)
+        ]
+        excepting = [
+            each for clause in unless for each in clause if each.key == key
+        ]
         # Values that the others cannot tell apart are one case.
         cases: dict[frozenset[RuleCondition], Clause] = {}
-        for value, said in islice(chain.from_iterable(map(_values, sides)), _MOST_CASES):
+        for value, said in islice(
+            chain.from_iterable(map(_values, sides)), _MOST_CASES
+        ):
             if all(each.holds(value) for each in chain(*sides)):
-                met = frozenset(each for each in excepting if each.holds(value))
+                met = frozenset(
+                    each for each in excepting if each.holds(value)
+                )
                 cases.setdefault(met, said)
         choices.append(cases.items())
     for chosen in islice(product(*choices), _MOST_CASES):
@@ -222,11 +401,15 @@ def _example(ours: Clause, theirs: Clause, unless: Sequence[Clause]) -> Clause |
     return None
 
 
-def _values(conditions: Sequence[RuleCondition]) -> Iterator[tuple[object, Clause]]:
-    """Yield values that may meet conditions about one thing, each with the conditions that describe it.
+def _values(
+    conditions: Sequence[RuleCondition],
+) -> Iterator[tuple[object, Clause]]:
+    """Yield values that may meet conditions about one thing, each with the
+    conditions that describe it.
 
-    One value of each condition; all of these together, where the thing has several values; and all of these in a list
-    with another item, which an exception for the whole list does not name.
+    One value of each condition; all of these together, where the thing has
+    several values; and all of these in a list with another item, which an
+    exception for the whole list does not name.
     """
     if not conditions:
         return
@@ -234,16 +417,46 @@ def _values(conditions: Sequence[RuleCondition]) -> Iterator[tuple[object, Claus
     if first.place == IMAGE_PROPERTY and first.name in BOOLEANS:
         # Nova's image has nothing else there.
         for boolean in (True, False):
-            yield boolean, (replace(first, values=frozenset[Value]((boolean,)), in_list=False),)
+            yield (
+                boolean,
+                (
+                    replace(
+                        first,
+                        values=frozenset[Value]((boolean,)),
+                        in_list=False,
+                    ),
+                ),
+            )
         return
-    for chosen in product(*(sorted(each.values, key=format_value) or [_UNNAMED] for each in conditions)):
-        named = [replace(first, values=frozenset({value} - {_UNNAMED}), in_list=False) for value in chosen]
+    for chosen in product(
+        *(
+            sorted(each.values, key=format_value) or [_UNNAMED]
+            for each in conditions
+        )
+    ):
+        named = [
+            replace(
+                first, values=frozenset({value} - {_UNNAMED}), in_list=False
+            )
+            for value in chosen
+        ]
         for value, condition in zip(chosen, named, strict=True):
             yield value, (condition,)
-        # A boolean as no file spells it: a text that is named beside it does not match.
-        texts = [value if isinstance(value, str) else "tRuE" if value else "fAlSe" for value in chosen]
-        lists = [f"{text},{_UNNAMED}" if each.in_list else text for each, text in zip(conditions, texts, strict=True)]
-        said = tuple(replace(each, in_list=lists != texts) for each in named if each.values)
+        # A boolean as no file spells it: a text that is named beside it does
+        # not match.
+        texts = [
+            value if isinstance(value, str) else "tRuE" if value else "fAlSe"
+            for value in chosen
+        ]
+        lists = [
+            f"{text},{_UNNAMED}" if each.in_list else text
+            for each, text in zip(conditions, texts, strict=True)
+        ]
+        said = tuple(
+            replace(each, in_list=lists != texts)
+            for each in named
+            if each.values
+        )
         if first.place in SEVERAL_VALUES:
             yield tuple(lists), said
         elif lists != texts:

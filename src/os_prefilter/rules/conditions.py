@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Conditions of rules: what they are about, and which values of a request they match."""
+"""Conditions of rules: what they are about, and which values of a request they
+match.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,9 +24,13 @@ FLAVOR = "flavor"
 REQUIRES = "required trait"
 FORBIDS = "forbidden trait"
 NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
-"""Places of a request that hold named values, which its author has written, so that messages may name them."""
+"""Places of a request that hold named values, which its author has written, so
+that messages may name them.
+"""
 PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
-"""All places that conditions may be about; first places that rarely differ between requests of one image and flavor."""
+"""All places that conditions may be about; first places that rarely differ
+between requests of one image and flavor.
+"""
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """Places that may hold several values at once, each of which may match."""
 
@@ -32,11 +38,15 @@ _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
     row.image_property: row
     for row in ROWS
-    if row.image_property and row.spelling.ignores_case and not row.spelling.prefixes
+    if row.image_property
+    and row.spelling.ignores_case
+    and not row.spelling.prefixes
 }
 
 Value = str | bool
-"""A value of a condition: a text matches exactly, a boolean matches every spelling of it."""
+"""A value of a condition: a text matches exactly, a boolean matches every
+spelling of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,9 @@ class RuleCondition:
     values: frozenset[Value] = frozenset()
     """The values that match; empty: any value."""
     in_list: bool = False
-    """True if the value is a list, separated by commas, of which one item is to match."""
+    """True if the value is a list, separated by commas, of which one item is
+    to match.
+    """
 
     @property
     def key(self) -> tuple[str, str]:
@@ -59,8 +71,12 @@ class RuleCondition:
 
     def holds(self, value: object) -> bool:
         """Return whether a request's value matches."""
-        found = readings(self.place, self.name, items_of(value) if self.in_list else value)
-        return is_set(value) and (not self.values or not self.values.isdisjoint(found))
+        found = readings(
+            self.place, self.name, items_of(value) if self.in_list else value
+        )
+        return is_set(value) and (
+            not self.values or not self.values.isdisjoint(found)
+        )
 
     def __str__(self) -> str:
         if not self.values:
@@ -70,7 +86,11 @@ class RuleCondition:
         if self.in_list:
             return f"{what} with {' or '.join(values)}"
         sign = "=" if self.name else " "
-        return f"{what} in {', '.join(values)}" if len(values) > 1 else f"{what}{sign}{values[0]}"
+        return (
+            f"{what} in {', '.join(values)}"
+            if len(values) > 1
+            else f"{what}{sign}{values[0]}"
+        )
 
 
 Clause = tuple[RuleCondition, ...]
@@ -78,9 +98,13 @@ Clause = tuple[RuleCondition, ...]
 
 
 class RuleSubject:
-    """A request that conditions are about, with the requirements of the filters before the rules."""
+    """A request that conditions are about, with the requirements of the
+    filters before the rules.
+    """
 
-    def __init__(self, request: Request, required_before: Iterable[Requirement] = ()) -> None:
+    def __init__(
+        self, request: Request, required_before: Iterable[Requirement] = ()
+    ) -> None:
         self._request = request
         self._required_before = required_before
         # Once for all rules: a tenant's text may be long.
@@ -96,19 +120,28 @@ class RuleSubject:
         return self._request.scheduler_hints.keys() if place == HINT else ("",)
 
     def value_of(self, place: str, name: str) -> object:
-        """Return the value under a name; None if it is not set. A hint and traits are a tuple of values."""
+        """Return the value under a name; None if it is not set. A hint and
+        traits are a tuple of values.
+        """
         key = place, name
         if key not in self._values:
             self._values[key] = self._read(place, name)
         return self._values[key]
 
-    def readings_of(self, place: str, name: str, in_list: bool) -> frozenset[Value]:  # noqa: FBT001 - of a key
-        """Return the values, as in a file, that the value under a name matches, or that its items match."""
+    def readings_of(
+        self, place: str, name: str, in_list: bool
+    ) -> frozenset[Value]:  # noqa: FBT001 - of a key
+        """Return the values, as in a file, that the value under a name
+        matches, or that its items match.
+        """
         key = place, name, in_list
         if key not in self._readings:
             value = self.value_of(place, name)
-            # All of it: behind a bound, a tenant could hide an item that a rule names.
-            self._readings[key] = frozenset(readings(place, name, items_of(value) if in_list else value))
+            # All of it: behind a bound, a tenant could hide an item that a
+            # rule names.
+            self._readings[key] = frozenset(
+                readings(place, name, items_of(value) if in_list else value)
+            )
         return self._readings[key]
 
     def _read(self, place: str, name: str) -> object:
@@ -117,56 +150,97 @@ class RuleSubject:
             return request.extra_spec(name)
         if place == IMAGE_PROPERTY:
             value = request.image_property(name)
-            # A tuple is several values here; a list in an image is none of them.
+            # A tuple is several values here; a list in an image is none of
+            # them.
             value = list(value) if isinstance(value, tuple) else value
             # Nova's image reads a text that is no boolean as False.
-            return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
+            return (
+                False
+                if name in BOOLEANS
+                and value is not None
+                and canonical_boolean(value) is None
+                else value
+            )
         if place == HINT:
             # Once each: a tenant may repeat one ten thousand times.
-            return tuple(dict.fromkeys(filter(None, request.scheduler_hints.get(name, ()))))
+            return tuple(
+                dict.fromkeys(
+                    filter(None, request.scheduler_hints.get(name, ()))
+                )
+            )
         if place in (PROJECT, ZONE):
-            return request.project_id if place == PROJECT else request.availability_zone
+            return (
+                request.project_id
+                if place == PROJECT
+                else request.availability_zone
+            )
         if place == FLAVOR:
             return request.flavor_attribute("name")
         is_required = place == REQUIRES
-        on_root = request.root_required if is_required else request.root_forbidden
+        on_root = (
+            request.root_required if is_required else request.root_forbidden
+        )
         items = chain(written_requirements(request), self._required_before)
-        named = (item.trait for item in items if item.required is is_required and request.is_of_host(item.scope))
+        named = (
+            item.trait
+            for item in items
+            if item.required is is_required and request.is_of_host(item.scope)
+        )
         return (*sorted(on_root), *named)
 
     def meets(self, clause: Clause) -> bool:
         """Return whether all conditions hold."""
         return all(
             is_set(self.value_of(*each.key))
-            and (not each.values or not each.values.isdisjoint(self.readings_of(*each.key, each.in_list)))
+            and (
+                not each.values
+                or not each.values.isdisjoint(
+                    self.readings_of(*each.key, each.in_list)
+                )
+            )
             for each in clause
         )
 
     def describe(self, clause: Clause) -> str:
         """Return what matches the conditions, in the words of the file."""
-        return " and ".join(f"{each.place} {self._match_of(each)}" for each in clause)
+        return " and ".join(
+            f"{each.place} {self._match_of(each)}" for each in clause
+        )
 
     def properties(self, clause: Clause) -> tuple[str, ...]:
-        """Return the words of its author in a request: ``os_license=gold``, ``hint trait:X=required``."""
+        """Return the words of its author in a request: ``os_license=gold``,
+        ``hint trait:X=required``.
+        """
         return tuple(
-            ("hint " if each.place == HINT else "") + self._match_of(each) for each in clause if each.place in NAMED
+            ("hint " if each.place == HINT else "") + self._match_of(each)
+            for each in clause
+            if each.place in NAMED
         )
 
     def _match_of(self, condition: RuleCondition) -> str:
-        """Return a condition that holds in the words of the file, and never in those of the request."""
+        """Return a condition that holds in the words of the file, and never in
+        those of the request.
+        """
         readings = self.readings_of(*condition.key, condition.in_list)
-        found = sorted(condition.values.intersection(readings), key=format_value)[:1]
+        found = sorted(
+            condition.values.intersection(readings), key=format_value
+        )[:1]
         if not condition.name:
             return " ".join(map(format_value, found))
         return condition.name + "".join(
-            f"{' with ' if condition.in_list else '='}{format_value(each)}" for each in found
+            f"{' with ' if condition.in_list else '='}{format_value(each)}"
+            for each in found
         )
 
 
 def describe_clauses(clauses: Sequence[Clause]) -> str:
     """Return alternatives in words."""
     texts = [" and ".join(map(str, each)) for each in clauses]
-    return texts[0] if len(texts) == 1 else " or ".join(f"({text})" for text in texts)
+    return (
+        texts[0]
+        if len(texts) == 1
+        else " or ".join(f"({text})" for text in texts)
+    )
 
 
 def is_set(value: object) -> bool:
@@ -175,28 +249,38 @@ def is_set(value: object) -> bool:
 
 
 def items_of(value: object) -> object:
-    """Return the items of a list that is separated by commas, or of several such lists, each once.
+    """Return the items of a list that is separated by commas, or of several
+    such lists, each once.
 
     Any other value is returned as it is.
     """
     if not isinstance(value, (str, tuple)):
         return value
     texts = (value,) if isinstance(value, str) else value
-    return tuple({item.strip() for text in texts for item in text.split(",")} - {""})
+    return tuple(
+        {item.strip() for text in texts for item in text.split(",")} - {""}
+    )
 
 
 def readings(place: str, name: str, value: object) -> list[Value]:
-    """Return the values that a request's value matches: its text, and the boolean that it spells.
+    """Return the values that a request's value matches: its text, and the
+    boolean that it spells.
 
-    The spelling of an image property is changed as Nova changes it, so that an image read from Glance and Nova's object
-    of it match the same rules.
+    The spelling of an image property is changed as Nova changes it, so that an
+    image read from Glance and Nova's object of it match the same rules.
     """
     if isinstance(value, tuple):
         return [each for item in value for each in readings(place, name, item)]
     found: list[Value] = []
     if isinstance(value, str):
-        found.append(as_nova_spells(name, value) if place == IMAGE_PROPERTY else value)
-    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _LONGEST_INTEGER:
+        found.append(
+            as_nova_spells(name, value) if place == IMAGE_PROPERTY else value
+        )
+    elif (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and value.bit_length() <= _LONGEST_INTEGER
+    ):
         found.append(str(value))
     boolean = canonical_boolean(value)
     return found if boolean is None else [*found, boolean == "true"]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Require, forbid and prefer traits by operators' own rules (``[prefilter] rules_dirs``)."""
+"""Require, forbid and prefer traits by operators' own rules
+(``[prefilter] rules_dirs``).
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,8 +10,19 @@ from itertools import islice
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.filter_contract import Declaration
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
-from os_prefilter.request.resources import port_groups, unsuffixed_group_uses_host
+from os_prefilter.request.requirements import (
+    NOTHING,
+    ROOT,
+    UNSUFFIXED,
+    Note,
+    Preference,
+    Requirement,
+    Requirements,
+)
+from os_prefilter.request.resources import (
+    port_groups,
+    unsuffixed_group_uses_host,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
@@ -19,35 +32,58 @@ from os_prefilter.vocabulary.options import Options
 _MOST_NOTES = 100
 
 
-@Declaration(reads=("project_id", "availability_zone", "scheduler_hints", "flavor.name"))
+@Declaration(
+    reads=("project_id", "availability_zone", "scheduler_hints", "flavor.name")
+)
 def rules(
-    request: Request, *, rules: RuleSet, options: Options, required_before: tuple[Requirement, ...] = ()
+    request: Request,
+    *,
+    rules: RuleSet,
+    options: Options,
+    required_before: tuple[Requirement, ...] = (),
 ) -> Requirements:
-    """Require, forbid and prefer the traits of each rule whose conditions the request matches."""
+    """Require, forbid and prefer the traits of each rule whose conditions the
+    request matches.
+    """
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
-    notes = list(islice(_unknown_hints(request, rules, options), _MOST_NOTES)) if rules.hint_traits else []
+    notes = (
+        list(islice(_unknown_hints(request, rules, options), _MOST_NOTES))
+        if rules.hint_traits
+        else []
+    )
     for match in rules.match(request, required_before):
         rule, source, public, properties = match
         scopes = _scopes(request, rule.scope)
         if not scopes:
-            missing = f"the flavor requests no resources in the group {rule.scope}"
+            missing = (
+                f"the flavor requests no resources in the group {rule.scope}"
+            )
             if rule.scope == PORTS:
                 missing = "the request has no port that requests resources"
             notes.append(Note(source, f"{missing}: not required"))
-        traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
+        traits = [
+            *((trait, True) for trait in rule.require),
+            *((trait, False) for trait in rule.forbid),
+        ]
         requirements += [
-            Requirement(*each, scope, source, properties=properties, public=public)
+            Requirement(
+                *each, scope, source, properties=properties, public=public
+            )
             for scope in scopes
             for each in traits
         ]
         preferences += [Preference(trait, source) for trait in rule.prefer]
     if not (requirements or notes or preferences):
         return NOTHING
-    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
+    return Requirements(
+        tuple(requirements), tuple(notes), preferences=tuple(preferences)
+    )
 
 
-def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterator[Note]:
+def _unknown_hints(
+    request: Request, rules: RuleSet, options: Options
+) -> Iterator[Note]:
     """Yield notes on the hints about traits that the operator does not allow.
 
     :raises UnknownValue: for one of them, with ``unknown_values = reject``
@@ -56,14 +92,41 @@ def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterat
         if not name.startswith(HINT_PREFIX):
             continue
         is_allowed = name.removeprefix(HINT_PREFIX) in rules.hint_traits
-        unknown = next((value for value in values if not is_allowed or value not in HINT_VALUES), None)
+        unknown = next(
+            (
+                value
+                for value in values
+                if not is_allowed or value not in HINT_VALUES
+            ),
+            None,
+        )
         if unknown is None:
             continue
-        if options.unknown_values is not UnknownValues.SKIP and request.asks_anew("hint"):
-            known = HINT_VALUES if is_allowed else (f"{HINT_PREFIX}{trait}" for trait in sorted(rules.hint_traits))
-            raise UnknownValue(f"hint {quote(name)}" if is_allowed else "hint", unknown if is_allowed else name, known)
-        what = "unknown value" if is_allowed else "no trait that hints may name"
-        yield Note(f"hint {quote(name)}={quote(unknown)}", f"{what}: not required", warn=True)
+        if (
+            options.unknown_values is not UnknownValues.SKIP
+            and request.asks_anew("hint")
+        ):
+            known = (
+                HINT_VALUES
+                if is_allowed
+                else (
+                    f"{HINT_PREFIX}{trait}"
+                    for trait in sorted(rules.hint_traits)
+                )
+            )
+            raise UnknownValue(
+                f"hint {quote(name)}" if is_allowed else "hint",
+                unknown if is_allowed else name,
+                known,
+            )
+        what = (
+            "unknown value" if is_allowed else "no trait that hints may name"
+        )
+        yield Note(
+            f"hint {quote(name)}={quote(unknown)}",
+            f"{what}: not required",
+            warn=True,
+        )
 
 
 def _scopes(request: Request, scope: str) -> tuple[str, ...]:

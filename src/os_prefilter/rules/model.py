@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators' own rules: conditions on requests, and the traits that hosts must have for them.
+"""Operators' own rules: conditions on requests, and the traits that hosts must
+have for them.
 
-A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML files, and the request filter ``rules``
-applies it. Traits are literals of the file: a tenant's text is only compared.
+A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML
+files, and the request filter ``rules`` applies it. Traits are literals of the
+file: a tenant's text is only compared.
 """
 
 import json
@@ -19,13 +21,21 @@ from os_prefilter.request.view import Request
 from os_prefilter.rules import conditions
 
 PORTS: Final = "ports"
-"""The scope of a rule about each request group of a port that requests resources."""
+"""The scope of a rule about each request group of a port that requests
+resources.
+"""
 ALWAYS: tuple[conditions.Clause, ...] = ((),)
 """Holds for every request."""
 
 HINT_PREFIX = "trait:"
-"""The beginning of the hints by which users name a trait: ``--hint trait:NAME=required``."""
-HINT_VALUES: Mapping[str, str] = {"required": "require", "forbidden": "forbid", "preferred": "prefer"}
+"""The beginning of the hints by which users name a trait:
+``--hint trait:NAME=required``.
+"""
+HINT_VALUES: Mapping[str, str] = {
+    "required": "require",
+    "forbidden": "forbid",
+    "preferred": "prefer",
+}
 """The values of such hints, and the field of a rule that each stands for."""
 
 _MOST_NAMES_SHOWN = 5
@@ -33,7 +43,9 @@ _MOST_NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Traits that hosts must have, must not have, or preferably have, for the requests that it applies to."""
+    """Traits that hosts must have, must not have, or preferably have, for the
+    requests that it applies to.
+    """
 
     name: str
     when: tuple[conditions.Clause, ...]
@@ -41,8 +53,9 @@ class Rule:
     require: tuple[Trait, ...] = ()
     forbid: tuple[Trait, ...] = ()
     scope: str = ROOT
-    """``root``, ``unsuffixed``, :data:`PORTS`, or the suffix of a request group; the rule does not apply to flavors
-    without it."""
+    """``root``, ``unsuffixed``, :data:`PORTS`, or the suffix of a request
+    group; the rule does not apply to flavors without it.
+    """
     because: str = ""
     """The operator's reason, for people."""
     file: str = field(default="", compare=False)
@@ -50,15 +63,27 @@ class Rule:
     prefer: tuple[Trait, ...] = ()
     """Traits of the root that hosts preferably have."""
     unless: tuple[conditions.Clause, ...] = ()
-    """Alternatives: it does not apply if all conditions of one of them hold."""
+    """Alternatives: it does not apply if all conditions of one of them
+    hold.
+    """
     hint_trait: str = ""
-    """The trait that it lets requests name in a hint; empty for a rule that an operator wrote as such."""
+    """The trait that it lets requests name in a hint; empty for a rule that an
+    operator wrote as such.
+    """
 
     @property
     def conditions(self) -> str:
         """To which requests it applies, in words."""
-        when = "every request" if self.when == ALWAYS else conditions.describe_clauses(self.when)
-        return f"{when} unless {conditions.describe_clauses(self.unless)}" if self.unless else when
+        when = (
+            "every request"
+            if self.when == ALWAYS
+            else conditions.describe_clauses(self.when)
+        )
+        return (
+            f"{when} unless {conditions.describe_clauses(self.unless)}"
+            if self.unless
+            else when
+        )
 
 
 class Match(NamedTuple):
@@ -66,36 +91,64 @@ class Match(NamedTuple):
 
     rule: Rule
     source: str
-    """The source of the requirements, in the words of the file, for operators."""
+    """The source of the requirements, in the words of the file, for
+    operators.
+    """
     public: str
-    """The source for the author of the request: nothing of other projects, flavors and zones, and no reason."""
+    """The source for the author of the request: nothing of other projects,
+    flavors and zones, and no reason.
+    """
     properties: tuple[str, ...]
     """Words of the conditions that the author of the request has written."""
 
 
 class RuleSet:
-    """All rules of a deployment, indexed by name and value, so that rules about others cost nothing."""
+    """All rules of a deployment, indexed by name and value, so that rules
+    about others cost nothing.
+    """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
-        self.hint_traits = frozenset(rule.hint_trait for rule in self.rules if rule.hint_trait)
-        """The traits that a request may name in hints (``trait:NAME=required``)."""
-        self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
-        """All traits that rules require and forbid; preferred ones need not exist."""
-        # Place, and whether it is about items -> name -> value, or None for any -> rules by number. An alternative is
-        # under one of its conditions.
-        self._index: dict[tuple[str, bool], dict[str, dict[conditions.Value | None, list[int]]]] = {}
+        self.hint_traits = frozenset(
+            rule.hint_trait for rule in self.rules if rule.hint_trait
+        )
+        """The traits that a request may name in hints
+        (``trait:NAME=required``).
+        """
+        self.traits = frozenset(
+            trait
+            for rule in self.rules
+            for trait in (*rule.require, *rule.forbid)
+        )
+        """All traits that rules require and forbid; preferred ones need not
+        exist.
+        """
+        # Place, and whether it is about items -> name -> value, or None for
+        # any -> rules by number. An alternative is under one of its
+        # conditions.
+        self._index: dict[
+            tuple[str, bool],
+            dict[str, dict[conditions.Value | None, list[int]]],
+        ] = {}
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:
                 if not clause:
                     self._always.append(number)
                     continue
-                # A condition with values matches fewer requests than one without.
+                # A condition with values matches fewer requests than one
+                # without.
                 first = min(
-                    clause, key=lambda each: (not each.values, each.in_list, conditions.PLACES.index(each.place))
+                    clause,
+                    key=lambda each: (
+                        not each.values,
+                        each.in_list,
+                        conditions.PLACES.index(each.place),
+                    ),
                 )
-                by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
+                by_value = self._index.setdefault(
+                    (first.place, first.in_list), {}
+                ).setdefault(first.name, {})
                 for value in first.values or (None,):
                     by_value.setdefault(value, []).append(number)
 
@@ -103,14 +156,24 @@ class RuleSet:
         names = [rule.name for rule in self.rules if not rule.hint_trait]
         shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
         number = pluralize(len(names), "rule")
-        number += f" and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else ""
+        number += (
+            f" and {pluralize(len(self.hint_traits), 'hint trait')}"
+            if self.hint_traits
+            else ""
+        )
         return f"<{number}, {self.checksum}: {shown}>"
 
     @property
     def checksum(self) -> str:
-        """Eight characters that are the same for the same rules on every machine."""
-        contents = [asdict(replace(rule, file="", line=0)) for rule in self.rules]
-        text = json.dumps(contents, default=lambda values: sorted(map(repr, values)))
+        """Eight characters that are the same for the same rules on every
+        machine.
+        """
+        contents = [
+            asdict(replace(rule, file="", line=0)) for rule in self.rules
+        ]
+        text = json.dumps(
+            contents, default=lambda values: sorted(map(repr, values))
+        )
         return f"{crc32(text.encode()):08x}"
 
     def __eq__(self, other: object) -> bool:
@@ -119,10 +182,13 @@ class RuleSet:
     def __hash__(self) -> int:
         return hash(self.rules)
 
-    def match(self, request: Request, required_before: Iterable[Requirement] = ()) -> list[Match]:
+    def match(
+        self, request: Request, required_before: Iterable[Requirement] = ()
+    ) -> list[Match]:
         """Return the rules that apply, in the order of the files.
 
-        :param required_before: what other filters require, for conditions on requirements
+        :param required_before: what other filters require, for conditions on
+            requirements
         """
         subject = conditions.RuleSubject(request, required_before)
         found = set(self._always)
@@ -131,7 +197,13 @@ class RuleSet:
             for name in by_name.keys() & subject.all_of(place):
                 by_value = by_name[name]
                 if conditions.is_set(subject.value_of(place, name)):
-                    for value in (None, *(by_value.keys() & subject.readings_of(place, name, in_list))):
+                    for value in (
+                        None,
+                        *(
+                            by_value.keys()
+                            & subject.readings_of(place, name, in_list)
+                        ),
+                    ):
                         found.update(by_value.get(value, ()))
         matches = []
         for number in sorted(found):
@@ -142,9 +214,16 @@ class RuleSet:
             source = public = subject.describe(met)
             if not rule.hint_trait:
                 because = f" ({rule.because})" if rule.because else ""
-                source = f"rule {rule.name}: {source or rule.conditions}{because}"
-                public = f"rule {rule.name}: {public or 'every request that it does not except'}"
-            matches.append(Match(rule, source, public, subject.properties(met)))
+                source = (
+                    f"rule {rule.name}: {source or rule.conditions}{because}"
+                )
+                public = (
+                    f"rule {rule.name}:"
+                    f" {public or 'every request that it does not except'}"
+                )
+            matches.append(
+                Match(rule, source, public, subject.properties(met))
+            )
         return matches
 
 
@@ -152,9 +231,20 @@ def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:
     """Yield the rules for the hints about a trait that users may name."""
     for value, key in HINT_VALUES.items():
         name = f"{HINT_PREFIX}{trait}"
-        when = (conditions.RuleCondition(conditions.HINT, name, frozenset((value,))),)
+        when = (
+            conditions.RuleCondition(
+                conditions.HINT, name, frozenset((value,))
+            ),
+        )
         asked: Any = {key: (Trait(trait),)}
-        yield Rule(f"hint {name}={value}", (when,), file=file, line=line, hint_trait=trait, **asked)
+        yield Rule(
+            f"hint {name}={value}",
+            (when,),
+            file=file,
+            line=line,
+            hint_trait=trait,
+            **asked,
+        )
 
 
 NO_RULES = RuleSet()

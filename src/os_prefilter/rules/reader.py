@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read rules from YAML files and directories: strictly, and with all mistakes at once, each with its line."""
+"""Read rules from YAML files and directories: strictly, and with all mistakes
+at once, each with its line.
+"""
 
 import os
 from collections.abc import Iterable
@@ -18,7 +20,13 @@ from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.checks import Problem, check_rules
 from os_prefilter.rules.conditions import Clause, RuleCondition
 from os_prefilter.rules.model import ALWAYS, Rule, RuleSet, rules_of_hint
-from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, RULE, TRAIT_LIST
+from os_prefilter.rules.schema import (
+    DOCUMENT,
+    NAMED_KEYS,
+    OTHER_KEYS,
+    RULE,
+    TRAIT_LIST,
+)
 
 SUFFIXES = (".yaml", ".yml")
 """The suffixes of the files that are read in a directory."""
@@ -46,7 +54,8 @@ class RulesRead(NamedTuple):
 
 
 def rule_files(folder: str | Path) -> list[Path]:
-    """Return the files of a directory that hold rules, by name; hidden files and other suffixes are ignored.
+    """Return the files of a directory that hold rules, by name; hidden files
+    and other suffixes are ignored.
 
     :raises DocumentError: it is not a directory, or cannot be read
     """
@@ -54,15 +63,26 @@ def rule_files(folder: str | Path) -> list[Path]:
         paths = sorted(Path(folder).iterdir(), key=lambda path: path.name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DocumentError(folder, f"the directory of rules cannot be read: {reason}. Check the path.") from error
-    return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
+        raise DocumentError(
+            folder,
+            f"the directory of rules cannot be read: {reason}. Check the"
+            " path.",
+        ) from error
+    return [
+        path
+        for path in paths
+        if path.suffix in SUFFIXES and not path.name.startswith(".")
+    ]
 
 
-def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) -> RulesRead:
-    """Return the rules of files, and of the files of directories, with all their problems.
+def read_rules(
+    paths: Iterable[str | Path], progress: Progress = no_progress
+) -> RulesRead:
+    """Return the rules of files, and of the files of directories, with all
+    their problems.
 
-    :param progress: called for each rule that is read, with its number and that of all in its file, then for each that
-        is checked
+    :param progress: called for each rule that is read, with its number and
+        that of all in its file, then for each that is checked
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
@@ -77,7 +97,10 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
             try:
                 found, mistakes = rules_in(read_bytes(file), name, progress)
             except DocumentError as error:
-                found, mistakes = [], [Problem(name, error.line, error.problem)]
+                found, mistakes = (
+                    [],
+                    [Problem(name, error.line, error.problem)],
+                )
             rules += found
             problems += mistakes
     problems += check_rules(rules, progress)
@@ -85,34 +108,49 @@ def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) ->
     return RulesRead(RuleSet(rules), tuple(problems))
 
 
-def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[list[Rule], list[Problem]]:
-    """Return the well-formed rules of a document, those for its ``hint_traits`` too, and the mistakes in the others.
+def rules_in(
+    data: bytes, file: str, progress: Progress = no_progress
+) -> tuple[list[Rule], list[Problem]]:
+    """Return the well-formed rules of a document, those for its
+    ``hint_traits`` too, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable
     :raises DocumentError: if it is not YAML
     """
     document = parse_document(data, file, as_written=True)
     content = document.value if isinstance(document.value, dict) else {}
-    problems = [Problem(file, document.line(path), text) for path, text in find_mistakes(DOCUMENT, document.value)]
+    problems = [
+        Problem(file, document.line(path), text)
+        for path, text in find_mistakes(DOCUMENT, document.value)
+    ]
     rules: list[Rule] = []
     traits = content.get("hint_traits")
     if isinstance(traits, list) and not find_mistakes(TRAIT_LIST, traits):
         for number, trait in enumerate(traits):
-            rules += rules_of_hint(trait, file, document.line(("hint_traits", number)))
+            rules += rules_of_hint(
+                trait, file, document.line(("hint_traits", number))
+            )
     items = content.get("rules")
     items = items if isinstance(items, list) else []
     for number, item in enumerate(items):
         progress(f"rules of {file}", number + 1, len(items))
         place = ("rules", number)
-        is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
+        is_named = isinstance(item, dict) and not find_mistakes(
+            NAME, item.get("name")
+        )
         prefix = f"the rule {item['name']}: " if is_named else "a rule: "
         mistakes = find_mistakes(RULE, item, "it")
-        problems += [Problem(file, document.line((*place, *path)), prefix + text) for path, text in mistakes]
+        problems += [
+            Problem(file, document.line((*place, *path)), prefix + text)
+            for path, text in mistakes
+        ]
         if not mistakes:
             try:
                 rules.append(_rule(item, file, document.line(place)))
             except OverflowError as error:
-                problems.append(Problem(file, document.line(place), f"{prefix}{error}"))
+                problems.append(
+                    Problem(file, document.line(place), f"{prefix}{error}")
+                )
     return rules, problems
 
 
@@ -138,18 +176,26 @@ def _clauses(item: Any) -> tuple[Clause, ...]:
     """
     items = item["all"] if isinstance(item, dict) and "all" in item else item
     if isinstance(item, dict) and "any" in item:
-        clauses = dict.fromkeys(clause for each in item["any"] for clause in _clauses(each))
+        clauses = dict.fromkeys(
+            clause for each in item["any"] for clause in _clauses(each)
+        )
     elif not isinstance(items, list):
         return ((_condition(items),),)
     else:
         clauses = {(): None}
         for each in map(_clauses, items):
             # One condition that is written twice counts once.
-            clauses = dict.fromkeys(tuple(dict.fromkeys(chain(*pair))) for pair in product(clauses, each))
+            clauses = dict.fromkeys(
+                tuple(dict.fromkeys(chain(*pair)))
+                for pair in product(clauses, each)
+            )
             if len(clauses) > _MOST_CLAUSES:
                 break
     if len(clauses) > _MOST_CLAUSES:
-        raise OverflowError(f"it has more than {_MOST_CLAUSES} alternatives. Divide it into several rules.")
+        raise OverflowError(
+            f"it has more than {_MOST_CLAUSES} alternatives. Divide it into"
+            " several rules."
+        )
     return tuple(clauses)
 
 
@@ -158,5 +204,11 @@ def _condition(item: dict[str, Any]) -> RuleCondition:
         values = item[key] if isinstance(item[key], list) else [item[key]]
         return RuleCondition(OTHER_KEYS[key], "", frozenset(values))
     (key,) = item.keys() & NAMED_KEYS.keys()
-    values = item["in"] if "in" in item else [item[each] for each in ("is", "contains") if each in item]
-    return RuleCondition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)
+    values = (
+        item["in"]
+        if "in" in item
+        else [item[each] for each in ("is", "contains") if each in item]
+    )
+    return RuleCondition(
+        NAMED_KEYS[key], item[key], frozenset(values), "contains" in item
+    )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules of a running service: read at start, and reloaded when files change or on SIGHUP.
+"""The rules of a running service: read at start, and reloaded when files
+change or on SIGHUP.
 
-A change is used as a whole or not at all: while files cannot be read, or Placement cannot create their traits, the
-previous rules stay in use and one log line says so.
+A change is used as a whole or not at all: while files cannot be read, or
+Placement cannot create their traits, the previous rules stay in use and one
+log line says so.
 """
 
 import threading
@@ -22,22 +24,31 @@ from os_prefilter.rules.reader import read_rules, rule_files
 LOG = get_logger(__name__)
 
 SETTLED = 2.0
-"""Seconds for which files must be unchanged before a reload without SIGHUP: an editor may still be writing."""
+"""Seconds for which files must be unchanged before a reload without SIGHUP: an
+editor may still be writing.
+"""
 
 _Stat = tuple[str, int, int, int, int]
-"""Path, inode, size, and the nanoseconds of the last change of the content and of the permissions."""
+"""Path, inode, size, and the nanoseconds of the last change of the content and
+of the permissions.
+"""
 
 
 class RuleFolders:
-    """The rules in some directories, as the fact ``rules``: for ``Fact("rules", RuleFolders(...), interval)``.
+    """The rules in some directories, as the fact ``rules``: for
+    ``Fact("rules", RuleFolders(...), interval)``.
 
     :param folders: the directories
-    :param ensure_traits: creates the traits that rules name before the rules are used, or raises an error; None if that
-        is done elsewhere
+    :param ensure_traits: creates the traits that rules name before the rules
+        are used, or raises an error; None if that is done elsewhere
     :raises DocumentError: if they cannot be read
     """
 
-    def __init__(self, folders: Sequence[str], ensure_traits: Callable[[Iterable[str]], object] | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[str],
+        ensure_traits: Callable[[Iterable[str]], object] | None = None,
+    ) -> None:
         self._folders = tuple(folders)
         self._ensure_traits = ensure_traits
         self._reading = threading.Lock()
@@ -51,8 +62,10 @@ class RuleFolders:
     def __call__(self, _context: Any = None) -> RuleSet:
         """Return the rules to use, after a check of the files.
 
-        New rules are used once Placement has their traits. The first rules are used at once: without them, requests
-        that they apply to could go to any host; with them, Placement refuses these requests until it has the traits.
+        New rules are used once Placement has their traits. The first rules are
+        used at once: without them, requests that they apply to could go to any
+        host; with them, Placement refuses these requests until it has the
+        traits.
         """
         self._reload(forced=False)
         latest = self.latest
@@ -61,9 +74,11 @@ class RuleFolders:
         return self._in_use
 
     def read_again(self) -> None:
-        """Reload the files now, changed or not. Placement is queried at the next use, not here.
+        """Reload the files now, changed or not. Placement is queried at the
+        next use, not here.
 
-        A service may call this in the process that starts its workers, which must not inherit connections.
+        A service may call this in the process that starts its workers, which
+        must not inherit connections.
         """
         self._ensured = frozenset()
         self._reload(forced=True)
@@ -72,14 +87,20 @@ class RuleFolders:
         if not self._ensure_traits:
             return True
         missing = rules.traits - self._ensured
-        custom = {trait for trait in missing if trait.startswith(CUSTOM_PREFIX)}
+        custom = {
+            trait for trait in missing if trait.startswith(CUSTOM_PREFIX)
+        }
         try:
-            # Separately: a standard trait that this Placement is too old for must not keep it from creating the others.
+            # Separately: a standard trait that this Placement is too old for
+            # must not keep it from creating the others.
             for traits in filter(None, (custom, missing - custom)):
                 self._ensure_traits(sorted(traits))
                 self._ensured |= traits
         except Exception as error:  # noqa: BLE001 - of any client; the scheduler goes on without the new rules
-            problem = f"Placement does not have the traits of the new request rules yet. {describe_error(error)}"
+            problem = (
+                "Placement does not have the traits of the new request rules"
+                f" yet. {describe_error(error)}"
+            )
             self._log_once("traits", problem)
             return False
         self._log_once("traits", "")
@@ -89,15 +110,22 @@ class RuleFolders:
         with self._reading:
             try:
                 stats = self._stat_all()
-                if not forced and (stats == self._stats or not _are_settled(stats)):
+                if not forced and (
+                    stats == self._stats or not _are_settled(stats)
+                ):
                     return
                 latest = self._read()
                 if not forced and self._stat_all() != stats:
                     return
             except DocumentError as error:
-                # A directory that returns, or a file that can be read again, may look as before; mistakes stay.
+                # A directory that returns, or a file that can be read again,
+                # may look as before; mistakes stay.
                 self._stats = stats if error.line else []
-                self._log_once("files", f"Failed to reload the request rules; keeping the previous rules. {error}")
+                self._log_once(
+                    "files",
+                    "Failed to reload the request rules; keeping the previous"
+                    f" rules. {error}",
+                )
                 return
             before, self._stats, self.latest = self.latest, stats, latest
             self._log_once("files", "")
@@ -109,14 +137,19 @@ class RuleFolders:
 
         :raises DocumentError: if a directory is missing, or cannot be read
         """
-        return [_stat(path) for folder in self._folders for path in (Path(folder), *rule_files(folder))]
+        return [
+            _stat(path)
+            for folder in self._folders
+            for path in (Path(folder), *rule_files(folder))
+        ]
 
     def _read(self) -> RuleSet:
         # Others run meanwhile: a thread of eventlet's gives way only here.
         read = read_rules(self._folders, lambda *_: time.sleep(0))
         number = len(read.problems)
         advice = (
-            f" There are {number} problems in all: 'os-prefilter rules check {' '.join(self._folders)}' shows them."
+            f" There are {number} problems in all: 'os-prefilter rules check"
+            f" {' '.join(self._folders)}' shows them."
         )
         more = advice if number > 1 else ""
         if read.errors:
@@ -133,18 +166,30 @@ class RuleFolders:
         if problem and problem != before:
             LOG.error("%s", problem)
         elif before and not problem:
-            LOG.info("The problem with the %s of the request rules is over.", about)
+            LOG.info(
+                "The problem with the %s of the request rules is over.", about
+            )
 
 
 def _stat(path: Path) -> _Stat:
     try:
         found = path.stat()
     except OSError as error:
-        raise DocumentError(path, f"its status cannot be read: {error.strerror or error}.") from error
-    return str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        raise DocumentError(
+            path, f"its status cannot be read: {error.strerror or error}."
+        ) from error
+    return (
+        str(path),
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
 
 
 def _are_settled(stats: Iterable[_Stat]) -> bool:
     # A time in the future says nothing about when the file was written.
     now = time.time()
-    return not any(0 <= now - modified / 1e9 < SETTLED for _, _, _, modified, _ in stats)
+    return not any(
+        0 <= now - modified / 1e9 < SETTLED for _, _, _, modified, _ in stats
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read the options in the group ``[prefilter]`` of oslo.config, and check them: their plain form is for the core."""
+"""Read the options in the group ``[prefilter]`` of oslo.config, and check
+them: their plain form is for the core.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,14 +15,23 @@ from typing import Any
 from oslo_config import cfg
 from oslo_config.iniparser import ParseError
 
-from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    DocumentError,
+    InvalidOption,
+)
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import UnknownValues
-from os_prefilter.vocabulary.options import Options, TraitScope, matches_any, names_of
+from os_prefilter.vocabulary.options import (
+    Options,
+    TraitScope,
+    matches_any,
+    names_of,
+)
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 
 LOG = get_logger(__name__)
@@ -32,7 +43,9 @@ _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options for oslo-config-generator (entry point group ``oslo.config.opts``)."""
+    """Return the options for oslo-config-generator (entry point group
+    ``oslo.config.opts``).
+    """
     return [(GROUP, list(OPTIONS))]
 
 
@@ -42,18 +55,26 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def warn_of_misspelt_names(conf: cfg.ConfigOpts) -> None:
-    """Log a warning of each name in the section ``[prefilter]`` that no option has, with the nearest one."""
+    """Log a warning of each name in the section ``[prefilter]`` that no option
+    has, with the nearest one.
+    """
     for misspelt in misspelt_names(conf):
         LOG.warning("%s", misspelt)
 
 
 def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Yield a sentence for each unknown name in the section ``[prefilter]``, and each section that is almost named so.
+    """Yield a sentence for each unknown name in the section ``[prefilter]``,
+    and each section that is almost named so.
 
-    oslo.config takes such a line without a word, and the option keeps its default.
+    oslo.config takes such a line without a word, and the option keeps its
+    default.
     """
     try:
-        folders = [path for folder in conf.config_dir or () for path in sorted(Path(folder).glob("*.conf"))]
+        folders = [
+            path
+            for folder in conf.config_dir or ()
+            for path in sorted(Path(folder).glob("*.conf"))
+        ]
         files = [*map(Path, conf.config_file or ()), *folders]
     except cfg.NoSuchOptError:
         # It was not read from files.
@@ -68,9 +89,15 @@ def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
         for section, values in sections.items():
             if section.lower() == GROUP:
                 for name in sorted(values.keys() - known):
-                    yield f"{where}: [{GROUP}] has no option {quote(name)}; the line is ignored.{_ask(name, known)}"
+                    yield (
+                        f"{where}: [{GROUP}] has no option {quote(name)}; the"
+                        f" line is ignored.{_ask(name, known)}"
+                    )
             elif question := _ask(section, (GROUP,)):
-                yield f"{where}: the section [{escape_line(section)}] is not one of os-prefilter.{question}"
+                yield (
+                    f"{where}: the section [{escape_line(section)}] is not one"
+                    f" of os-prefilter.{question}"
+                )
 
 
 def _ask(name: str, known: Iterable[str]) -> str:
@@ -81,7 +108,8 @@ def _ask(name: str, known: Iterable[str]) -> str:
 def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
     """Register the options, and return them as plain values.
 
-    :param in_nova: True for requests of Nova, whose drivers may build the guests
+    :param in_nova: True for requests of Nova, whose drivers may build the
+        guests
     :raises ConfigurationError: for a wrong value.
     """
     register_opts(conf)
@@ -90,7 +118,9 @@ def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
     # oslo.config's bounds let NaN pass; a weight of NaN orders no hosts.
     for name in ("facts_interval", "preferred_weight_multiplier"):
         if not isfinite(group[name]):
-            raise InvalidOption(name, f"{group[name]} is not a finite number. Correct it.")
+            raise InvalidOption(
+                name, f"{group[name]} is not a finite number. Correct it."
+            )
     options = Options(
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
@@ -108,7 +138,9 @@ def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
     _check_names(options)
     if options.owner_trait in options.foreign_owner_traits:
         raise InvalidOption(
-            "foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there."
+            "foreign_owner_traits",
+            f"it names {options.owner_trait}, the own owner_trait. Remove it"
+            " there.",
         )
     return options
 
@@ -121,25 +153,41 @@ def check_values(conf: cfg.ConfigOpts) -> None:
     for option in OPTIONS:
         try:
             value = conf[GROUP][option.dest]
-        except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
+        except (
+            cfg.NoSuchOptError,
+            cfg.NoSuchGroupError,
+            cfg.TemplateSubstitutionError,
+        ) as error:
             # What follows a $; oslo.config does not say where that was read.
-            raise InvalidOption(option.dest, f"{error}. Write $$ for a $, or correct the name after it.") from error
+            raise InvalidOption(
+                option.dest,
+                f"{error}. Write $$ for a $, or correct the name after it.",
+            ) from error
         except cfg.Error as error:
             # With the file's name, but without oslo.config's internals.
             where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
             expected = "; expected true or false" if "boolean" in where else ""
-            problem = f"[{GROUP}] {where}{expected}. Correct it, or remove it for the default."
+            problem = (
+                f"[{GROUP}] {where}{expected}. Correct it, or remove it for"
+                " the default."
+            )
             raise ConfigurationError(problem) from error
         if value is None:
             # oslo.config reads an empty number as None.
-            raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
+            raise InvalidOption(
+                option.dest,
+                "it is empty. Give a value, or remove the line for"
+                f" {option.default}.",
+            )
 
 
 def _templates(path: str) -> Templates:
     if not path:
         return BUNDLED
     # Late: YAML and jsonschema are not needed without it.
-    from os_prefilter.service.config_templates_file import load_templates  # noqa: PLC0415
+    from os_prefilter.service.config_templates_file import (
+        load_templates,
+    )  # noqa: PLC0415
 
     try:
         return load_templates(path)
@@ -150,18 +198,45 @@ def _templates(path: str) -> Templates:
 def _check_names(options: Options) -> None:
     """Check that the options name what exists, or what can."""
     # What Nova's query translates is required whatever we do.
-    rows = [row for row in options.rows if set(row.required_by) - {"query"} and row.traits]
+    rows = [
+        row
+        for row in options.rows
+        if set(row.required_by) - {"query"} and row.traits
+    ]
     properties = frozenset().union(*map(names_of, rows))
     for option, names, known, what in (
-        ("reported_traits", options.reported_traits, opt_in_traits(), "a trait required only if hosts report it"),
-        ("preferred_properties", options.preferred_properties, properties, "a property that a filter requires"),
+        (
+            "reported_traits",
+            options.reported_traits,
+            opt_in_traits(),
+            "a trait required only if hosts report it",
+        ),
+        (
+            "preferred_properties",
+            options.preferred_properties,
+            properties,
+            "a property that a filter requires",
+        ),
     ):
         for name in sorted(names):
             takes_patterns = option == "reported_traits"
-            if not (any(matches_any(each, (name,)) for each in known) if takes_patterns else name in known):
-                valid = join_names(get_close_matches(name, known, 3, cutoff=0.0))
-                raise InvalidOption(option, f"{quote(name)} is not {what}. Valid names include {valid}. Correct it.")
+            if not (
+                any(matches_any(each, (name,)) for each in known)
+                if takes_patterns
+                else name in known
+            ):
+                valid = join_names(
+                    get_close_matches(name, known, 3, cutoff=0.0)
+                )
+                raise InvalidOption(
+                    option,
+                    f"{quote(name)} is not {what}. Valid names include"
+                    f" {valid}. Correct it.",
+                )
     for name in options.owned_resource_classes:
         if not is_resource_class(name.replace("*", "_")):
-            problem = f"{quote(name)} is not a resource class, nor a pattern of one. Correct it, or remove it."
+            problem = (
+                f"{quote(name)} is not a resource class, nor a pattern of one."
+                " Correct it, or remove it."
+            )
             raise InvalidOption("owned_resource_classes", problem)

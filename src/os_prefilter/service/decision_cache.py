@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cache of filter decisions, keyed by what the view of a request holds (ADR 0019)."""
+"""Cache of filter decisions, keyed by what the view of a request holds (ADR
+0019).
+"""
 
 import marshal
 from collections.abc import Callable, Collection
@@ -13,9 +15,12 @@ from os_prefilter.service.observed import Outcome
 MOST = 1000
 """Maximum number of outcomes; those used least recently are evicted."""
 LONGEST = 10_000
-"""Maximum length of the key of an outcome in bytes: a tenant does not fill the memory of a scheduler."""
+"""Maximum length of the key of an outcome in bytes: a tenant does not fill the
+memory of a scheduler.
+"""
 
-# Of marshal's format: later ones write the same value in several ways, by how often it is referred to.
+# Of marshal's format: later ones write the same value in several ways, by how
+# often it is referred to.
 _FORMAT = 2
 
 
@@ -29,19 +34,34 @@ class DecisionCache:
         self._reads = sorted(reads)
         self._outcomes: dict[bytes, Outcome] = {}
 
-    def outcome(self, request: Request, request_spec: Any, decide: Callable[[], Outcome]) -> tuple[Outcome, bool]:
-        """Return the outcome of an equal request, else decide; and whether it was decided before."""
+    def outcome(
+        self,
+        request: Request,
+        request_spec: Any,
+        decide: Callable[[], Outcome],
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome of an equal request, else decide; and whether it
+        was decided before.
+        """
         outcomes, held = self._outcomes, request.held()
         if held is None:
             return decide(), False
         try:
-            # Values with their types, as 1, 1.0 and True do not mean the same; nothing but plain values is written.
-            key = marshal.dumps((held, [read_beyond(request_spec, name) for name in self._reads]), _FORMAT)
+            # Values with their types, as 1, 1.0 and True do not mean the same;
+            # nothing but plain values is written.
+            key = marshal.dumps(
+                (
+                    held,
+                    [read_beyond(request_spec, name) for name in self._reads],
+                ),
+                _FORMAT,
+            )
         except ValueError:
             return decide(), False
         if len(key) > LONGEST:
             return decide(), False
-        # Taken out and put back last, so that the first is the one that was used least recently.
+        # Taken out and put back last, so that the first is the one that was
+        # used least recently.
         known = outcomes.pop(key, None)
         outcomes[key] = outcome = known or decide()
         if len(outcomes) > MOST:

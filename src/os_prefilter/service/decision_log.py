@@ -2,8 +2,8 @@
 
 """History of decisions: one line of JSON each, to a logger of its own.
 
-Whether, where and for how long lines are kept is the matter of the service's logging: oslo.log's options, or handlers
-of ``[DEFAULT] log_config_append``.
+Whether, where and for how long lines are kept is the matter of the service's
+logging: oslo.log's options, or handlers of ``[DEFAULT] log_config_append``.
 """
 
 import json
@@ -11,11 +11,20 @@ import os
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from os_prefilter.common.errors import NoHostLeft, PrefilterError, RequestRejected
+from os_prefilter.common.errors import (
+    NoHostLeft,
+    PrefilterError,
+    RequestRejected,
+)
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement
+from os_prefilter.request.requirements import (
+    AggregateRequirement,
+    Note,
+    Preference,
+    Requirement,
+)
 from os_prefilter.request.view import field_of
 from os_prefilter.service.observed import Observed
 
@@ -36,35 +45,60 @@ _TRAIT_LENGTH = 255
 _NAME_LENGTH = 80
 _TEXT_LENGTH = 200
 _REASON_LENGTH = 1000
-# What is beyond a text's end may show that a password is before it (common.quoting).
+# What is beyond a text's end may show that a password is before it
+# (common.quoting).
 _LONGEST_LOGIN = 1000
 
 
 def describe(decision: Decision) -> str:
-    """Return the part of a line that is the same each time the decision is applied."""
+    """Return the part of a line that is the same each time the decision is
+    applied.
+    """
     lists: dict[str, tuple[tuple[Any, ...], int]] = {
         "requirements": (decision.requirements, _MOST_REQUIREMENTS),
         "preferences": (decision.preferences, _MOST_OTHERS),
         "aggregates": (decision.aggregates, _MOST_OTHERS),
         "notes": (decision.notes, _MOST_OTHERS),
     }
-    described: dict[str, Any] = {name: list(map(_describe, items[:most])) for name, (items, most) in lists.items()}
-    described["left_out"] = sum(len(items[most:]) for items, most in lists.values()) + sum(
-        len(item.aggregates[_MOST_AGGREGATES:]) for item in decision.aggregates[:_MOST_OTHERS]
+    described: dict[str, Any] = {
+        name: list(map(_describe, items[:most]))
+        for name, (items, most) in lists.items()
+    }
+    described["left_out"] = sum(
+        len(items[most:]) for items, most in lists.values()
+    ) + sum(
+        len(item.aggregates[_MOST_AGGREGATES:])
+        for item in decision.aggregates[:_MOST_OTHERS]
     )
     return json.dumps(described)[1:]
 
 
-def _describe(item: Requirement | Preference | AggregateRequirement | Note) -> Any:
+def _describe(
+    item: Requirement | Preference | AggregateRequirement | Note,
+) -> Any:
     if isinstance(item, Note):
         return _cut(item, _TEXT_LENGTH)
     if isinstance(item, AggregateRequirement):
-        subject = {"aggregates": list(item.aggregates[:_MOST_AGGREGATES]), "required": item.required}
-        return {**subject, "filter": _cut(item.filter, _NAME_LENGTH), "source": _cut(item.because, _TEXT_LENGTH)}
+        subject = {
+            "aggregates": list(item.aggregates[:_MOST_AGGREGATES]),
+            "required": item.required,
+        }
+        return {
+            **subject,
+            "filter": _cut(item.filter, _NAME_LENGTH),
+            "source": _cut(item.because, _TEXT_LENGTH),
+        }
     described: dict[str, Any] = {"trait": _cut(item.trait, _TRAIT_LENGTH)}
     if isinstance(item, Requirement):
-        described |= {"required": item.required, "scope": _cut(item.scope, _NAME_LENGTH)}
-    return {**described, "filter": _cut(item.filter, _NAME_LENGTH), "source": _cut(item.source, _TEXT_LENGTH)}
+        described |= {
+            "required": item.required,
+            "scope": _cut(item.scope, _NAME_LENGTH),
+        }
+    return {
+        **described,
+        "filter": _cut(item.filter, _NAME_LENGTH),
+        "source": _cut(item.source, _TEXT_LENGTH),
+    }
 
 
 _NOTHING_DECIDED = describe(Decision(()))
@@ -73,28 +107,46 @@ _NOTHING_DECIDED = describe(Decision(()))
 def record(observed: Observed) -> None:
     """Log a decision.
 
-    A line has identifiers of the request and the server, but neither names of users nor any other text of tenants than
-    the sources of requirements. The request ID is that of an oslo.context RequestContext.
+    A line has identifiers of the request and the server, but neither names of
+    users nor any other text of tenants than the sources of requirements. The
+    request ID is that of an oslo.context RequestContext.
     """
     error = observed.error
     hosts: list[dict[str, Any]] = []
-    result = "passed" if error is None else "rejected" if isinstance(error, RequestRejected) else "failed"
+    result = (
+        "passed"
+        if error is None
+        else "rejected"
+        if isinstance(error, RequestRejected)
+        else "failed"
+    )
     if isinstance(error, NoHostLeft):
         # A line of its own, after that of the decision.
         result = "no_host"
-        hosts = [{**each._asdict(), "by": _cut(each.by, _NAME_LENGTH)} for each in error.hosts[:_MOST_REQUIREMENTS]]
-    reason = error if isinstance(error, PrefilterError | None) else describe_error(error)
+        hosts = [
+            {**each._asdict(), "by": _cut(each.by, _NAME_LENGTH)}
+            for each in error.hosts[:_MOST_REQUIREMENTS]
+        ]
+    reason = (
+        error
+        if isinstance(error, PrefilterError | None)
+        else describe_error(error)
+    )
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     own = {
         "time": f"{now.isoformat(timespec='milliseconds')}Z",
         "worker": os.getpid(),
         "request": _identifier(getattr(observed.context, "request_id", None)),
-        "server": _identifier(field_of(observed.request_spec, "instance_uuid")),
+        "server": _identifier(
+            field_of(observed.request_spec, "instance_uuid")
+        ),
         "result": result,
         "reason": None if error is None else _cut(reason, _REASON_LENGTH),
         "hosts": hosts,
     }
-    described = observed.outcome.described if observed.outcome else _NOTHING_DECIDED
+    described = (
+        observed.outcome.described if observed.outcome else _NOTHING_DECIDED
+    )
     _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")
 
 
@@ -103,7 +155,9 @@ def _identifier(value: object) -> str | None:
 
 
 def _cut(value: object, length: int) -> str:
-    """Return text for a line of JSON: printable ASCII without passwords in URLs, cut after ``length``."""
+    """Return text for a line of JSON: printable ASCII without passwords in
+    URLs, cut after ``length``.
+    """
     text = str(value)[: length + _LONGEST_LOGIN]
     # Without a colon there is no password; most texts are names.
     if ":" in text:

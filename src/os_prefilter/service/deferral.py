@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deferral: a requirement is enforced only once every compute node has reported whether it can meet it (ADR 0003).
+"""Deferral: a requirement is enforced only once every compute node has
+reported whether it can meet it (ADR 0003).
 
-A missing trait has two meanings: the host cannot do it, or the host has not reported yet. The fact ``reports`` tells
-them apart for each trait that the enabled filters may require (:mod:`os_prefilter.hosts.reports`).
+A missing trait has two meanings: the host cannot do it, or the host has not
+reported yet. The fact ``reports`` tells them apart for each trait that the
+enabled filters may require (:mod:`os_prefilter.hosts.reports`).
 """
 
 from collections import Counter
@@ -41,9 +43,13 @@ class Unreported:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Unreported":
-        """Return the compute nodes of these names, which are not kept: there may be 50,000."""
+        """Return the compute nodes of these names, which are not kept: there
+        may be 50,000.
+        """
         counted = count()
-        examples = nsmallest(EXAMPLES, (name for name, _ in zip(names, counted, strict=False)))
+        examples = nsmallest(
+            EXAMPLES, (name for name, _ in zip(names, counted, strict=False))
+        )
         return cls(next(counted), tuple(examples))
 
     def __bool__(self) -> bool:
@@ -51,7 +57,10 @@ class Unreported:
 
     def __str__(self) -> str:
         among = "among them " if self.number > len(self.examples) else ""
-        return f"{pluralize(self.number, 'compute node')} ({among}{escape_line(', '.join(self.examples))})"
+        return (
+            f"{pluralize(self.number, 'compute node')}"
+            f" ({among}{escape_line(', '.join(self.examples))})"
+        )
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,9 @@ class Reports:
     """What the compute nodes have reported at one time."""
 
     unreported: Mapping[str, Unreported]
-    """Trait that the enabled filters may require -> the compute nodes that have not reported whether they have it."""
+    """Trait that the enabled filters may require -> the compute nodes that
+    have not reported whether they have it.
+    """
     compute_nodes: bool = True
     """False if there are none; the first one to come may not have reported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
@@ -68,21 +79,33 @@ class Reports:
     def __repr__(self) -> str:
         if not self.compute_nodes:
             return "<no compute node>"
-        traits = Counter(nodes for _, nodes in sorted(self.unreported.items()) if nodes)
-        missing = [f"{pluralize(number, 'trait')} by {nodes}" for nodes, number in traits.items()]
+        traits = Counter(
+            nodes for _, nodes in sorted(self.unreported.items()) if nodes
+        )
+        missing = [
+            f"{pluralize(number, 'trait')} by {nodes}"
+            for nodes, number in traits.items()
+        ]
         return f"<not reported: {'; '.join(missing) or 'nothing'}>"
 
 
 def read_reports(
-    parts: Iterable[Part], in_use: frozenset[str], compute_nodes_without: Callable[[frozenset[str]], Nodes]
+    parts: Iterable[Part],
+    in_use: frozenset[str],
+    compute_nodes_without: Callable[[frozenset[str]], Nodes],
 ) -> dict[Part, Nodes]:
     """Return the compute nodes that have not reported each part.
 
     :param in_use: the traits that any provider has
-    :param compute_nodes_without: returns the compute nodes that have none of some traits, as what is false where all
-        have one; it is called once where every compute node has reported everything
+    :param compute_nodes_without: returns the compute nodes that have none of
+        some traits, as what is false where all have one; it is called once
+        where every compute node has reported everything
     """
-    markers = {name: keys_in(REPORTED, (name,)) for name in in_use if name.startswith(REPORTED)}
+    markers = {
+        name: keys_in(REPORTED, (name,))
+        for name in in_use
+        if name.startswith(REPORTED)
+    }
     found: dict[frozenset[str], Nodes] = {}
 
     def without(traits: frozenset[str]) -> Nodes:
@@ -92,16 +115,26 @@ def read_reports(
 
     unreported = {}
     for part in parts:
-        # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
-        covering = frozenset(name for name, keys in markers.items() if not keys.isdisjoint(part.keys))
+        # A trait that no provider has need not be excluded, and Placement
+        # refuses one that it does not know.
+        covering = frozenset(
+            name
+            for name, keys in markers.items()
+            if not keys.isdisjoint(part.keys)
+        )
         shown = part.shown_by & in_use
         nodes = without(covering)
-        unreported[part] = without(covering | shown) if nodes and shown else nodes
+        unreported[part] = (
+            without(covering | shown) if nodes and shown else nodes
+        )
     return unreported
 
 
-def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Part]) -> str:
-    """Return why a requirement is deferred; empty if it excludes no capable host.
+def deferral(
+    item: Requirement, reports: Reports | None, parts: Mapping[str, Part]
+) -> str:
+    """Return why a requirement is deferred; empty if it excludes no capable
+    host.
 
     :param reports: None if they are not known yet
     :param parts: the part of each trait that a capability reporter reports
@@ -111,12 +144,18 @@ def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Par
         # An operator's decision or a device's: no agent reports it.
         return ""
     if not item.required:
-        # It excludes only hosts that have it. Placement would refuse a query with a trait that was never created.
-        if not trait.startswith(CUSTOM_PREFIX) or (reports and trait in reports.in_use):
+        # It excludes only hosts that have it. Placement would refuse a query
+        # with a trait that was never created.
+        if not trait.startswith(CUSTOM_PREFIX) or (
+            reports and trait in reports.in_use
+        ):
             return ""
         if reports:
             return f"{trait} need not be forbidden: no provider has it"
-        return f"{trait} is not forbidden yet: whether any provider has it is not known"
+        return (
+            f"{trait} is not forbidden yet: whether any provider has it is not"
+            " known"
+        )
     if reports is None:
         problem = "which compute nodes have reported is not known"
     elif trait not in reports.unreported:
@@ -127,30 +166,53 @@ def deferral(item: Requirement, reports: Reports | None, parts: Mapping[str, Par
     else:
         nodes = reports.unreported[trait]
         verb = "have" if nodes.number > 1 else "has"
-        problem = f"{nodes} {verb} not reported it; 'os-prefilter readiness' shows more" if nodes.number else ""
+        problem = (
+            f"{nodes} {verb} not reported it; 'os-prefilter readiness' shows"
+            " more"
+            if nodes.number
+            else ""
+        )
     return f"{trait} is not required yet: {problem}" if problem else ""
 
 
-def defer(filters: Iterable[LoadedFilter], reports: Reports | None, options: Options) -> Adjust:
+def defer(
+    filters: Iterable[LoadedFilter], reports: Reports | None, options: Options
+) -> Adjust:
     """Return what lets filters require only what excludes no capable host.
 
-    A filter with its own gate waits for that, and one that is written the Nova way changes the request itself.
+    A filter with its own gate waits for that, and one that is written the Nova
+    way changes the request itself.
 
     :param reports: None if they are not known yet
     """
-    names = {each.name for each in filters if not each.declaration.gate and not each.nova_style}
+    names = {
+        each.name
+        for each in filters
+        if not each.declaration.gate and not each.nova_style
+    }
     parts = parts_by_trait(options.templates, options.emulated_architectures)
 
-    def without_deferred(each: LoadedFilter, result: Requirements, request: Request) -> Requirements:
+    def without_deferred(
+        each: LoadedFilter, result: Requirements, request: Request
+    ) -> Requirements:
         if each.name not in names:
             return result
         kept: list[Requirement] = []
         notes = list(result.notes)
         for item in result.requirements:
-            # A report is about the compute node; it says nothing of the devices below.
-            reason = deferral(item, reports, parts if request.is_of_host(item.scope) else {})
+            # A report is about the compute node; it says nothing of the
+            # devices below.
+            reason = deferral(
+                item, reports, parts if request.is_of_host(item.scope) else {}
+            )
             if reason:
-                notes.append(Note(item.source, reason, waits=item.required or reports is None))
+                notes.append(
+                    Note(
+                        item.source,
+                        reason,
+                        waits=item.required or reports is None,
+                    )
+                )
             else:
                 kept.append(item)
         return replace(result, requirements=tuple(kept), notes=tuple(notes))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts about the deployment that a filter may declare as a need, each queried at most once per interval.
+"""Facts about the deployment that a filter may declare as a need, each queried
+at most once per interval.
 
-A query may go to the database of every cell, so no request waits for one of its own; a filter sees the value only.
+A query may go to the database of every cell, so no request waits for one of
+its own; a filter sees the value only.
 """
 
 import inspect
@@ -28,12 +30,17 @@ from os_prefilter.request.filter_contract import UNKNOWN
 LOG = get_logger(__name__)
 
 PATIENCE = 5.0
-"""The seconds that a request waits for all queries together, at most; they go on without it."""
+"""The seconds that a request waits for all queries together, at most; they go
+on without it.
+"""
 
 GIVEN_UP = 600.0
-"""The seconds after which another query is started beside one that has no answer."""
+"""The seconds after which another query is started beside one that has no
+answer.
+"""
 
-# A query takes at most a twentieth of the time of the thread that waits for it, and of what Placement serves to it.
+# A query takes at most a twentieth of the time of the thread that waits for
+# it, and of what Placement serves to it.
 _PAUSE = 20
 _LONGEST_PAUSE = 1800.0
 # After a query that failed: Placement may be there again.
@@ -41,7 +48,9 @@ _LONGEST_PAUSE_OF_FAILED = 300.0
 _SOON = 1.0
 
 ReadFact = Callable[[Any], Any]
-"""``(context) -> value``; the context is that of the request, None if there is none."""
+"""``(context) -> value``; the context is that of the request, None if there is
+none.
+"""
 
 T = TypeVar("T")
 
@@ -68,29 +77,43 @@ class FailedReading(Exception):
 
 
 # What a call of these returns is true, whatever they would compute.
-_ODD_FUNCTIONS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+_ODD_FUNCTIONS = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
 def pause_after(seconds: float, interval: float) -> float:
-    """Return the seconds from the beginning of a reading that took ``seconds`` to the next one."""
+    """Return the seconds from the beginning of a reading that took ``seconds``
+    to the next one.
+    """
     return min(max(interval, _PAUSE * seconds), max(interval, _LONGEST_PAUSE))
 
 
 def seconds_to(until: float) -> float:
-    """Return how long it is to a time on the clock of :func:`time.monotonic`; 0.0 if that is over."""
+    """Return how long it is to a time on the clock of :func:`time.monotonic`;
+    0.0 if that is over.
+    """
     return max(0.0, until - time.monotonic())
 
 
 def latest_end() -> float:
-    """Return when a request that begins now waits no longer, on the clock of :func:`time.monotonic`."""
+    """Return when a request that begins now waits no longer, on the clock of
+    :func:`time.monotonic`.
+    """
     return time.monotonic() + PATIENCE
 
 
-def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[T], str]:
-    """Query Placement for one request; return the future, and why it has no result: empty if it has one.
+def ask_in_time(
+    call: Callable[[], T], name: str, until: float
+) -> tuple[Future[T], str]:
+    """Query Placement for one request; return the future, and why it has no
+    result: empty if it has one.
 
-    :param name: of the thread; the embedding service's client may wait longer than the request
+    :param name: of the thread; the embedding service's client may wait longer
+        than the request
     """
     try:
         asked = start_thread(call, name)
@@ -98,7 +121,8 @@ def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[
         asked = Future()
         asked.set_exception(no_thread)
     try:
-        # Not the result: eventlet's Timeout, which Nova's client may raise, is no Exception.
+        # Not the result: eventlet's Timeout, which Nova's client may raise, is
+        # no Exception.
         error = asked.exception(min(PATIENCE, seconds_to(until)))
     except NotDoneError:
         return asked, f"Placement did not respond in {PATIENCE:g} seconds"
@@ -108,8 +132,9 @@ def ask_in_time(call: Callable[[], T], name: str, until: float) -> tuple[Future[
 def check_callable(what: str, given: object, *arguments: str) -> None:
     """Refuse what cannot be called with these arguments.
 
-    :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
-        function: either result would be true, whatever the deployment is
+    :raises UnusableArgument: also for a class, which would make an object of
+        the request's context, and for a coroutine function: either result
+        would be true, whatever the deployment is
     """
     call = inspect.getattr_static(type(given), "__call__")
     found = ""
@@ -117,18 +142,24 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
         found = f"the class {given.__name__}"
     elif not callable(given):
         found = f"a {type(given).__name__}"
-    elif any(is_odd(each) for is_odd in _ODD_FUNCTIONS for each in (given, call)):
+    elif any(
+        is_odd(each) for is_odd in _ODD_FUNCTIONS for each in (given, call)
+    ):
         found = "a coroutine or generator function"
     else:
         try:
             inspect.signature(given).bind(*arguments)
         except TypeError:
-            found = f"a function with the parameters {inspect.signature(given)}"
+            found = (
+                f"a function with the parameters {inspect.signature(given)}"
+            )
         except ValueError:
             # Some functions of C have no signature.
             return
     if found:
-        raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
+        raise UnusableArgument(
+            what, f"a function ({', '.join(arguments)})", found
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -146,21 +177,27 @@ class PendingQuery:
 
 
 class Reading(NamedTuple):
-    """A value of a fact as it was read; two readings are told apart by identity."""
+    """A value of a fact as it was read; two readings are told apart by
+    identity.
+    """
 
     value: Any
 
 
 class Fact:
-    """A value that is queried again after ``interval`` seconds, or twenty times as long as the query took.
+    """A value that is queried again after ``interval`` seconds, or twenty
+    times as long as the query took.
 
-    While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
-    answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
+    While queries fail, or take longer than requests wait, the last known value
+    stays (``unknown`` before the first answer): absence of knowledge is not
+    knowledge of absence. One log line says when a value changes, when queries
     begin to fail, and when they work again.
 
-    :param patience: the seconds that requests wait for a query, at most; None for :data:`PATIENCE`
-    :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
-        None for the same as for the first
+    :param patience: the seconds that requests wait for a query, at most; None
+        for :data:`PATIENCE`
+    :param later_patience: the same for all queries after the first one, which
+        may then take longer without a warning; None for the same as for the
+        first
     """
 
     def __init__(  # noqa: PLR0913 - all but three have defaults
@@ -175,7 +212,9 @@ class Fact:
     ) -> None:
         self.name = name
         self.reading = Reading(unknown)
-        """The value as it was last known, however old; the same object for as long as it is certain to be the same."""
+        """The value as it was last known, however old; the same object for as
+        long as it is certain to be the same.
+        """
         self._read = read
         self._interval = interval
         self._patience = PATIENCE if patience is None else patience
@@ -195,31 +234,52 @@ class Fact:
         """The value as it was last known, however old."""
         return self.reading.value
 
-    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> PendingQuery | None:
-        """Start a query if one is due; return the query that this request must wait for, if any.
+    def begin(
+        self, context: Any = None, now: Callable[[], float] = time.monotonic
+    ) -> PendingQuery | None:
+        """Start a query if one is due; return the query that this request must
+        wait for, if any.
 
-        The request that finds the value older than ``interval`` starts a query in a thread, and waits for it. Other
-        requests use the old value meanwhile, or wait as well if there never was one, or if it is twice as old: the
-        process may have been paused.
+        The request that finds the value older than ``interval`` starts a query
+        in a thread, and waits for it. Other requests use the old value
+        meanwhile, or wait as well if there never was one, or if it is twice as
+        old: the process may have been paused.
         """
         # Without the lock: most requests find that it is not due.
         if not self._is_due(now):
             return None
         with self._lock:
             query = self._query
-            # After a fork, the query of the parent is answered in the parent only.
-            if query and query.process == os.getpid() and now() - query.begun < max(GIVEN_UP, self._interval):
-                return None if self._tried and now() < self._usable_until else query
+            # After a fork, the query of the parent is answered in the parent
+            # only.
+            if (
+                query
+                and query.process == os.getpid()
+                and now() - query.begun < max(GIVEN_UP, self._interval)
+            ):
+                return (
+                    None
+                    if self._tried and now() < self._usable_until
+                    else query
+                )
             # Another request may have got the answer meanwhile.
             if not self._is_due(now):
                 return None
-            # Before the query: if the value expires meanwhile, the answer on its way may be the old one.
+            # Before the query: if the value expires meanwhile, the answer on
+            # its way may be the old one.
             self.is_expired = False
             later = self._later_patience if self._tried else None
-            deadline = time.monotonic() + (self._patience if later is None else later)
-            self._query = query = PendingQuery(now(), deadline, may_take_long=later is not None)
+            deadline = time.monotonic() + (
+                self._patience if later is None else later
+            )
+            self._query = query = PendingQuery(
+                now(), deadline, may_take_long=later is not None
+            )
             try:
-                start_thread(partial(self._run, query, context, now), f"fact {self.name}")
+                start_thread(
+                    partial(self._run, query, context, now),
+                    f"fact {self.name}",
+                )
             except RuntimeError as error:
                 # The process cannot have another thread.
                 self._end(query, now() + self._interval, str(error))
@@ -227,7 +287,9 @@ class Fact:
             return query
 
     def wait(self, query: PendingQuery, until: float = inf) -> None:
-        """Wait for a query as long as requests wait, and not after ``until``."""
+        """Wait for a query as long as requests wait, and not after
+        ``until``.
+        """
         if query.done.wait(seconds_to(min(query.deadline, until))):
             return
         with self._lock:
@@ -241,37 +303,62 @@ class Fact:
         self.is_expired = True
 
     def amend(self, value: Any) -> None:
-        """Use a value that was learned beside the queries; it is queried again when it would have been."""
+        """Use a value that was learned beside the queries; it is queried again
+        when it would have been.
+        """
         self.reading = Reading(value)
 
     def _is_due(self, now: Callable[[], float]) -> bool:
         return self.is_expired or now() >= self.due
 
-    def _run(self, query: PendingQuery, context: Any, now: Callable[[], float]) -> None:
+    def _run(
+        self, query: PendingQuery, context: Any, now: Callable[[], float]
+    ) -> None:
         problem, seconds = "the query was broken off", inf
         try:
             value = self._read(context)
             taken = now() - query.begun
-            measured = value if isinstance(value, Measured) else Measured(value, taken, taken)
+            measured = (
+                value
+                if isinstance(value, Measured)
+                else Measured(value, taken, taken)
+            )
             with self._lock:
-                # At first a random moment: processes that start together do not query together forever.
-                interval = self._interval if self._answered > -inf else uniform(0, self._interval)  # noqa: S311
-                read_at, pause = now() - measured.age, pause_after(measured.seconds, interval)
+                # At first a random moment: processes that start together do
+                # not query together forever.
+                interval = (
+                    self._interval
+                    if self._answered > -inf
+                    else uniform(0, self._interval)
+                )  # noqa: S311
+                read_at, pause = (
+                    now() - measured.age,
+                    pause_after(measured.seconds, interval),
+                )
                 # A query that was given up may be answered after a later one.
                 if query.begun >= self._answered:
                     self._answered = query.begun
-                    self._usable_until = read_at + 2 * max(pause, self._interval)
+                    self._usable_until = read_at + 2 * max(
+                        pause, self._interval
+                    )
                     self._set(measured.value)
-                # Of a value that another process is reading again, no request needs the newest.
-                self._end(query, max(read_at + pause, now() + min(interval, _SOON)))
+                # Of a value that another process is reading again, no request
+                # needs the newest.
+                self._end(
+                    query, max(read_at + pause, now() + min(interval, _SOON))
+                )
         except FailedReading as failed:
             problem, seconds = str(failed), failed.seconds
         except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
             with self._lock:
-                pause = pause_after(min(seconds, now() - query.begun), self._interval)
-                again = min(pause, max(self._interval, _LONGEST_PAUSE_OF_FAILED))
+                pause = pause_after(
+                    min(seconds, now() - query.begun), self._interval
+                )
+                again = min(
+                    pause, max(self._interval, _LONGEST_PAUSE_OF_FAILED)
+                )
                 # A query that was answered has ended above.
                 self._end(query, now() + again, problem)
             query.done.set()
@@ -281,8 +368,14 @@ class Fact:
             LOG.info("The deployment fact %s can be read again.", self.name)
             self._failing = False
         if value != self.latest:
-            LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self.latest)
-        # Equal values may still differ in what is not worth a line, and the same object in what is in it.
+            LOG.info(
+                "The deployment fact %s is now %r (was %r).",
+                self.name,
+                value,
+                self.latest,
+            )
+        # Equal values may still differ in what is not worth a line, and the
+        # same object in what is in it.
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
             self.reading = Reading(value)
 
@@ -298,7 +391,8 @@ class Fact:
     def _log_failure(self, problem: str) -> None:
         if not self._failing:
             LOG.warning(
-                "Failed to read the deployment fact %s (%s); keeping %r until it can be read.",
+                "Failed to read the deployment fact %s (%s); keeping %r until"
+                " it can be read.",
                 self.name,
                 problem,
                 self.latest,
@@ -309,13 +403,22 @@ class Fact:
 _reading_of = attrgetter("reading")
 
 
-def readings_of(facts: Sequence[Fact], context: Any = None) -> tuple[Reading, ...]:
-    """Return the latest readings of facts; all that are due are queried at the same time."""
+def readings_of(
+    facts: Sequence[Fact], context: Any = None
+) -> tuple[Reading, ...]:
+    """Return the latest readings of facts; all that are due are queried at the
+    same time.
+    """
     now = time.monotonic()
     for fact in facts:
-        # Each request comes here: nothing is called for a fact that is not due.
+        # Each request comes here: nothing is called for a fact that is not
+        # due.
         if now >= fact.due or fact.is_expired:
-            for due, query in [(each, query) for each in facts if (query := each.begin(context))]:
+            for due, query in [
+                (each, query)
+                for each in facts
+                if (query := each.begin(context))
+            ]:
                 due.wait(query)
             break
     return tuple(map(_reading_of, facts))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The deployment facts of a service: provided by it, or derived from these and from the configuration."""
+"""The deployment facts of a service: provided by it, or derived from these and
+from the configuration.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,7 +13,11 @@ from typing import Any
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.common.errors import DocumentError, InvalidOption, UnusableFact
+from os_prefilter.common.errors import (
+    DocumentError,
+    InvalidOption,
+    UnusableFact,
+)
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.filters.host_aggregates import HostAggregates
@@ -27,25 +33,44 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
-"""The fact that opens the gate of the filter ``owner``: every compute node has the owner's trait."""
+"""The fact that opens the gate of the filter ``owner``: every compute node has
+the owner's trait.
+"""
 _COVERAGE = "owner_coverage"
-_ADVICE = "Have the function of the embedding service return it, or remove the fact."
+_ADVICE = (
+    "Have the function of the embedding service return it, or remove the fact."
+)
 
 
 def _trait_names(value: Any) -> known_traits.TraitNames:
-    """Return the names of all traits of Placement: what is not among them is required of no host."""
-    # Each Placement has this trait. Where it is missing, the list is not the whole one.
-    if not isinstance(value, (AbstractSet, list, tuple)) or os_traits.COMPUTE_NODE not in value:
+    """Return the names of all traits of Placement: what is not among them is
+    required of no host.
+    """
+    # Each Placement has this trait. Where it is missing, the list is not the
+    # whole one.
+    if (
+        not isinstance(value, (AbstractSet, list, tuple))
+        or os_traits.COMPUTE_NODE not in value
+    ):
         raise UnusableFact(
             known_traits.FACT,
-            f"is {quote(value)} without {os_traits.COMPUTE_NODE}, not the names of all traits",
+            f"is {quote(value)} without {os_traits.COMPUTE_NODE}, not the"
+            " names of all traits",
             _ADVICE,
         )
-    return value if isinstance(value, known_traits.TraitNames) else known_traits.TraitNames(value)
+    return (
+        value
+        if isinstance(value, known_traits.TraitNames)
+        else known_traits.TraitNames(value)
+    )
 
 
 _PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {"aggregates": HostAggregates.of, "networks": RoutedNetworks.of, known_traits.FACT: _trait_names}
+    {
+        "aggregates": HostAggregates.of,
+        "networks": RoutedNetworks.of,
+        known_traits.FACT: _trait_names,
+    }
 )
 _KINDS: Mapping[str, type] = MappingProxyType(
     {
@@ -55,12 +80,15 @@ _KINDS: Mapping[str, type] = MappingProxyType(
         deferral.FACT: deferral.Reports,
     }
 )
-# Seconds: enough for a few hundred rules. Thousands are read and checked while requests go on with those before.
+# Seconds: enough for a few hundred rules. Thousands are read and checked while
+# requests go on with those before.
 _RELOAD_PATIENCE = 0.2
 RULES = "rules"
 """The fact with the operator's rules, from the option ``rules_dirs``."""
 DERIVED = frozenset((RULES, OWNER))
-"""The names of the facts that :func:`facts_from` adds to the facts of the service."""
+"""The names of the facts that :func:`facts_from` adds to the facts of the
+service.
+"""
 
 
 def facts_from(
@@ -80,9 +108,16 @@ def facts_from(
     group = conf[GROUP]
     needed = {fact for each in filters for fact in each.facts}
     provided = prepared(provided, filters)
-    facts = {name: Fact(name, read, group.facts_interval) for name, read in provided.items()}
+    facts = {
+        name: Fact(name, read, group.facts_interval)
+        for name, read in provided.items()
+    }
     # Compute nodes say nothing of an owner that creates no hosts.
-    if options.wait_for_reports and options.owns_hosts and _COVERAGE in provided:
+    if (
+        options.wait_for_reports
+        and options.owns_hosts
+        and _COVERAGE in provided
+    ):
         facts[OWNER] = Fact(OWNER, provided[_COVERAGE], group.facts_interval)
     else:
         facts[OWNER] = Fact(OWNER, lambda _context: True, inf, unknown=True)
@@ -93,32 +128,58 @@ def facts_from(
             if RULES in needed:
                 raise
             # Disabling the filter must be enough to start without its rules.
-            LOG.warning("%s Ignored, because no enabled filter uses rules.", error)
+            LOG.warning(
+                "%s Ignored, because no enabled filter uses rules.", error
+            )
     if (RULES in needed) != (RULES in provided or bool(group.rules_dirs)):
         LOG.warning(
-            "Rules are inactive: set both [prefilter] enabled_filters (add 'rules') and [prefilter] rules_dirs."
+            "Rules are inactive: set both [prefilter] enabled_filters (add"
+            " 'rules') and [prefilter] rules_dirs."
         )
     return facts
 
 
-def shared(provided: Mapping[str, ReadFact], interval: float, stores: tuple[MakeStore, ...]) -> dict[str, ReadFact]:
-    """Return the readers of facts, of which those that can share what they read do."""
+def shared(
+    provided: Mapping[str, ReadFact],
+    interval: float,
+    stores: tuple[MakeStore, ...],
+) -> dict[str, ReadFact]:
+    """Return the readers of facts, of which those that can share what they
+    read do.
+    """
     return {
-        name: SharedFact(name, read, interval, [make(name, read.scope) for make in stores])
-        if stores and isinstance(read, SharedRead)
-        else read
+        name: (
+            SharedFact(
+                name,
+                read,
+                interval,
+                [make(name, read.scope) for make in stores],
+            )
+            if stores and isinstance(read, SharedRead)
+            else read
+        )
         for name, read in provided.items()
     }
 
 
-def prepared(provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]) -> dict[str, ReadFact]:
-    """Return the readers of facts whose values are checked and indexed when they are read, not for each request.
+def prepared(
+    provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]
+) -> dict[str, ReadFact]:
+    """Return the readers of facts whose values are checked and indexed when
+    they are read, not for each request.
 
     A malformed value so counts as a failed query: the last value stays.
     """
-    # Almost any other object is true, and a gate that opens too early excludes capable hosts.
-    kinds = {**dict.fromkeys((each.declaration.gate for each in filters), bool), **_KINDS}
-    return {name: _prepared(name, read, kinds.get(name)) for name, read in provided.items()}
+    # Almost any other object is true, and a gate that opens too early excludes
+    # capable hosts.
+    kinds = {
+        **dict.fromkeys((each.declaration.gate for each in filters), bool),
+        **_KINDS,
+    }
+    return {
+        name: _prepared(name, read, kinds.get(name))
+        for name, read in provided.items()
+    }
 
 
 def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
@@ -131,23 +192,35 @@ def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
         value = answer.value if isinstance(answer, Measured) else answer
         # Not isinstance(): True is an integer.
         if kind and value.__class__ is not kind:
-            raise UnusableFact(name, f"is {quote(value)}, not of the type {kind.__name__}", _ADVICE)
+            raise UnusableFact(
+                name,
+                f"is {quote(value)}, not of the type {kind.__name__}",
+                _ADVICE,
+            )
         if make is None:
             return answer
         found = make(value)
-        # One that is equal is the same object again, so that decisions are kept.
+        # One that is equal is the same object again, so that decisions are
+        # kept.
         if latest is None or found != latest:
             latest = found
-        return answer._replace(value=latest) if isinstance(answer, Measured) else latest
+        return (
+            answer._replace(value=latest)
+            if isinstance(answer, Measured)
+            else latest
+        )
 
     return read_prepared
 
 
-def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:
+def rules_fact(
+    conf: cfg.ConfigOpts,
+    ensure_traits: Callable[[Iterable[str]], object] | None = None,
+) -> Fact:
     """Return the fact ``rules`` of a service, from ``[prefilter] rules_dirs``.
 
-    When the service makes ``conf`` read its files again, as services on oslo.service do on SIGHUP, the rules are
-    reloaded as well.
+    When the service makes ``conf`` read its files again, as services on
+    oslo.service do on SIGHUP, the rules are reloaded as well.
 
     :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
     :raises InvalidOption: if the rules cannot be read
@@ -156,7 +229,9 @@ def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], ob
     if not group.rules_dirs:
         return Fact(RULES, lambda _context: NO_RULES, inf, unknown=NO_RULES)
     if "" in group.rules_dirs:
-        raise InvalidOption("rules_dirs", "a directory in it is empty. Remove a comma.")
+        raise InvalidOption(
+            "rules_dirs", "a directory in it is empty. Remove a comma."
+        )
     # Late: it reads YAML, which `import os_prefilter` does not need.
     from os_prefilter.rules.reload import RuleFolders  # noqa: PLC0415
 
@@ -165,7 +240,13 @@ def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], ob
     except DocumentError as error:
         raise InvalidOption("rules_dirs", str(error)) from error
     LOG.info("Request rules: %r.", folders.latest)
-    fact = Fact(RULES, folders, group.facts_interval, unknown=folders.latest, later_patience=_RELOAD_PATIENCE)
+    fact = Fact(
+        RULES,
+        folders,
+        group.facts_interval,
+        unknown=folders.latest,
+        later_patience=_RELOAD_PATIENCE,
+    )
 
     def reload(_conf: object, _changed: object) -> None:
         folders.read_again()

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a scheduler knows of the traits of hosts: those of a few hosts, and which hosts have a trait that is preferred.
+"""What a scheduler knows of the traits of hosts: those of a few hosts, and
+which hosts have a trait that is preferred.
 
-A host is the root provider of a compute node. No fleet is read as a whole: most requests can be served by one of a few
-hosts, and of the others Placement is asked.
+A host is the root provider of a compute node. No fleet is read as a whole:
+most requests can be served by one of a few hosts, and of the others Placement
+is asked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,21 +23,28 @@ from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.shared import MakeStore, SharedFact
 
 MOST_HOSTS = 256
-"""The hosts in a sample, at most: it has one for each kind of hosts that requests were for."""
+"""The hosts in a sample, at most: it has one for each kind of hosts that
+requests were for.
+"""
 
-# The traits that requests prefer are the operator's, and few; two in one store are read anew by turns.
+# The traits that requests prefer are the operator's, and few; two in one store
+# are read anew by turns.
 _SLOTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Required and forbidden traits of the root, of some requirements together."""
+    """Required and forbidden traits of the root, of some requirements
+    together.
+    """
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
 
     def __or__(self, other: "Traits") -> "Traits":
-        return Traits(self.required | other.required, self.forbidden | other.forbidden)
+        return Traits(
+            self.required | other.required, self.forbidden | other.forbidden
+        )
 
     def met_by(self, traits: frozenset[str]) -> bool:
         """Return whether a host with these traits meets it."""
@@ -54,11 +63,19 @@ class HostSample:
         return any(demand.met_by(traits) for traits in self.traits.values())
 
     def hosts(self, demand: Traits) -> int:
-        """Return the set of the hosts that meet a demand, by their place in the sample."""
-        return set_of(place for place, traits in enumerate(self.traits.values()) if demand.met_by(traits))
+        """Return the set of the hosts that meet a demand, by their place in
+        the sample.
+        """
+        return set_of(
+            place
+            for place, traits in enumerate(self.traits.values())
+            if demand.met_by(traits)
+        )
 
     def with_hosts(self, found: Mapping[str, frozenset[str]]) -> "HostSample":
-        """Return the sample with these hosts; those that were added first go."""
+        """Return the sample with these hosts; those that were added first
+        go.
+        """
         others = (item for item in self.traits.items() if item[0] not in found)
         return HostSample(dict([*others, *found.items()][-MOST_HOSTS:]))
 
@@ -66,8 +83,12 @@ class HostSample:
         return f"<traits of {len(self.traits)} hosts>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both know hosts, or neither: the log has a line when that changes, not for each host."""
-        return isinstance(other, HostSample) and bool(self.traits) == bool(other.traits)
+        """Return whether both know hosts, or neither: the log has a line when
+        that changes, not for each host.
+        """
+        return isinstance(other, HostSample) and bool(self.traits) == bool(
+            other.traits
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -80,24 +101,34 @@ class HostsOfTrait(NamedTuple):
     lacking: bool
 
     def has(self, host: str) -> bool:
-        """Return whether a host has the trait, by the UUID of its root provider, which is that of the compute node."""
+        """Return whether a host has the trait, by the UUID of its root
+        provider, which is that of the compute node.
+        """
         return (host in self.listed) is not self.lacking
 
     def __repr__(self) -> str:
-        return f"<{'all hosts but' if self.lacking else 'hosts:'} {len(self.listed)}>"
+        return (
+            f"<{'all hosts but' if self.lacking else 'hosts:'}"
+            f" {len(self.listed)}>"
+        )
 
 
 class Reader(Protocol):
     """Reads from Placement."""
 
     def some_hosts(self, context: Any) -> Iterable[str]:
-        """Return the UUIDs of the root providers of a few hosts, of any kind; none is right as well."""
+        """Return the UUIDs of the root providers of a few hosts, of any kind;
+        none is right as well.
+        """
 
     def traits(self, host: str) -> frozenset[str] | None:
         """Return the traits of a host; None if it is gone."""
 
-    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterable[str] | None:
-        """Return the UUIDs of the root providers that have all required traits and no forbidden one, now.
+    def hosts(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> Iterable[str] | None:
+        """Return the UUIDs of the root providers that have all required traits
+        and no forbidden one, now.
 
         :return: None if Placement does not know one of the traits
         """
@@ -108,14 +139,24 @@ class _SampleReader:
 
     scope = ""
 
-    def __init__(self, reader: Reader, latest: Callable[[], HostSample]) -> None:
+    def __init__(
+        self, reader: Reader, latest: Callable[[], HostSample]
+    ) -> None:
         self._reader = reader
         self._latest = latest
 
     def __call__(self, context: Any) -> HostSample:
-        hosts = self._latest().traits or dict.fromkeys(self._reader.some_hosts(context))
+        hosts = self._latest().traits or dict.fromkeys(
+            self._reader.some_hosts(context)
+        )
         found = {host: self._reader.traits(host) for host in hosts}
-        return HostSample({host: traits for host, traits in found.items() if traits is not None})
+        return HostSample(
+            {
+                host: traits
+                for host, traits in found.items()
+                if traits is not None
+            }
+        )
 
     @staticmethod
     def to_json(value: HostSample) -> Any:
@@ -123,25 +164,38 @@ class _SampleReader:
 
     @staticmethod
     def from_json(document: Any) -> HostSample:
-        if not all(is_hyphenated_uuid(host) and all(map(is_trait_name, traits)) for host, traits in document.items()):
+        if not all(
+            is_hyphenated_uuid(host) and all(map(is_trait_name, traits))
+            for host, traits in document.items()
+        ):
             raise TypeError("it is no sample of hosts")
-        return HostSample({host: frozenset(traits) for host, traits in document.items()})
+        return HostSample(
+            {host: frozenset(traits) for host, traits in document.items()}
+        )
 
 
 class _TraitReader:
-    """Reads which hosts have a trait: it asks for those that have it or for those that lack it, whichever are fewer."""
+    """Reads which hosts have a trait: it asks for those that have it or for
+    those that lack it, whichever are fewer.
+    """
 
     scope = ""
 
-    def __init__(self, reader: Reader, trait: str, latest: Callable[[], HostSample]) -> None:
+    def __init__(
+        self, reader: Reader, trait: str, latest: Callable[[], HostSample]
+    ) -> None:
         self._reader = reader
         self._trait = trait
         self._latest = latest
 
     def __call__(self, _context: Any) -> HostsOfTrait:
         sample = self._latest().traits.values()
-        lacking = 2 * sum(self._trait in traits for traits in sample) > len(sample)
-        having, without = ((), (self._trait,)) if lacking else ((self._trait,), ())
+        lacking = 2 * sum(self._trait in traits for traits in sample) > len(
+            sample
+        )
+        having, without = (
+            ((), (self._trait,)) if lacking else ((self._trait,), ())
+        )
         hosts = self._reader.hosts((os_traits.COMPUTE_NODE, *having), without)
         # A trait that Placement does not know is on no host.
         known = lacking and hosts is not None
@@ -152,26 +206,46 @@ class _TraitReader:
 
     def from_json(self, document: Any) -> HostsOfTrait:
         trait, lacking, listed = document
-        if trait != self._trait or type(lacking) is not bool or not all(map(is_hyphenated_uuid, listed)):
+        if (
+            trait != self._trait
+            or type(lacking) is not bool
+            or not all(map(is_hyphenated_uuid, listed))
+        ):
             raise TypeError("it is no list of hosts")
         return HostsOfTrait(frozenset(listed), lacking)
 
 
 class HostTraits:
-    """The traits of a few hosts, and the hosts that have traits that are preferred; each a fact that is shared.
+    """The traits of a few hosts, and the hosts that have traits that are
+    preferred; each a fact that is shared.
 
     :param interval: seconds between two readings, at least
     :param stores: where its processes share what they read, the nearest first
     """
 
-    def __init__(self, reader: Reader, interval: float, stores: tuple[MakeStore, ...] = ()) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        interval: float,
+        stores: tuple[MakeStore, ...] = (),
+    ) -> None:
         self.reader = reader
         self._interval = interval
         sample = _SampleReader(reader, self.as_others_know_it)
-        self._shared = SharedFact("host_sample", sample, interval, [make("host_sample", "") for make in stores])
-        self._fact = Fact("host_sample", self._shared, interval, unknown=HostSample({}))
+        self._shared = SharedFact(
+            "host_sample",
+            sample,
+            interval,
+            [make("host_sample", "") for make in stores],
+        )
+        self._fact = Fact(
+            "host_sample", self._shared, interval, unknown=HostSample({})
+        )
         # Made now, so that the workers that are forked later inherit them.
-        self._slots = [[make(f"preferred_{slot}", "") for make in stores] for slot in range(_SLOTS)]
+        self._slots = [
+            [make(f"preferred_{slot}", "") for make in stores]
+            for slot in range(_SLOTS)
+        ]
         self._preferred: dict[str, Fact] = {}
 
     @property
@@ -181,9 +255,11 @@ class HostTraits:
         return sample
 
     def refresh(self, context: Any = None, until: float = inf) -> HostSample:
-        """Return the sample; if it is due, it is read again. A request waits only for the first reading.
+        """Return the sample; if it is due, it is read again. A request waits
+        only for the first reading.
 
-        :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
+        :param until: when the request waits no longer, on the clock of
+            :func:`time.monotonic`
         """
         query = self._fact.begin(context)
         if query and not self.sample.traits:
@@ -191,33 +267,59 @@ class HostTraits:
         return self.sample
 
     def as_others_know_it(self) -> HostSample:
-        """Return the sample with the hosts that joined it in the nearest other processes."""
+        """Return the sample with the hosts that joined it in the nearest other
+        processes.
+        """
         known: HostSample | None = self._shared.nearest()
         if known and not known.traits.keys() <= self.sample.traits.keys():
             self._fact.amend(self.sample.with_hosts(known.traits))
         return self.sample
 
     def add(self, hosts: Iterable[str]) -> bool:
-        """Read the traits of hosts for the sample, and tell other processes; return whether there was any."""
-        found = {host: traits for host in hosts if (traits := self.reader.traits(host)) is not None}
+        """Read the traits of hosts for the sample, and tell other processes;
+        return whether there was any.
+        """
+        found = {
+            host: traits
+            for host in hosts
+            if (traits := self.reader.traits(host)) is not None
+        }
         if found:
             self._fact.amend(self.sample.with_hosts(found))
             self._shared.share(self.sample)
         return bool(found)
 
-    def preferred(self, traits: Iterable[str], context: Any, until: float) -> dict[str, HostsOfTrait]:
-        """Return which hosts have each of the traits, as far as it is known; only a first reading is waited for."""
+    def preferred(
+        self, traits: Iterable[str], context: Any, until: float
+    ) -> dict[str, HostsOfTrait]:
+        """Return which hosts have each of the traits, as far as it is known;
+        only a first reading is waited for.
+        """
         self.refresh(context, until)
-        facts = {trait: self._preferred.get(trait) or self._hosts_with(trait) for trait in traits}
+        facts = {
+            trait: self._preferred.get(trait) or self._hosts_with(trait)
+            for trait in traits
+        }
         pending = [(fact, fact.begin(context)) for fact in facts.values()]
         for fact, query in pending:
             if query and fact.latest is None:
                 fact.wait(query, until)
-        return {trait: fact.latest for trait, fact in facts.items() if fact.latest is not None}
+        return {
+            trait: fact.latest
+            for trait, fact in facts.items()
+            if fact.latest is not None
+        }
 
     def _hosts_with(self, trait: str) -> Fact:
         """Return a new fact: the hosts that have a trait."""
         reader = _TraitReader(self.reader, trait, lambda: self.sample)
         name = f"hosts with {trait}"
-        shared = SharedFact(name, reader, self._interval, self._slots[crc32(trait.encode()) % _SLOTS])
-        return self._preferred.setdefault(trait, Fact(name, shared, self._interval, unknown=None))
+        shared = SharedFact(
+            name,
+            reader,
+            self._interval,
+            self._slots[crc32(trait.encode()) % _SLOTS],
+        )
+        return self._preferred.setdefault(
+            trait, Fact(name, shared, self._interval, unknown=None)
+        )

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why no host is left for a request whose traits hosts have: no room, or one of the scheduler's own host filters.
+"""Why no host is left for a request whose traits hosts have: no room, or one
+of the scheduler's own host filters.
 
-The words for a server's owner name no host, no project and no server; numbers are told only if the operator wants it.
+The words for a server's owner name no host, no project and no server; numbers
+are told only if the operator wants it.
 """
 
 import time
@@ -17,26 +19,52 @@ from os_prefilter.common.errors import HostsAt, NoHostLeft
 
 SUBJECTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "AggregateImagePropertiesIsolation": "The aggregate of no host allows the properties of this image",
-        "AggregateInstanceExtraSpecsFilter": "No host is in an aggregate for the extra specs of this flavor",
-        "AggregateIoOpsFilter": "Each host is busy with other builds and moves",
+        "AggregateImagePropertiesIsolation": (
+            "The aggregate of no host allows the properties of this image"
+        ),
+        "AggregateInstanceExtraSpecsFilter": (
+            "No host is in an aggregate for the extra specs of this flavor"
+        ),
+        "AggregateIoOpsFilter": (
+            "Each host is busy with other builds and moves"
+        ),
         "AggregateMultiTenancyIsolation": "No host is open to this project",
-        "AggregateNumInstancesFilter": "Each host has as many servers as it may have",
-        "AggregateTypeAffinityFilter": "The aggregate of no host allows this flavor",
-        "AvailabilityZoneFilter": "No host is in the requested availability zone",
-        "ComputeCapabilitiesFilter": "No host has the capabilities that this flavor requires",
-        "ComputeFilter": "The compute service of each host is down or disabled",
+        "AggregateNumInstancesFilter": (
+            "Each host has as many servers as it may have"
+        ),
+        "AggregateTypeAffinityFilter": (
+            "The aggregate of no host allows this flavor"
+        ),
+        "AvailabilityZoneFilter": (
+            "No host is in the requested availability zone"
+        ),
+        "ComputeCapabilitiesFilter": (
+            "No host has the capabilities that this flavor requires"
+        ),
+        "ComputeFilter": (
+            "The compute service of each host is down or disabled"
+        ),
         "DifferentHostFilter": "The hint different_host allows no host",
-        "ImagePropertiesFilter": "No host supports the architecture, hypervisor or VM mode of this image",
+        "ImagePropertiesFilter": (
+            "No host supports the architecture, hypervisor or VM mode of this"
+            " image"
+        ),
         "IoOpsFilter": "Each host is busy with other builds and moves",
         "IsolatedHostsFilter": "No host may run this image",
         "JsonFilter": "No host matches the hint query",
-        "NUMATopologyFilter": "No host has the NUMA topology, dedicated CPUs or huge pages of this request",
+        "NUMATopologyFilter": (
+            "No host has the NUMA topology, dedicated CPUs or huge pages of"
+            " this request"
+        ),
         "NumInstancesFilter": "Each host has as many servers as it may have",
         "PciPassthroughFilter": "No host has the PCI device",
         "SameHostFilter": "The hint same_host allows no host",
-        "ServerGroupAffinityFilter": "The host of the server group cannot take this server",
-        "ServerGroupAntiAffinityFilter": "The server group allows no further host",
+        "ServerGroupAffinityFilter": (
+            "The host of the server group cannot take this server"
+        ),
+        "ServerGroupAntiAffinityFilter": (
+            "The server group allows no further host"
+        ),
         "SimpleCIDRAffinityFilter": "The hint cidr allows no host",
     }
 )
@@ -46,7 +74,14 @@ HOST_FILTERS, ROOM, TRAITS = "host filters", "room", "traits"
 
 # Each host once, for numbers.
 _MOST_HOSTS = 1_000
-_WORDS = MappingProxyType({"MEMORY_MB": "memory", "VCPU": "CPUs", "PCPU": "dedicated CPUs", "DISK_GB": "disk"})
+_WORDS = MappingProxyType(
+    {
+        "MEMORY_MB": "memory",
+        "VCPU": "CPUs",
+        "PCPU": "dedicated CPUs",
+        "DISK_GB": "disk",
+    }
+)
 _ENABLED = f"!{os_traits.COMPUTE_STATUS_DISABLED}"
 _MOST_CLASSES = 6
 # Of the unsuffixed group: each takes a request; the others are left out.
@@ -62,26 +97,42 @@ def left_by_filters(steps: Sequence[HostsAt], *, counts: bool) -> NoHostLeft:
     :param steps: of one request, in the order of the filters
     """
     name = steps[-1].by
-    subject = SUBJECTS.get(name) or f"The host filter {name} of this cloud allows no host"
-    numbers = (f"{each.by} {each.after} of {each.before}" for each in steps if each.after < each.before)
-    return NoHostLeft(subject, HOST_FILTERS, (name,), steps, numbers if counts else ())
+    subject = (
+        SUBJECTS.get(name)
+        or f"The host filter {name} of this cloud allows no host"
+    )
+    numbers = (
+        f"{each.by} {each.after} of {each.before}"
+        for each in steps
+        if each.after < each.before
+    )
+    return NoHostLeft(
+        subject, HOST_FILTERS, (name,), steps, numbers if counts else ()
+    )
 
 
 def not_known(reason: str, hosts: Sequence[HostsAt] = ()) -> NoHostLeft:
-    """Return that Placement has no candidate, and it is not certain why: that is recorded, and no user reads it."""
+    """Return that Placement has no candidate, and it is not certain why: that
+    is recorded, and no user reads it.
+    """
     return NoHostLeft(reason, ROOM, (), hosts, is_certain=False)
 
 
 class RoomCheck:
-    """Finds why Placement has no candidate, as far as its responses can be read in one way only.
+    """Finds why Placement has no candidate, as far as its responses can be
+    read in one way only.
 
-    Each resource class of the request is asked for alone, and then all together: Placement knows ``max_unit``, shared
-    storage and reserved amounts, which no summary of providers shows. Of the rest of the query, only what the host
-    itself must meet is kept. A trait of the unsuffixed group may be one of a device or a storage. Where resources are
-    shared, a host in the zone may get them from a provider that is not.
+    Each resource class of the request is asked for alone, and then all
+    together: Placement knows ``max_unit``, shared storage and reserved
+    amounts, which no summary of providers shows. Of the rest of the query,
+    only what the host itself must meet is kept. A trait of the unsuffixed
+    group may be one of a device or a storage. Where resources are shared, a
+    host in the zone may get them from a provider that is not.
 
-    :param candidate_hosts: returns how many hosts are among the allocation candidates of a query
-    :param providers: returns how many providers a query of ``GET /resource_providers`` finds
+    :param candidate_hosts: returns how many hosts are among the allocation
+        candidates of a query
+    :param providers: returns how many providers a query of ``GET
+        /resource_providers`` finds
     :param traits_in_use: returns the traits that any provider has
     :param records: whether numbers of hosts are recorded, beside what is told
     :param counts: whether numbers are told (``no_host_reason = counts``)
@@ -107,27 +158,55 @@ class RoomCheck:
         """Return why a query had no candidate, or that this is not known.
 
         :param query: as it was sent to Placement, urlencoded
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer
         """
         parts = parse_qsl(query)
         in_use = self._ask(self._traits_in_use, [])
-        for trait in _required_in(parts, {key for key, _ in parts if key.startswith(("required", "root_required"))}):
+        for trait in _required_in(
+            parts,
+            {
+                key
+                for key, _ in parts
+                if key.startswith(("required", "root_required"))
+            },
+        ):
             if trait not in in_use:
                 return NoHostLeft(f"No host has the trait {trait}", TRAITS, ())
         shares = os_traits.MISC_SHARES_VIA_AGGREGATE in in_use
-        above = [trait for key, value in parts if key == "root_required" for trait in value.split(",")]
-        named = [trait for trait in _required_in(parts, ("required",)) if trait not in above]
+        above = [
+            trait
+            for key, value in parts
+            if key == "root_required"
+            for trait in value.split(",")
+        ]
+        named = [
+            trait
+            for trait in _required_in(parts, ("required",))
+            if trait not in above
+        ]
         # No provider has it but the root providers of hosts.
-        of_hosts = [each for each in named[:_MOST_TRAITS] if not self._number([each, f"!{os_traits.COMPUTE_NODE}"])]
+        of_hosts = [
+            each
+            for each in named[:_MOST_TRAITS]
+            if not self._number([each, f"!{os_traits.COMPUTE_NODE}"])
+        ]
         traits = [os_traits.COMPUTE_NODE, *above, *of_hosts]
-        places = [part for part in parts if part[0] in ("member_of", "in_tree")]
-        kept = [("root_required", ",".join(traits)), *([] if shares else places)]
+        places = [
+            part for part in parts if part[0] in ("member_of", "in_tree")
+        ]
+        kept = [
+            ("root_required", ",".join(traits)),
+            *([] if shares else places),
+        ]
         # What a host shares is no host's number.
         numbered = self._numbered and not shares and named == of_hosts
         amounts = _amounts_in(parts)
         limit = ("limit", str(_MOST_HOSTS if self._numbered else 1))
         room = {
-            amount.partition(":")[0]: self._ask(self._candidate_hosts, [("resources", amount), *kept, limit])
+            amount.partition(":")[0]: self._ask(
+                self._candidate_hosts, [("resources", amount), *kept, limit]
+            )
             for amount in amounts[:_MOST_CLASSES]
         }
         short = [name for name, number in room.items() if not number]
@@ -135,38 +214,77 @@ class RoomCheck:
         if numbered or len(short) == len(room):
             hosts = self._number(traits, places)
             if not hosts:
-                return self._no_host(traits, places, is_whole=named == of_hosts)
+                return self._no_host(
+                    traits, places, is_whole=named == of_hosts
+                )
         if not room:
-            return not_known("No host has what the request asks for beside the resources of its flavor")
-        steps = [HostsAt(name, hosts, number) for name, number in room.items()] if numbered else []
-        if not short and self._ask(self._candidate_hosts, [("resources", ",".join(amounts)), *kept, ("limit", "1")]):
-            reason = "Hosts have room for the resources of the flavor; the rest of the request is met by none of them"
+            return not_known(
+                "No host has what the request asks for beside the resources of"
+                " its flavor"
+            )
+        steps = (
+            [HostsAt(name, hosts, number) for name, number in room.items()]
+            if numbered
+            else []
+        )
+        if not short and self._ask(
+            self._candidate_hosts,
+            [("resources", ",".join(amounts)), *kept, ("limit", "1")],
+        ):
+            reason = (
+                "Hosts have room for the resources of the flavor; the rest of"
+                " the request is met by none of them"
+            )
             return not_known(reason, steps)
-        words = [_WORDS.get(name, name) for name in short or [each.partition(":")[0] for each in amounts]]
+        words = [
+            _WORDS.get(name, name)
+            for name in short or [each.partition(":")[0] for each in amounts]
+        ]
         text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
         if len(words) > 1 and not short:
             text += " together"
-        numbers = (f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before} hosts" for each in steps)
+        numbers = (
+            f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before}"
+            " hosts"
+            for each in steps
+        )
         reason = f"No available host has room for this flavor's {text}"
-        return NoHostLeft(reason, ROOM, short or room, steps, numbers if self._counts else ())
+        return NoHostLeft(
+            reason, ROOM, short or room, steps, numbers if self._counts else ()
+        )
 
-    def _number(self, traits: Iterable[str], places: Iterable[tuple[str, str]] = ()) -> int:
+    def _number(
+        self, traits: Iterable[str], places: Iterable[tuple[str, str]] = ()
+    ) -> int:
         """Return how many providers have these traits in these places."""
-        number: int = self._ask(self._providers, [*places, ("required", ",".join(traits))])
+        number: int = self._ask(
+            self._providers, [*places, ("required", ",".join(traits))]
+        )
         return number
 
-    def _no_host(self, traits: Sequence[str], places: Sequence[tuple[str, str]], *, is_whole: bool) -> NoHostLeft:
+    def _no_host(
+        self,
+        traits: Sequence[str],
+        places: Sequence[tuple[str, str]],
+        *,
+        is_whole: bool,
+    ) -> NoHostLeft:
         """Return why no host has these traits in these places.
 
         :param is_whole: whether these are all traits that are required
         """
         anyway = [trait for trait in traits if trait != _ENABLED]
         if is_whole and _ENABLED in traits and self._number(anyway, places):
-            reason = "The compute service of each host that this request allows is disabled"
+            reason = (
+                "The compute service of each host that this request allows is"
+                " disabled"
+            )
             return NoHostLeft(reason, TRAITS, (_ENABLED[1:],))
         return not_known("No host has the traits where the request wants it")
 
-    def _ask(self, ask: Callable[[str], Any], query: Iterable[tuple[str, str]]) -> Any:
+    def _ask(
+        self, ask: Callable[[str], Any], query: Iterable[tuple[str, str]]
+    ) -> Any:
         key = (ask, urlencode(list(query)))
         found, due = self._known.get(key, (None, 0.0))
         begun = time.monotonic()
@@ -179,17 +297,37 @@ class RoomCheck:
         return found
 
 
-def _required_in(parts: Iterable[tuple[str, str]], keys: Container[str]) -> list[str]:
-    """Return the traits that these parts of a query require; of ``in:A,B`` none, as one of them is enough."""
+def _required_in(
+    parts: Iterable[tuple[str, str]], keys: Container[str]
+) -> list[str]:
+    """Return the traits that these parts of a query require; of ``in:A,B``
+    none, as one of them is enough.
+    """
     found: dict[str, None] = {}
     for key, value in parts:
         if key in keys and not value.startswith("in:"):
-            found.update((trait, None) for trait in value.split(",") if not trait.startswith("!"))
+            found.update(
+                (trait, None)
+                for trait in value.split(",")
+                if not trait.startswith("!")
+            )
     return list(found)
 
 
 def _amounts_in(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the amounts of the unsuffixed group, such as ``VCPU:2``, in the order in which users read them."""
-    amounts = [amount for key, value in parts if key == "resources" for amount in value.split(",")]
+    """Return the amounts of the unsuffixed group, such as ``VCPU:2``, in the
+    order in which users read them.
+    """
+    amounts = [
+        amount
+        for key, value in parts
+        if key == "resources"
+        for amount in value.split(",")
+    ]
     # Those without a word stay in their order, behind.
-    return sorted(amounts, key=lambda each: [*_WORDS, each.partition(":")[0]].index(each.partition(":")[0]))
+    return sorted(
+        amounts,
+        key=lambda each: [*_WORDS, each.partition(":")[0]].index(
+            each.partition(":")[0]
+        ),
+    )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machine type that a server keeps when it moves, so that the default of its next host does not count.
+"""The machine type that a server keeps when it moves, so that the default of
+its next host does not count.
 
-Nova writes the machine type of a server's first start into the server's system metadata, where the image names none,
-and never into the request spec. See ADR 0027.
+Nova writes the machine type of a server's first start into the server's system
+metadata, where the image names none, and never into the request spec. See ADR
+0027.
 """
 
 from collections.abc import Callable
@@ -18,23 +20,35 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 MachineTypeOf = Callable[[Any, Any], str | None]
-"""``(context, request_spec) -> machine type``, ``pc-q35-9.1`` for instance, that a server which exists keeps; None
-where it gets the default of its next host. Empty, or an error, means that it is not known. Called for moves alone,
-never for a new server."""
+"""``(context, request_spec) -> machine type``, ``pc-q35-9.1`` for instance,
+that a server which exists keeps; None where it gets the default of its next
+host. Empty, or an error, means that it is not known. Called for moves alone,
+never for a new server.
+"""
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
 def may_be_required(options: Options) -> bool:
-    """Return whether filters can require a machine type, or forbid hosts with some default, with these options."""
+    """Return whether filters can require a machine type, or forbid hosts with
+    some default, with these options.
+    """
     traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
-    qualified = {of_guest for (trait, _), of_guest in QUALIFIED.items() if trait in traits}
+    qualified = {
+        of_guest
+        for (trait, _), of_guest in QUALIFIED.items()
+        if trait in traits
+    }
     return any(map(options.reports, traits | qualified))
 
 
-def kept_machine_type(look_up: MachineTypeOf | None, request_spec: Any, context: Any) -> str | None:
-    """Return the machine type that the server of a request keeps; ``UNKNOWN_MACHINE_TYPE`` if it is not known."""
+def kept_machine_type(
+    look_up: MachineTypeOf | None, request_spec: Any, context: Any
+) -> str | None:
+    """Return the machine type that the server of a request keeps;
+    ``UNKNOWN_MACHINE_TYPE`` if it is not known.
+    """
     if look_up is None:
         return UNKNOWN_MACHINE_TYPE
     try:
@@ -43,12 +57,18 @@ def kept_machine_type(look_up: MachineTypeOf | None, request_spec: Any, context:
         raise
     except BaseException as error:  # noqa: BLE001 - of the embedding service; eventlet's Timeout is no Exception
         LOG.warning(
-            "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
+            "The machine type of the server %s is not known (%s): no host is"
+            " excluded because of its default.",
             quote(field_of(request_spec, "instance_uuid")),
             describe_error(error),
         )
         return UNKNOWN_MACHINE_TYPE
     if machine_type is None:
         return None
-    # One of no known family requires nothing, and is not the host's default either.
-    return machine_type if _MACHINE.canonical(machine_type) else UNKNOWN_MACHINE_TYPE
+    # One of no known family requires nothing, and is not the host's default
+    # either.
+    return (
+        machine_type
+        if _MACHINE.canonical(machine_type)
+        else UNKNOWN_MACHINE_TYPE
+    )

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that the cloud's Placement does not have: it refuses a query that names one, required or forbidden, with 400.
+"""Traits that the cloud's Placement does not have: it refuses a query that
+names one, required or forbidden, with 400.
 
-The fact ``known_traits`` has the names that it has. With it, a filter's requirement for another one is left out with a
-note where that excludes no capable host: a forbidden trait, as no host has it; a standard trait, as this Placement is
-older than the trait; and a ``CUSTOM_`` trait of the vocabulary, as the first host that reports creates it. A
-``CUSTOM_`` trait that an operator's rule forbids stays: it exists before the rule is used, and hosts may have it since
-these names were read. Any other ``CUSTOM_`` trait is a decision of the operator's or of a filter's author and stays
-required: without it, a request would get hosts that they keep from it.
+The fact ``known_traits`` has the names that it has. With it, a filter's
+requirement for another one is left out with a note where that excludes no
+capable host: a forbidden trait, as no host has it; a standard trait, as this
+Placement is older than the trait; and a ``CUSTOM_`` trait of the vocabulary,
+as the first host that reports creates it. A ``CUSTOM_`` trait that an
+operator's rule forbids stays: it exists before the rule is used, and hosts may
+have it since these names were read. Any other ``CUSTOM_`` trait is a decision
+of the operator's or of a filter's author and stays required: without it, a
+request would get hosts that they keep from it.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,23 +39,35 @@ class TraitNames(frozenset[str]):
         return f"<{len(self)} traits>"
 
 
-def leave_out_unknown(known: Collection[str], of_rules: Collection[str] = ()) -> Adjust:
-    """Return what takes out of the result of a filter what names a trait that Placement does not have.
+def leave_out_unknown(
+    known: Collection[str], of_rules: Collection[str] = ()
+) -> Adjust:
+    """Return what takes out of the result of a filter what names a trait that
+    Placement does not have.
 
     :param known: the names of the traits that it has
     :param of_rules: the traits that the operator's rules name
     """
-    return lambda _filter, result, _request: _without_unknown(result, known, of_rules)
+    return lambda _filter, result, _request: _without_unknown(
+        result, known, of_rules
+    )
 
 
-def _without_unknown(result: Requirements, known: Collection[str], of_rules: Collection[str]) -> Requirements:
-    left_out = {item: None for item in find_unknown(result.requirements, known) if _may_be_left_out(item, of_rules)}
+def _without_unknown(
+    result: Requirements, known: Collection[str], of_rules: Collection[str]
+) -> Requirements:
+    left_out = {
+        item: None
+        for item in find_unknown(result.requirements, known)
+        if _may_be_left_out(item, of_rules)
+    }
     if not left_out:
         return result
     notes = tuple(
         Note(
             item.source,
-            f"this cloud's Placement has no trait {item.trait}: not {'required' if item.required else 'forbidden'}",
+            f"this cloud's Placement has no trait {item.trait}: not"
+            f" {'required' if item.required else 'forbidden'}",
             warn=item.required,
         )
         for item in left_out
@@ -60,14 +76,28 @@ def _without_unknown(result: Requirements, known: Collection[str], of_rules: Col
     return replace(result, requirements=kept, notes=(*result.notes, *notes))
 
 
-def find_unknown(requirements: Iterable[Requirement], known: Collection[str]) -> list[Requirement]:
-    """Return the requirements for traits that Placement does not have: no host has these."""
+def find_unknown(
+    requirements: Iterable[Requirement], known: Collection[str]
+) -> list[Requirement]:
+    """Return the requirements for traits that Placement does not have: no host
+    has these.
+    """
     # What is no name of a trait is an error of the filter.
-    return [item for item in requirements if is_trait_name(item.trait) and item.trait not in known]
+    return [
+        item
+        for item in requirements
+        if is_trait_name(item.trait) and item.trait not in known
+    ]
 
 
 def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
-    """Tell if leaving out a requirement for an unknown trait excludes no capable host, and breaks no rule."""
+    """Tell if leaving out a requirement for an unknown trait excludes no
+    capable host, and breaks no rule.
+    """
     if not item.trait.startswith(CUSTOM_PREFIX):
         return True
-    return item.trait in _opt_in_traits() if item.required else item.trait not in of_rules
+    return (
+        item.trait in _opt_in_traits()
+        if item.required
+        else item.trait not in of_rules
+    )

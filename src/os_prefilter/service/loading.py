@@ -1,45 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Request filters, loaded from entry points; one that cannot be used stops the service."""
+"""Request filters, loaded from entry points; one that cannot be used stops the
+service.
+"""
 
 import inspect
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from os_prefilter.common.entry_points import installed_entry_points, load_entry_point
-from os_prefilter.common.errors import FilterLoadError, InvalidFilter, InvalidOption, MissingFact
-from os_prefilter.request.filter_contract import NEEDS, NOTHING_SPECIAL, LoadedFilter
+from os_prefilter.common.entry_points import (
+    installed_entry_points,
+    load_entry_point,
+)
+from os_prefilter.common.errors import (
+    FilterLoadError,
+    InvalidFilter,
+    InvalidOption,
+    MissingFact,
+)
+from os_prefilter.request.filter_contract import (
+    NEEDS,
+    NOTHING_SPECIAL,
+    LoadedFilter,
+)
 
 NAMESPACE = "os_prefilter.request_filters"
 
-_EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_GENERAL_ADVICE = "Pass it to Service.from_conf(conf, facts={name: callable}), or disable the filter."
+_EXPECTED = (
+    "a function (request, *, needs...) -> Requirements, or the Nova way"
+    " (context, request_spec) -> bool"
+)
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_GENERAL_ADVICE = (
+    "Pass it to Service.from_conf(conf, facts={name: callable}), or disable"
+    " the filter."
+)
 
 
 def installed_filters() -> dict[str, str]:
-    """Return the names of all installed filters and where each comes from, without importing any."""
+    """Return the names of all installed filters and where each comes from,
+    without importing any.
+    """
     return installed_entry_points(NAMESPACE)
 
 
-def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) -> tuple[LoadedFilter, ...]:
+def load_filters(
+    names: Sequence[str], provided: Collection[str] | None = ()
+) -> tuple[LoadedFilter, ...]:
     """Import the filters of these names, in this order.
 
-    :param provided: the needs that can be met: ``options`` and the names of facts; None if that does not matter.
-    :raises ConfigurationError: if one is missing, offered twice, named twice, does not import, is not a filter, or
-        needs a fact that is not provided.
+    :param provided: the needs that can be met: ``options`` and the names of
+        facts; None if that does not matter.
+    :raises ConfigurationError: if one is missing, offered twice, named twice,
+        does not import, is not a filter, or needs a fact that is not provided.
     """
     for name in names:
         if not name:
-            raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
+            raise InvalidOption(
+                "enabled_filters", "a name in it is empty. Remove a comma."
+            )
         if names.count(name) > 1:
-            raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    functions = {name: load_entry_point(NAMESPACE, name, partial(FilterLoadError, name)) for name in names}
-    return tuple(as_filter(name, function, provided) for name, function in functions.items())
+            raise InvalidOption(
+                "enabled_filters", f"{name!r} is named twice. Remove one."
+            )
+    functions = {
+        name: load_entry_point(NAMESPACE, name, partial(FilterLoadError, name))
+        for name in names
+    }
+    return tuple(
+        as_filter(name, function, provided)
+        for name, function in functions.items()
+    )
 
 
-def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
-    """Return ``function`` as a filter of that name, after a look at its signature.
+def as_filter(
+    name: str, function: object, provided: Collection[str] | None = ()
+) -> LoadedFilter:
+    """Return ``function`` as a filter of that name, after a look at its
+    signature.
 
     :param provided: the needs that can be met; None if that does not matter.
 
@@ -48,26 +89,65 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
     """
     if not callable(function) or inspect.isclass(function):
         raise InvalidFilter(name, _EXPECTED, f"a {type(function).__name__}")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(
+        function
+    ):
         # Calling one would run nothing of it.
-        raise InvalidFilter(name, _EXPECTED, "a coroutine or generator function")
+        raise InvalidFilter(
+            name, _EXPECTED, "a coroutine or generator function"
+        )
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise InvalidFilter(name, _EXPECTED, f"no signature ({error})") from error
-    positional = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
-    optional = [each for each in parameters if each.kind in _POSITIONAL and each.default is not each.empty]
+        raise InvalidFilter(
+            name, _EXPECTED, f"no signature ({error})"
+        ) from error
+    positional = [
+        each
+        for each in parameters
+        if each.kind in _POSITIONAL and each.default is each.empty
+    ]
+    optional = [
+        each
+        for each in parameters
+        if each.kind in _POSITIONAL and each.default is not each.empty
+    ]
     keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
-    # One with a default is given what is there, and keeps its default otherwise.
-    needs = tuple(each.name for each in keywords if each.default is each.empty or each.name in (provided or ()))
+    # One with a default is given what is there, and keeps its default
+    # otherwise.
+    needs = tuple(
+        each.name
+        for each in keywords
+        if each.default is each.empty or each.name in (provided or ())
+    )
     nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
-    unmarked = [each for each in positional[1:] if each.name in {*NEEDS, *(provided or ())}]
+    unmarked = [
+        each
+        for each in positional[1:]
+        if each.name in {*NEEDS, *(provided or ())}
+    ]
     for each in unmarked or (() if nova_style else optional):
         # It would never be given anything.
-        raise InvalidFilter(name, f"(request, *, {each.name})", f"no * before it in {inspect.signature(function)}")
-    if any(each.kind is each.VAR_KEYWORD for each in parameters) or (len(positional) != 1 and not nova_style):
-        raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
-    found = LoadedFilter(name, function, needs, nova_style, getattr(function, "declaration", NOTHING_SPECIAL))
+        raise InvalidFilter(
+            name,
+            f"(request, *, {each.name})",
+            f"no * before it in {inspect.signature(function)}",
+        )
+    if any(each.kind is each.VAR_KEYWORD for each in parameters) or (
+        len(positional) != 1 and not nova_style
+    ):
+        raise InvalidFilter(
+            name,
+            _EXPECTED,
+            f"{function!r} with the parameters {inspect.signature(function)}",
+        )
+    found = LoadedFilter(
+        name,
+        function,
+        needs,
+        nova_style,
+        getattr(function, "declaration", NOTHING_SPECIAL),
+    )
     for fact in (*needs, *found.facts):
         if provided is not None and fact not in provided:
             raise MissingFact(name, fact, _GENERAL_ADVICE)

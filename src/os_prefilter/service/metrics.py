@@ -2,8 +2,9 @@
 
 """Metrics of each filter for Prometheus, with ``[prefilter] metrics = true``.
 
-They are in the default registry of prometheus_client, which the embedding service serves. The labels are names of
-filters and of rows of the vocabulary, never anything of a request.
+They are in the default registry of prometheus_client, which the embedding
+service serves. The labels are names of filters and of rows of the vocabulary,
+never anything of a request.
 """
 
 import threading
@@ -20,7 +21,20 @@ from os_prefilter.service.observed import Observed
 from os_prefilter.vocabulary.options import Options
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
-_BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
+_BUCKETS = (
+    0.00001,
+    0.000025,
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+)
 # Families without the label "filter"; all others must have it.
 _OF_NO_FILTER = ("no_host", "unreported", "before", "after")
 # Two services may be built at once.
@@ -40,21 +54,29 @@ class Measuring:
                 self._families = _families()
         except ModuleNotFoundError as error:
             raise errors.ConfigurationError(
-                f"[prefilter] metrics needs {error.name}, which is not installed: {errors.install_extra('metrics')}, "
-                "or set metrics = false."
+                f"[prefilter] metrics needs {error.name}, which is not"
+                f" installed: {errors.install_extra('metrics')}, or set"
+                " metrics = false."
             ) from error
         # All are exposed from the start, with 0.
-        of_filters = [each for key, each in vars(self._families).items() if key not in _OF_NO_FILTER]
+        of_filters = [
+            each
+            for key, each in vars(self._families).items()
+            if key not in _OF_NO_FILTER
+        ]
         for name in names:
             for family in of_filters:
                 family.labels(name)
-        # One of many pairs of labels: without any, a share of requests without a host is no number, not even 0.
+        # One of many pairs of labels: without any, a share of requests without
+        # a host is no number, not even 0.
         self._families.no_host.labels("traits", "")
 
     def observe(self, observed: Observed) -> None:
-        """Count the runs of the filters, also of the one that ended with an error, and what they required.
+        """Count the runs of the filters, also of the one that ended with an
+        error, and what they required.
 
-        A trait in two scopes counts once. What was decided before took no time now.
+        A trait in two scopes counts once. What was decided before took no time
+        now.
         """
         families, error = self._families, observed.error
         for run in observed.runs:
@@ -62,15 +84,22 @@ class Measuring:
             if not observed.is_cached:
                 families.seconds.labels(run.filter).observe(run.seconds)
             families.requirements.labels(run.filter).inc(
-                len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
+                len({(item.trait, item.required) for item in run.requirements})
+                + len(run.aggregates)
             )
-            families.deferred.labels(run.filter).inc(sum(note.waits for note in run.notes))
+            families.deferred.labels(run.filter).inc(
+                sum(note.waits for note in run.notes)
+            )
         if isinstance(error, errors.NoHostServes):
             families.no_host.labels("traits", "").inc()
         elif isinstance(error, errors.NoHostLeft):
             families.no_host.labels(error.stage, " and ".join(error.by)).inc()
         elif isinstance(error, errors.PrefilterError) and error.filter:
-            ended = families.rejections if isinstance(error, errors.RequestRejected) else families.failures
+            ended = (
+                families.rejections
+                if isinstance(error, errors.RequestRejected)
+                else families.failures
+            )
             ended.labels(error.filter).inc()
 
     def count_hosts(self, host_filter: str, before: int, after: int) -> None:
@@ -78,17 +107,23 @@ class Measuring:
         self._families.before.labels(host_filter).inc(before)
         self._families.after.labels(host_filter).inc(after)
 
-    def with_gauge(self, facts: Mapping[str, ReadFact], options: Options) -> Mapping[str, ReadFact]:
+    def with_gauge(
+        self, facts: Mapping[str, ReadFact], options: Options
+    ) -> Mapping[str, ReadFact]:
         """Return facts of which ``reports`` sets the gauge when it is read."""
         read = facts.get(FACT)
         if read is None:
             return facts
 
-        parts = parts_by_trait(options.templates, options.emulated_architectures)
+        parts = parts_by_trait(
+            options.templates, options.emulated_architectures
+        )
 
         def read_reports(context: Any) -> Any:
             found = read(context)
-            reports: Reports = found.value if isinstance(found, Measured) else found
+            reports: Reports = (
+                found.value if isinstance(found, Measured) else found
+            )
             most: dict[str, int] = {}
             for trait, nodes in reports.unreported.items():
                 row = parts[trait].row
@@ -102,25 +137,63 @@ class Measuring:
 
 @lru_cache(maxsize=1)
 def _families() -> SimpleNamespace:
-    """Register the metrics: once in a process, however many pipelines it has."""
+    """Register the metrics: once in a process, however many pipelines it
+    has.
+    """
     import prometheus_client as prometheus  # noqa: PLC0415 - an extra
 
     def counter(name: str, text: str) -> Any:
-        return prometheus.Counter(f"os_prefilter_filter_{name}", text, ["filter"])
+        return prometheus.Counter(
+            f"os_prefilter_filter_{name}", text, ["filter"]
+        )
 
     return SimpleNamespace(
-        runs=counter("runs", "Requests that a filter answered, run or remembered"),
-        rejections=counter("rejections", "Requests that a filter rejected, because of what they require"),
-        failures=counter("failures", "Requests at which a filter failed with an error of its own"),
-        seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
-        requirements=counter("requirements", "Traits, and sets of aggregates, that a filter required or forbade"),
-        deferred=counter("deferred", "Traits that a filter does not require yet: hosts must report first"),
-        no_host=prometheus.Counter("os_prefilter_no_host", "Requests for which no host was left", ["stage", "by"]),
-        before=prometheus.Counter("os_prefilter_hosts_before", "Hosts before a host filter", ["host_filter"]),
-        after=prometheus.Counter("os_prefilter_hosts_after", "Hosts that a host filter left", ["host_filter"]),
+        runs=counter(
+            "runs", "Requests that a filter answered, run or remembered"
+        ),
+        rejections=counter(
+            "rejections",
+            "Requests that a filter rejected, because of what they require",
+        ),
+        failures=counter(
+            "failures",
+            "Requests at which a filter failed with an error of its own",
+        ),
+        seconds=prometheus.Histogram(
+            "os_prefilter_filter_seconds",
+            "Time in a filter",
+            ["filter"],
+            buckets=_BUCKETS,
+        ),
+        requirements=counter(
+            "requirements",
+            "Traits, and sets of aggregates, that a filter required or"
+            " forbade",
+        ),
+        deferred=counter(
+            "deferred",
+            "Traits that a filter does not require yet: hosts must report"
+            " first",
+        ),
+        no_host=prometheus.Counter(
+            "os_prefilter_no_host",
+            "Requests for which no host was left",
+            ["stage", "by"],
+        ),
+        before=prometheus.Counter(
+            "os_prefilter_hosts_before",
+            "Hosts before a host filter",
+            ["host_filter"],
+        ),
+        after=prometheus.Counter(
+            "os_prefilter_hosts_after",
+            "Hosts that a host filter left",
+            ["host_filter"],
+        ),
         unreported=prometheus.Gauge(
             "os_prefilter_compute_nodes_not_reported",
-            "Compute nodes that have not reported whether they have the traits of a row of the vocabulary",
+            "Compute nodes that have not reported whether they have the traits"
+            " of a row of the vocabulary",
             ["row"],
             # Of several processes, the one that queried last.
             multiprocess_mode="mostrecent",

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reject a request before Placement is asked, if no host has the traits that it requires, and say why.
+"""Reject a request before Placement is asked, if no host has the traits that
+it requires, and say why.
 
-Nova says "No valid host was found." and nothing else when Placement has no candidates. Here the author of the image is
-told the smallest set of properties that no host serves together. Never a false rejection: a sample of hosts suggests
-what is impossible, Placement confirms it for this request, and whatever is not known rejects nothing.
+Nova says "No valid host was found." and nothing else when Placement has no
+candidates. Here the author of the image is told the smallest set of properties
+that no host serves together. Never a false rejection: a sample of hosts
+suggests what is impossible, Placement confirms it for this request, and
+whatever is not known rejects nothing.
 """
 
 import time
@@ -23,7 +26,11 @@ from os_prefilter.common.host_sets import smallest_disjoint
 from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import GIVEN_UP, ask_in_time, pause_after
+from os_prefilter.service.deployment_facts import (
+    GIVEN_UP,
+    ask_in_time,
+    pause_after,
+)
 from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
 
 if TYPE_CHECKING:
@@ -31,7 +38,8 @@ if TYPE_CHECKING:
 
 LOG = get_logger(__name__)
 
-# Requests to Placement for one rejection, at most; each shows that hosts serve what the sample's did not.
+# Requests to Placement for one rejection, at most; each shows that hosts serve
+# what the sample's did not.
 _MOST_ASKED = 40
 # Demands that the sample serves, until it is another one.
 _MOST_SERVED = 1_000
@@ -39,11 +47,15 @@ _MOST_SERVED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RootDemand:
-    """Demand of a request on the root provider of a host, by the properties that it comes from."""
+    """Demand of a request on the root provider of a host, by the properties
+    that it comes from.
+    """
 
     total: Traits
     every_request: Traits
-    """Demand that comes from no property: an enabled compute service, for instance."""
+    """Demand that comes from no property: an enabled compute service, for
+    instance.
+    """
     by_properties: Mapping[tuple[str, ...], Traits]
 
 
@@ -70,7 +82,9 @@ class _Blame(NamedTuple):
 
     properties: tuple[tuple[str, ...], ...]
     which: str
-    """"available" if a host does that each request is kept from; else empty."""
+    """"available" if a host does that each request is kept from; else
+    empty.
+    """
     hosts: int | None = None
     """How many hosts there are; None where that is not told."""
     alone: tuple[int, ...] = ()
@@ -80,11 +94,19 @@ class _Blame(NamedTuple):
 class NoHostCheck:
     """Rejects requests that no host can serve.
 
-    :param interval: the seconds for which numbers of hosts are told before they are read again
-    :param counts: whether the rejection tells how many hosts there are (``no_host_reason = counts``)
+    :param interval: the seconds for which numbers of hosts are told before
+        they are read again
+    :param counts: whether the rejection tells how many hosts there are
+        (``no_host_reason = counts``)
     """
 
-    def __init__(self, host_traits: HostTraits, interval: float = 60.0, *, counts: bool = False) -> None:
+    def __init__(
+        self,
+        host_traits: HostTraits,
+        interval: float = 60.0,
+        *,
+        counts: bool = False,
+    ) -> None:
         self._host_traits = host_traits
         self._interval = interval
         self._counts = counts
@@ -92,37 +114,64 @@ class NoHostCheck:
         self._served: tuple[HostSample, set[Traits]] = (HostSample({}), set())
         # How many hosts meet a demand, and when that is counted again.
         self._numbers: dict[Traits, tuple[int, float]] = {}
-        # A question that Placement did not answer in time, and when it is given up.
+        # A question that Placement did not answer in time, and when it is
+        # given up.
         self._late: tuple[Future[_Blame | None], float] | None = None
         self._failing = False
 
-    def check(self, demand: RootDemand, context: Any, until: float = inf) -> None:
+    def check(
+        self, demand: RootDemand, context: Any, until: float = inf
+    ) -> None:
         """Let the request pass if any host may serve it.
 
-        :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
+        :param until: when the request waits no longer, on the clock of
+            :func:`time.monotonic`
         :raises NoHostServes: if none does, and Placement confirms it
         """
         if not demand.by_properties:
             return
         known = self._host_traits.refresh(context, until)
-        if self._is_served(demand.total, known) or self._is_served(demand.total, self._host_traits.as_others_know_it()):
+        if self._is_served(demand.total, known) or self._is_served(
+            demand.total, self._host_traits.as_others_know_it()
+        ):
             return
-        if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
+        if (
+            self._late
+            and not self._late[0].done()
+            and time.monotonic() < self._late[1]
+        ):
             # Or each request would leave a thread behind.
             return
         asked, problem = ask_in_time(
-            partial(self._blame, demand, min(until, time.monotonic() + deployment_facts.PATIENCE / 2)), "no host", until
+            partial(
+                self._blame,
+                demand,
+                min(until, time.monotonic() + deployment_facts.PATIENCE / 2),
+            ),
+            "no host",
+            until,
         )
         if not asked.done():
             self._late = asked, time.monotonic() + GIVEN_UP
         if problem and not self._failing:
-            LOG.warning("Whether any host serves a request is not known, so such requests are scheduled: %s", problem)
+            LOG.warning(
+                "Whether any host serves a request is not known, so such"
+                " requests are scheduled: %s",
+                problem,
+            )
         elif self._failing and not problem:
-            LOG.info("Placement confirms again whether any host serves a request.")
+            LOG.info(
+                "Placement confirms again whether any host serves a request."
+            )
         self._failing = bool(problem)
         blame = None if problem else asked.result()
         if blame:
-            raise NoHostServes(map(" and ".join, blame.properties), blame.hosts, blame.alone, blame.which)
+            raise NoHostServes(
+                map(" and ".join, blame.properties),
+                blame.hosts,
+                blame.alone,
+                blame.which,
+            )
 
     def _is_served(self, demand: Traits, known: HostSample) -> bool:
         if self._served[0] is not known:
@@ -136,9 +185,11 @@ class NoHostCheck:
         return is_served
 
     def _blame(self, demand: RootDemand, until: float) -> _Blame | None:
-        """Return what no host serves, by Placement's word; None if hosts serve it, or that is not known.
+        """Return what no host serves, by Placement's word; None if hosts serve
+        it, or that is not known.
 
-        Whatever the sample's hosts do not serve together, Placement is asked for. If hosts do, one joins the sample.
+        Whatever the sample's hosts do not serve together, Placement is asked
+        for. If hosts do, one joins the sample.
 
         :param until: when only what must be asked is asked
         """
@@ -146,7 +197,12 @@ class NoHostCheck:
         for _ in range(_MOST_ASKED):
             known = self._host_traits.sample
             usable = known.hosts(_NODES | every)
-            blamed = smallest_disjoint({names: known.hosts(part) & usable for names, part in parts.items()})
+            blamed = smallest_disjoint(
+                {
+                    names: known.hosts(part) & usable
+                    for names, part in parts.items()
+                }
+            )
             if not blamed:
                 return None
             alone = Traits()
@@ -159,20 +215,30 @@ class NoHostCheck:
                 # Where no host is available at all, no property is to blame.
                 if not usable and not self._join(self._hosts(_NODES | every)):
                     return None
-                # A host that is disabled, for instance. Without the time to ask, it is true that none is available.
-                excluded = every != Traits() and (time.monotonic() > until or self._hosts(alone))
-                return self._counted(_Blame(blamed, "available" if excluded else ""), demand)
+                # A host that is disabled, for instance. Without the time to
+                # ask, it is true that none is available.
+                excluded = every != Traits() and (
+                    time.monotonic() > until or self._hosts(alone)
+                )
+                return self._counted(
+                    _Blame(blamed, "available" if excluded else ""), demand
+                )
             if not self._join(found):
                 return None
         return None
 
     def _join(self, found: list[str] | None) -> bool:
-        """Let one of the hosts join the sample; return whether there was any."""
-        # At random: the first ones would often be those that were installed together.
+        """Let one of the hosts join the sample; return whether there was
+        any.
+        """
+        # At random: the first ones would often be those that were installed
+        # together.
         return bool(found) and self._host_traits.add([choice(found or ())])  # noqa: S311 - no secret
 
     def _hosts(self, traits: Traits) -> list[str] | None:
-        found = self._host_traits.reader.hosts(traits.required, traits.forbidden)
+        found = self._host_traits.reader.hosts(
+            traits.required, traits.forbidden
+        )
         return None if found is None else list(found)
 
     def _counted(self, blame: _Blame, demand: RootDemand) -> _Blame:
@@ -182,16 +248,30 @@ class NoHostCheck:
         alone = blame.properties if len(blame.properties) > 1 else ()
         return blame._replace(
             hosts=self._number(every if blame.which else _NODES),
-            alone=tuple(self._number(every | demand.by_properties[each]) for each in alone),
+            alone=tuple(
+                self._number(every | demand.by_properties[each])
+                for each in alone
+            ),
         )
 
     def _number(self, traits: Traits) -> int:
         number, due = self._numbers.get(traits, (0, -inf))
         begun = time.monotonic()
         if begun >= due:
-            number = sum(1 for _ in self._host_traits.reader.hosts(traits.required, traits.forbidden) or ())
+            number = sum(
+                1
+                for _ in (
+                    self._host_traits.reader.hosts(
+                        traits.required, traits.forbidden
+                    )
+                    or ()
+                )
+            )
             taken = time.monotonic() - begun
             if len(self._numbers) >= _MOST_SERVED:
                 self._numbers = {}
-            self._numbers[traits] = number, time.monotonic() + pause_after(taken, self._interval)
+            self._numbers[traits] = (
+                number,
+                time.monotonic() + pause_after(taken, self._interval),
+            )
         return number

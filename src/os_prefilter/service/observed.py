@@ -15,11 +15,15 @@ class Outcome(NamedTuple):
 
     decision: Decision
     root_demand: RootDemand | None
-    """Demand of the decision on the root of a host; None where the hosts that have it are not looked up."""
+    """Demand of the decision on the root of a host; None where the hosts that
+    have it are not looked up.
+    """
     warning: str
     """Logged for each request; empty if there is none."""
     described: str = ""
-    """The decision as a part of a line of the history; empty without a history."""
+    """The decision as a part of a line of the history; empty without a
+    history.
+    """
 
 
 class Observed(NamedTuple):
@@ -39,7 +43,9 @@ class Observed(NamedTuple):
         """The runs of the filters, up to the one that raised an error."""
         if self.outcome:
             return self.outcome.decision.runs
-        return self.error.runs if isinstance(self.error, PrefilterError) else ()
+        return (
+            self.error.runs if isinstance(self.error, PrefilterError) else ()
+        )
 
 
 Observe = Callable[[Observed], None]

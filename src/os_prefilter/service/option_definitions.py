@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options in the group ``[prefilter]``: the meaning, the valid values and the default of each."""
+"""The options in the group ``[prefilter]``: the meaning, the valid values and
+the default of each.
+"""
 
 import textwrap
 
@@ -10,7 +12,8 @@ from oslo_config import cfg, types
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 
-# oslo-config-generator writes lines of 70 characters, each with "# " before it.
+# oslo-config-generator writes lines of 70 characters, each with "# " before
+# it.
 _WIDTH = 68
 _TRAIT_NAME = r"^[A-Z0-9_]{1,255}\Z"
 
@@ -29,9 +32,24 @@ Values: names of installed filters (``os-prefilter filter list``), separated by 
         "trait_scope",
         default="auto",
         choices=[
-            ("auto", "root_and_unsuffixed while no provider in Placement is nested or shared, root otherwise"),
-            ("root", "on the root provider only (root_required), as Nova does it"),
-            ("root_and_unsuffixed", "also on the unsuffixed request group where it requests VCPU, PCPU or MEMORY_MB"),
+            (
+                "auto",
+                (
+                    "root_and_unsuffixed while no provider in Placement is"
+                    " nested or shared, root otherwise"
+                ),
+            ),
+            (
+                "root",
+                "on the root provider only (root_required), as Nova does it",
+            ),
+            (
+                "root_and_unsuffixed",
+                (
+                    "also on the unsuffixed request group where it requests"
+                    " VCPU, PCPU or MEMORY_MB"
+                ),
+            ),
         ],
         help="""
 Where required traits go; forbidden ones stay on the root. All values give the same candidates. ``root_and_unsuffixed``
@@ -43,9 +61,24 @@ needs the fact ``nested_providers``, which the entry point for Nova provides; wh
         "no_host_reason",
         default="properties",
         choices=[
-            ("off", "no request is rejected before Placement is queried; the service's own words remain"),
-            ("properties", "the smallest set of properties that no host serves together"),
-            ("counts", "also how many hosts there are, and how many serve each property by itself"),
+            (
+                "off",
+                (
+                    "no request is rejected before Placement is queried; the"
+                    " service's own words remain"
+                ),
+            ),
+            (
+                "properties",
+                "the smallest set of properties that no host serves together",
+            ),
+            (
+                "counts",
+                (
+                    "also how many hosts there are, and how many serve each"
+                    " property by itself"
+                ),
+            ),
         ],
         help="""
 The reason in the fault of a server for which there is no host, in place of "No valid host was found.": the properties
@@ -67,8 +100,20 @@ candidate, for metrics, the history of decisions and ``no_host_reason``. It chan
         "unknown_values",
         default="skip",
         choices=[
-            ("skip", "log one warning and keep everything else that the request requires"),
-            ("reject", "reject the request with an error that lists the values that exist"),
+            (
+                "skip",
+                (
+                    "log one warning and keep everything else that the request"
+                    " requires"
+                ),
+            ),
+            (
+                "reject",
+                (
+                    "reject the request with an error that lists the values"
+                    " that exist"
+                ),
+            ),
         ],
         help="""
 What to do with a property whose value is not in the vocabulary. Where Nova's own filter refuses such a value (the sound
@@ -89,7 +134,9 @@ Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``, separa
     cfg.ListOpt(
         "emulated_architectures",
         default=[],
-        item_type=types.String(choices=sorted(BY_NAME["emulation_architecture"].values)),
+        item_type=types.String(
+            choices=sorted(BY_NAME["emulation_architecture"].values)
+        ),
         help="""
 Architectures whose guests hosts of other architectures may run, for images with ``hw_emulation_architecture``. Only for
 these are the qualified traits (``CUSTOM_AARCH64_*``) and ``CUSTOM_COMPUTE_ARCH_*`` reported, and required if
@@ -125,7 +172,8 @@ Values: paths of directories, separated by commas.
         "facts_interval",
         default=60.0,
         min=0.0,
-        # Agents go on reporting for an hour what is no longer wanted: by then a scheduler has told again that it is.
+        # Agents go on reporting for an hour what is no longer wanted: by then
+        # a scheduler has told again that it is.
         max=1800.0,
         help="""
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
@@ -247,6 +295,11 @@ Values: names of resource classes or patterns with ``*``, separated by commas.
 for _option in OPTIONS:
     # Only at spaces: a command or an option must stay in one piece.
     _option.help = "\n\n".join(
-        textwrap.fill(" ".join(each.split()), _WIDTH, break_long_words=False, break_on_hyphens=False)
+        textwrap.fill(
+            " ".join(each.split()),
+            _WIDTH,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         for each in str(_option.help).split("\n\n")
     )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The service: a pipeline with the facts of its deployment, and what is told of its decisions."""
+"""The service: a pipeline with the facts of its deployment, and what is told
+of its decisions.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +22,32 @@ from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import NEEDS, UNKNOWN, LoadedFilter
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
-from os_prefilter.service import decision_log, deferral, deployment_facts, known_traits, trait_scope
-from os_prefilter.service.conf import GROUP, options_from, warn_of_misspelt_names
+from os_prefilter.service import (
+    decision_log,
+    deferral,
+    deployment_facts,
+    known_traits,
+    trait_scope,
+)
+from os_prefilter.service.conf import (
+    GROUP,
+    options_from,
+    warn_of_misspelt_names,
+)
 from os_prefilter.service.decision_cache import DecisionCache
-from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from, prepared, shared
+from os_prefilter.service.facts_from_conf import (
+    DERIVED,
+    RULES,
+    facts_from,
+    prepared,
+    shared,
+)
 from os_prefilter.service.host_traits import HostTraits, Reader
-from os_prefilter.service.kept_machine_type import MachineTypeOf, kept_machine_type, may_be_required
+from os_prefilter.service.kept_machine_type import (
+    MachineTypeOf,
+    kept_machine_type,
+    may_be_required,
+)
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.no_host import NoHostCheck, root_demand
@@ -52,7 +74,8 @@ class _Moment(NamedTuple):
 class Service:
     """Request filters in a deployment. Safe to use from many threads.
 
-    :raises ConfigurationError: if a filter needs a fact that is not among ``facts``
+    :raises ConfigurationError: if a filter needs a fact that is not among
+        ``facts``
     """
 
     filters: tuple[LoadedFilter, ...] = ()
@@ -61,35 +84,58 @@ class Service:
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server which moves keeps."""
     host_traits: HostTraits | None = None
-    """What is known of the traits of hosts; None if the embedding service does not provide it."""
+    """What is known of the traits of hosts; None if the embedding service does
+    not provide it.
+    """
     no_host: NoHostCheck | None = None
-    """Rejects what no host can serve; None if requests are not rejected for that."""
+    """Rejects what no host can serve; None if requests are not rejected for
+    that.
+    """
     observe: tuple[Observe, ...] = ()
-    """Each is called with the end of each request: metrics, and the history (``service/decision_log.py``)."""
+    """Each is called with the end of each request: metrics, and the history
+    (``service/decision_log.py``).
+    """
     count_hosts: Callable[[str, int, int], None] | None = None
-    """Called with a host filter of the scheduler, and the hosts before and after it; None without metrics."""
+    """Called with a host filter of the scheduler, and the hosts before and
+    after it; None without metrics.
+    """
     remark: Remark | None = None
-    """Yields notes on a request beside those of the filters, or rejects it (``os_prefilter.request.remarks``)."""
+    """Yields notes on a request beside those of the filters, or rejects it
+    (``os_prefilter.request.remarks``).
+    """
     implied_by: Callable[[str], Mapping[str, str]] | None = None
-    """Returns the image properties that an ``os_distro`` implies; None if they are not required."""
+    """Returns the image properties that an ``os_distro`` implies; None if they
+    are not required.
+    """
     has_new_flavor: Callable[[Any, Any], bool] | None = None
-    """``(context, request_spec) -> bool``: whether a server that exists is resized. With None, or after an error, that
-    is not known, and it is rejected for nothing that it may have lived with."""
+    """``(context, request_spec) -> bool``: whether a server that exists is
+    resized. With None, or after an error, that is not known, and it is
+    rejected for nothing that it may have lived with.
+    """
 
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
-        self._waits = self.options.wait_for_reports and deferral.FACT in self.facts
-        # Only the facts that a filter needs: a fact may be a query to every cell.
+        self._waits = (
+            self.options.wait_for_reports and deferral.FACT in self.facts
+        )
+        # Only the facts that a filter needs: a fact may be a query to every
+        # cell.
         names = {fact for each in self.filters for fact in each.facts}
         if self.filters:
             names |= {deferral.FACT} if self._waits else set()
-            scoped = {trait_scope.FACT} if self.options.trait_scope is TraitScope.AUTO else set()
+            scoped = (
+                {trait_scope.FACT}
+                if self.options.trait_scope is TraitScope.AUTO
+                else set()
+            )
             names |= {known_traits.FACT, *scoped} & self.facts.keys()
         self._names_of_facts = sorted(names & self.facts.keys())
         self._facts = [self.facts[name] for name in self._names_of_facts]
         self._reads = reads_of(self.filters)
         self._may_require_machine_types = may_be_required(self.options)
-        self._moment = self._moment_of(tuple(fact.reading for fact in self._facts))
+        self._moment = self._moment_of(
+            tuple(fact.reading for fact in self._facts)
+        )
 
     @classmethod
     def from_conf(  # noqa: PLR0913 - all but the first have defaults
@@ -107,54 +153,89 @@ class Service:
     ) -> "Service":
         """Load the filters that ``conf`` enables.
 
-        :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
-            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns the facts that Placement knows;
-            docs/scheduler.rst lists all. ``rules`` is made from ``rules_dirs`` unless it is among them.
-        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
-            lacks another one; called with those of the operator's rules before new rules are used.
-        :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
-            if it gets that host's default (:data:`os_prefilter.service.kept_machine_type.MachineTypeOf`).
-        :param host_traits: reads which hosts have which traits, for ``no_host_reason``
-            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`); without it, no request is rejected
-            for want of a host.
-        :param stores: where processes share what they read from Placement, the nearest first:
-            :class:`os_prefilter.service.shared.Siblings` for those that are forked from this one, and the ``store`` of
-            an :class:`os_prefilter.adapters.shared_cache.SharedCache` for those of other hosts.
-        :param in_nova: True in Nova's own scheduler, whose drivers read properties alone: a trait without the property
-            gets a note, or is rejected as the option ``nova_builds_guests`` says
-        :param implied_by: as :attr:`implied_by`, for the option ``require_implied_devices``
+        :param facts: what the embedding service knows of the deployment: a
+            callable ``(context) -> value`` by name.
+            :func:`os_prefilter.adapters.placement.coverage.placement_facts`
+            returns the facts that Placement knows; docs/scheduler.rst lists
+            all. ``rules`` is made from ``rules_dirs`` unless it is among them.
+        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement
+            does not have, and raises an error if it lacks another one; called
+            with those of the operator's rules before new rules are used.
+        :param kept_machine_type: returns the machine type that a server which
+            exists keeps on its next host, and None if it gets that host's
+            default
+            (:data:`os_prefilter.service.kept_machine_type.MachineTypeOf`).
+        :param host_traits: reads which hosts have which traits, for
+            ``no_host_reason``
+            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`);
+            without it, no request is rejected for want of a host.
+        :param stores: where processes share what they read from Placement, the
+            nearest first: :class:`os_prefilter.service.shared.Siblings` for
+            those that are forked from this one, and the ``store`` of an
+            :class:`os_prefilter.adapters.shared_cache.SharedCache` for those
+            of other hosts.
+        :param in_nova: True in Nova's own scheduler, whose drivers read
+            properties alone: a trait without the property gets a note, or is
+            rejected as the option ``nova_builds_guests`` says
+        :param implied_by: as :attr:`implied_by`, for the option
+            ``require_implied_devices``
             (:func:`os_prefilter.adapters.osinfo.implied_by`)
         :param has_new_flavor: as :attr:`has_new_flavor`
-        :raises ConfigurationError: if the service must not start with this configuration.
+        :raises ConfigurationError: if the service must not start with this
+            configuration.
         """
         _check_facts(facts)
         if ensure_traits is not None:
-            deployment_facts.check_callable("ensure_traits", ensure_traits, "names")
+            deployment_facts.check_callable(
+                "ensure_traits", ensure_traits, "names"
+            )
         if kept_machine_type is not None:
-            deployment_facts.check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
+            deployment_facts.check_callable(
+                "kept_machine_type",
+                kept_machine_type,
+                "context",
+                "request_spec",
+            )
         if has_new_flavor is not None:
-            deployment_facts.check_callable("has_new_flavor", has_new_flavor, "context", "request_spec")
+            deployment_facts.check_callable(
+                "has_new_flavor", has_new_flavor, "context", "request_spec"
+            )
         warn_of_misspelt_names(conf)
         options, group = options_from(conf, in_nova=in_nova), conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
         stores = tuple(stores)
-        provided: Mapping[str, deployment_facts.ReadFact] = shared(facts or {}, group.facts_interval, stores)
+        provided: Mapping[str, deployment_facts.ReadFact] = shared(
+            facts or {}, group.facts_interval, stores
+        )
         if measuring:
             provided = measuring.with_gauge(provided, options)
         filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
         known = facts_from(conf, options, provided, filters, ensure_traits)
-        hosts = HostTraits(host_traits, group.facts_interval, stores) if host_traits else None
+        hosts = (
+            HostTraits(host_traits, group.facts_interval, stores)
+            if host_traits
+            else None
+        )
         service = cls(
             filters,
             options,
             known,
             kept_machine_type,
             hosts,
-            NoHostCheck(hosts, group.facts_interval, counts=group.no_host_reason == "counts")
-            if hosts and group.no_host_reason != "off"
-            else None,
-            (*((measuring.observe,) if measuring else ()), *((decision_log.record,) if group.decision_history else ())),
+            (
+                NoHostCheck(
+                    hosts,
+                    group.facts_interval,
+                    counts=group.no_host_reason == "counts",
+                )
+                if hosts and group.no_host_reason != "off"
+                else None
+            ),
+            (
+                *((measuring.observe,) if measuring else ()),
+                *((decision_log.record,) if group.decision_history else ()),
+            ),
             measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
@@ -164,19 +245,29 @@ class Service:
         LOG.info(
             "Request filters enabled: %s%s.",
             ", ".join(names) or "none ([prefilter] enabled_filters is empty)",
-            f"; enforced at once, as this service provides no fact {deferral.FACT!r}" if names and at_once else "",
+            (
+                "; enforced at once, as this service provides no fact"
+                f" {deferral.FACT!r}"
+                if names and at_once
+                else ""
+            ),
         )
         return service
 
     @classmethod
     def from_names(
-        cls, *names: str, options: Options | None = None, facts: Mapping[str, deployment_facts.ReadFact] | None = None
+        cls,
+        *names: str,
+        options: Options | None = None,
+        facts: Mapping[str, deployment_facts.ReadFact] | None = None,
     ) -> "Service":
         """Load the filters of these names, without oslo.config.
 
-        :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is
-            read again after 60 seconds.
-        :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
+        :param facts: the facts that the filters declare as needs, a callable
+            ``(context) -> value`` by name; each is read again after 60
+            seconds.
+        :raises ConfigurationError: if one is missing, does not load, or needs
+            a fact that is not in ``facts``.
         """
         _check_facts(facts)
         filters = load_filters(names, NEEDS | (facts or {}).keys())
@@ -187,34 +278,58 @@ class Service:
         return cls(filters, options or Options(), known)
 
     def __repr__(self) -> str:
-        return f"<Service: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+        return (
+            "<Service:"
+            f" {', '.join(each.name for each in self.filters) or 'no filters'}>"
+        )
 
     def without_waiting(self) -> "Service":
-        """Return the service as it enforces once every gate is open: nothing waits for compute nodes to report."""
+        """Return the service as it enforces once every gate is open: nothing
+        waits for compute nodes to report.
+        """
         gates = {each.declaration.gate for each in self.filters} - {""}
-        opened = {gate: deployment_facts.Fact(gate, lambda _context: True, inf, unknown=True) for gate in gates}
-        return replace(self, options=replace(self.options, wait_for_reports=False), facts={**self.facts, **opened})
+        opened = {
+            gate: deployment_facts.Fact(
+                gate, lambda _context: True, inf, unknown=True
+            )
+            for gate in gates
+        }
+        return replace(
+            self,
+            options=replace(self.options, wait_for_reports=False),
+            facts={**self.facts, **opened},
+        )
 
     def without_nova_style(self) -> "Service":
         """Return the service with the filters that only look at a request."""
-        return replace(self, filters=tuple(each for each in self.filters if not each.nova_style))
+        return replace(
+            self,
+            filters=tuple(
+                each for each in self.filters if not each.nova_style
+            ),
+        )
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
-        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+        """Run the filters and add what they require to ``request_spec``; on
+        any error it is as it was.
 
-        The result for a request of the same content is applied again without running them, as long as the facts are the
-        same. Where one is written the Nova way, all run each time.
+        The result for a request of the same content is applied again without
+        running them, as long as the facts are the same. Where one is written
+        the Nova way, all run each time.
 
-        It waits for facts and for Placement 5 seconds at most, in all; what is not known by then excludes no host.
+        It waits for facts and for Placement 5 seconds at most, in all; what is
+        not known by then excludes no host.
 
         :param context: handed to filters written the Nova way and to facts.
-        :raises RequestRejected: if the request cannot be scheduled as it is, or no host can serve it.
+        :raises RequestRejected: if the request cannot be scheduled as it is,
+            or no host can serve it.
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
         outcome = None
         is_cached = False
-        # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
+        # The facts, the hosts that have the traits, and Placement's
+        # confirmation: one bound for all.
         until = deployment_facts.latest_end() if self.no_host else inf
         try:
             outcome, is_cached = self._outcome(request_spec, context)
@@ -222,96 +337,186 @@ class Service:
                 self.no_host.check(outcome.root_demand, context, until)
             write(outcome.decision.additions, request_spec)
         except BaseException as error:
-            self.tell(Observed(request_spec, context, outcome, is_cached, error))
+            self.tell(
+                Observed(request_spec, context, outcome, is_cached, error)
+            )
             raise
         _log(outcome)
         if self.observe:
-            self.tell(Observed(request_spec, context, outcome, is_cached, None))
+            self.tell(
+                Observed(request_spec, context, outcome, is_cached, None)
+            )
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:
-        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
+        """Return what the filters require for ``request_spec``, which stays as
+        it is; errors as of :meth:`apply`.
 
-        Whether any host can serve it is not checked, and the decision is neither counted nor logged.
+        Whether any host can serve it is not checked, and the decision is
+        neither counted nor logged.
         """
         return self._outcome(request_spec, context)[0].decision
 
     def tell(self, observed: Observed) -> None:
-        """Have metrics and the history record the end of a request, also one that comes after its decision."""
+        """Have metrics and the history record the end of a request, also one
+        that comes after its decision.
+        """
         for observe in self.observe:
             try:
                 observe(observed)
             except Exception as error:  # noqa: BLE001 - the request matters, what is told of it does not
-                LOG.warning("Failed to observe a request: %s", describe_error(error))
+                LOG.warning(
+                    "Failed to observe a request: %s", describe_error(error)
+                )
 
-    def _outcome(self, request_spec: Any, context: Any) -> tuple[Outcome, bool]:
-        """Return the outcome of an equal request from the cache, or run the filters; and which it was."""
+    def _outcome(
+        self, request_spec: Any, context: Any
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome of an equal request from the cache, or run the
+        filters; and which it was.
+        """
         readings = deployment_facts.readings_of(self._facts, context)
         moment = self._moment
         if not all(map(is_, moment.readings, readings)):
-            # Replaced as a whole: what is being decided with earlier readings is not kept for later ones.
+            # Replaced as a whole: what is being decided with earlier readings
+            # is not kept for later ones.
             self._moment = moment = self._moment_of(readings)
         request = Request(request_spec, None, self._reads)
-        keeps = request.server_exists and self._may_require_machine_types and request.takes_default_machine_type
+        keeps = (
+            request.server_exists
+            and self._may_require_machine_types
+            and request.takes_default_machine_type
+        )
         implied = self._implied_in(request) if self.implied_by else {}
         is_resized = self._is_resized(request, request_spec, context)
         if keeps or implied or is_resized:
-            kept = kept_machine_type(self.machine_type_of, request_spec, context) if keeps else None
-            request = Request(request_spec, kept, self._reads, implied, is_resized)
+            kept = (
+                kept_machine_type(self.machine_type_of, request_spec, context)
+                if keeps
+                else None
+            )
+            request = Request(
+                request_spec, kept, self._reads, implied, is_resized
+            )
         if self._reads is None:
             return self._decided(moment.pipeline, request, context), False
-        return moment.decisions.outcome(request, request_spec, lambda: self._decided(moment.pipeline, request, context))
+        return moment.decisions.outcome(
+            request,
+            request_spec,
+            lambda: self._decided(moment.pipeline, request, context),
+        )
 
-    def _is_resized(self, request: Request, request_spec: Any, context: Any) -> bool:
+    def _is_resized(
+        self, request: Request, request_spec: Any, context: Any
+    ) -> bool:
         # Only extra specs can be a reason to reject a resize.
-        if not self.has_new_flavor or not request.server_exists or request.is_rebuild or not request.extra_specs:
+        if (
+            not self.has_new_flavor
+            or not request.server_exists
+            or request.is_rebuild
+            or not request.extra_specs
+        ):
             return False
         try:
             return self.has_new_flavor(context, request_spec)
         except Exception as error:  # noqa: BLE001 - of the embedding service
-            LOG.warning("Failed to find out whether a server is resized: %s", describe_error(error))
+            LOG.warning(
+                "Failed to find out whether a server is resized: %s",
+                describe_error(error),
+            )
             return False
 
     def _implied_in(self, request: Request) -> dict[str, str]:
         distro = request.image_property("os_distro")
-        found = self.implied_by(distro) if self.implied_by and isinstance(distro, str) else {}
-        return {name: value for name, value in found.items() if request.image_property(name) is None}
+        found = (
+            self.implied_by(distro)
+            if self.implied_by and isinstance(distro, str)
+            else {}
+        )
+        return {
+            name: value
+            for name, value in found.items()
+            if request.image_property(name) is None
+        }
 
-    def _decided(self, pipeline: Pipeline, request: Request, context: Any) -> Outcome:
+    def _decided(
+        self, pipeline: Pipeline, request: Request, context: Any
+    ) -> Outcome:
         decision = pipeline.decide(request, context)
-        described = decision_log.describe(decision) if decision_log.record in self.observe else ""
+        described = (
+            decision_log.describe(decision)
+            if decision_log.record in self.observe
+            else ""
+        )
         demand = None
         if self.no_host:
-            demand = root_demand(item for item in decision.requirements if item not in decision.taken_back)
+            demand = root_demand(
+                item
+                for item in decision.requirements
+                if item not in decision.taken_back
+            )
         # Most requests have none.
         warnings = [str(note) for note in decision.notes if note.warn]
-        warning = "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS)) if warnings else ""
+        warning = (
+            "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS))
+            if warnings
+            else ""
+        )
         return Outcome(decision, demand, warning, described)
 
-    def _moment_of(self, readings: tuple[deployment_facts.Reading, ...]) -> _Moment:
-        values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
-        pipeline = Pipeline(self.filters, self.options, values, self._adjustments(values), self.remark)
+    def _moment_of(
+        self, readings: tuple[deployment_facts.Reading, ...]
+    ) -> _Moment:
+        values = {
+            name: reading.value
+            for name, reading in zip(
+                self._names_of_facts, readings, strict=True
+            )
+        }
+        pipeline = Pipeline(
+            self.filters,
+            self.options,
+            values,
+            self._adjustments(values),
+            self.remark,
+        )
         return _Moment(readings, pipeline, DecisionCache(self._reads or ()))
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
-        """Yield what the deployment makes of a filter's result: gates, traits that Placement lacks, and the scope.
+        """Yield what the deployment makes of a filter's result: gates, traits
+        that Placement lacks, and the scope.
 
         The last one copies what the others have left.
         """
-        known = {name: value for name, value in values.items() if value is not UNKNOWN}
+        known = {
+            name: value
+            for name, value in values.items()
+            if value is not UNKNOWN
+        }
         if self._waits and self.filters:
-            yield deferral.defer(self.filters, known.get(deferral.FACT), self.options)
+            yield deferral.defer(
+                self.filters, known.get(deferral.FACT), self.options
+            )
         if known_traits.FACT in known:
-            yield known_traits.leave_out_unknown(known[known_traits.FACT], getattr(known.get(RULES), "traits", ()))
+            yield known_traits.leave_out_unknown(
+                known[known_traits.FACT],
+                getattr(known.get(RULES), "traits", ()),
+            )
         # Where it is not known whether any provider is nested, one may be.
         is_flat = known.get(trait_scope.FACT) is False
-        if self.options.trait_scope is (TraitScope.AUTO if is_flat else TraitScope.ROOT_AND_UNSUFFIXED):
+        if self.options.trait_scope is (
+            TraitScope.AUTO if is_flat else TraitScope.ROOT_AND_UNSUFFIXED
+        ):
             yield trait_scope.mirror
 
 
-def _check_facts(facts: Mapping[str, deployment_facts.ReadFact] | None) -> None:
+def _check_facts(
+    facts: Mapping[str, deployment_facts.ReadFact] | None,
+) -> None:
     for name, read in (facts or {}).items():
-        deployment_facts.check_callable(f"the deployment fact {name!r}", read, "context")
+        deployment_facts.check_callable(
+            f"the deployment fact {name!r}", read, "context"
+        )
 
 
 def _log(outcome: Outcome) -> None:
@@ -319,5 +524,12 @@ def _log(outcome: Outcome) -> None:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
         decision = outcome.decision
-        decided = (*decision.requirements, *decision.preferences, *decision.aggregates)
-        LOG.debug("Request filters decided: %s", "; ".join(map(str, decided)) or "nothing required")
+        decided = (
+            *decision.requirements,
+            *decision.preferences,
+            *decision.aggregates,
+        )
+        LOG.debug(
+            "Request filters decided: %s",
+            "; ".join(map(str, decided)) or "nothing required",
+        )

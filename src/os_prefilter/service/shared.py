@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one process has read of the deployment, the others use: the workers of a scheduler, and those of other hosts.
+"""What one process has read of the deployment, the others use: the workers of
+a scheduler, and those of other hosts.
 
-One process reads at a time, as long as the store can tell. Whatever the store lacks, or has wrong, a process reads
-itself: a store saves requests to Placement, and decides nothing.
+One process reads at a time, as long as the store can tell. Whatever the store
+lacks, or has wrong, a process reads itself: a store saves requests to
+Placement, and decides nothing.
 """
 
 import fcntl
@@ -20,13 +22,22 @@ from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 from weakref import finalize
 
-from os_prefilter.service.deployment_facts import GIVEN_UP, FailedReading, Measured, pause_after
+from os_prefilter.service.deployment_facts import (
+    GIVEN_UP,
+    FailedReading,
+    Measured,
+    pause_after,
+)
 
 TAKE_OVER = 60.0
-"""The seconds after which another process reads beside one that has no result."""
+"""The seconds after which another process reads beside one that has no
+result.
+"""
 
 CLOCK_SKEW = 600.0
-"""The seconds that the clock of another host may be ahead; what seems to be read later than that is not used."""
+"""The seconds that the clock of another host may be ahead; what seems to be
+read later than that is not used.
+"""
 
 # Of a reading's JSON. With 50,000 hosts it is 600 kB.
 _MOST_BYTES = 64_000_000
@@ -34,10 +45,14 @@ _MOST_BYTES = 64_000_000
 
 @runtime_checkable
 class SharedRead(Protocol):
-    """Reads a fact in a way that processes may share: its value as JSON, and back."""
+    """Reads a fact in a way that processes may share: its value as JSON, and
+    back.
+    """
 
     scope: str
-    """What the value depends on, beside the deployment: only readers with the same one share it."""
+    """What the value depends on, beside the deployment: only readers with the
+    same one share it.
+    """
 
     def __call__(self, context: Any, /) -> Any:
         """Return the value as it is now."""
@@ -53,10 +68,14 @@ class SharedRead(Protocol):
 
 
 class Store(Protocol):
-    """Where processes find what others have read for one fact. Its methods raise nothing."""
+    """Where processes find what others have read for one fact. Its methods
+    raise nothing.
+    """
 
     def get(self) -> bytes | None:
-        """Return what was put last, or None; perhaps something else, or damaged."""
+        """Return what was put last, or None; perhaps something else, or
+        damaged.
+        """
 
     def put(self, entry: bytes) -> None:
         """Replace what is there, if that is possible."""
@@ -64,7 +83,8 @@ class Store(Protocol):
     def lease(self, place: int) -> AbstractContextManager[bool]:
         """Enter as the one reader (True), or not; an owner that dies loses it.
 
-        :param place: 0; 1 where the reader has no result after :data:`TAKE_OVER`, and another one begins; and so on
+        :param place: 0; 1 where the reader has no result after
+            :data:`TAKE_OVER`, and another one begins; and so on
         """
 
 
@@ -73,7 +93,9 @@ MakeStore = Callable[[str, str], Store]
 
 
 class Siblings:
-    """A store of the processes that descend from this one: an anonymous file in memory that all inherit."""
+    """A store of the processes that descend from this one: an anonymous file
+    in memory that all inherit.
+    """
 
     def __init__(self, *_what: str) -> None:
         self._file = -1
@@ -82,18 +104,24 @@ class Siblings:
             finalize(self, os.close, self._file)
 
     def get(self) -> bytes | None:
-        """Return what was put last, or None; half of it if it is just being put, which zlib's sum tells."""
+        """Return what was put last, or None; half of it if it is just being
+        put, which zlib's sum tells.
+        """
         return os.pread(self._file, os.fstat(self._file).st_size, 0)
 
     def put(self, entry: bytes) -> None:
-        """Replace what is there. Locks nothing: a process that is stopped here would keep all others waiting."""
+        """Replace what is there. Locks nothing: a process that is stopped here
+        would keep all others waiting.
+        """
         with suppress(OSError):
             os.pwrite(self._file, entry, 0)
             os.ftruncate(self._file, len(entry))
 
     @contextmanager
     def lease(self, place: int) -> Iterator[bool]:
-        """Enter as the one reader, or not; the kernel ends the lock with the process."""
+        """Enter as the one reader, or not; the kernel ends the lock with the
+        process.
+        """
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except (BlockingIOError, PermissionError):
@@ -110,9 +138,11 @@ class Siblings:
 
 
 class SharedReading:
-    """A reader of a fact that uses what another process has read within the pause, or reads for all.
+    """A reader of a fact that uses what another process has read within the
+    pause, or reads for all.
 
-    :param of: names the fact and the scope of its reader; an entry of another one is not used
+    :param of: names the fact and the scope of its reader; an entry of another
+        one is not used
     :param read: reads it, perhaps from another store
     :param check: raises an error for what is no value of the fact
     :param interval: seconds from one reading to the next, at least
@@ -131,13 +161,17 @@ class SharedReading:
         self._read = read
         self._check = check
         self._interval = interval
-        # The entry that was seen last: what it is called, when it was first seen, and how old it was then.
+        # The entry that was seen last: what it is called, when it was first
+        # seen, and how old it was then.
         self._seen = ("", 0.0, 0.0)
-        # Since when, and when last, this process has waited for another one that reads.
+        # Since when, and when last, this process has waited for another one
+        # that reads.
         self._waiting = (0.0, float("-inf"))
 
     def __call__(self, context: Any) -> Measured:
-        """Return the value, as JSON: while another process reads it again, the one of before, if there is one."""
+        """Return the value, as JSON: while another process reads it again, the
+        one of before, if there is one.
+        """
         while True:
             found = self.latest()
             if found and self._is_younger(found, 1):
@@ -160,7 +194,9 @@ class SharedReading:
         return found.age < pauses * pause_after(found.seconds, self._interval)
 
     def _place(self) -> int:
-        """Return how many readers have had their time while this process has waited: the first one may be stopped."""
+        """Return how many readers have had their time while this process has
+        waited: the first one may be stopped.
+        """
         now = time.monotonic()
         since, last = self._waiting
         # One that did not ask for a while has not waited.
@@ -170,7 +206,12 @@ class SharedReading:
 
     def share(self, measured: Measured) -> None:
         """Put what this process has read."""
-        entry = {"id": uuid4().hex, "of": self._of, "at": time.time() - measured.age, **measured._asdict()}
+        entry = {
+            "id": uuid4().hex,
+            "of": self._of,
+            "at": time.time() - measured.age,
+            **measured._asdict(),
+        }
         self._store.put(zlib.compress(json.dumps(entry).encode(), 1))
 
     def _read_for_all(self, context: Any) -> Measured:
@@ -178,13 +219,16 @@ class SharedReading:
         before = self._seen[0]
         measured = self._read(context)
         self.latest()
-        # Not over what another process has read meanwhile, nor from one that was paused.
+        # Not over what another process has read meanwhile, nor from one that
+        # was paused.
         if self._seen[0] == before and measured.age < GIVEN_UP:
             self.share(measured)
         return measured
 
     def latest(self) -> Measured | None:
-        """Return what is in the store; None if that is nothing, or not what one of us has put there."""
+        """Return what is in the store; None if that is nothing, or not what
+        one of us has put there.
+        """
         try:
             data = self._store.get()
             if not data:
@@ -196,8 +240,17 @@ class SharedReading:
                 return None
             if entry["of"] != self._of:
                 return None
-            name, age, seconds = str(entry["id"]), time.time() - float(entry["at"]), float(entry["seconds"])
-            if not (isfinite(age) and isfinite(seconds) and age > -CLOCK_SKEW and seconds >= 0):
+            name, age, seconds = (
+                str(entry["id"]),
+                time.time() - float(entry["at"]),
+                float(entry["seconds"]),
+            )
+            if not (
+                isfinite(age)
+                and isfinite(seconds)
+                and age > -CLOCK_SKEW
+                and seconds >= 0
+            ):
                 return None
             self._check(entry["value"])
         except Exception:  # noqa: BLE001 - it comes from elsewhere
@@ -206,8 +259,11 @@ class SharedReading:
         if name != self._seen[0]:
             self._seen = (name, now, max(0.0, age))
         _, since, at_first = self._seen
-        # The clock of the host that has read it may be behind or ahead; a machine that sleeps stops one of ours.
-        return Measured(entry["value"], seconds, max(age, at_first + now - since))
+        # The clock of the host that has read it may be behind or ahead; a
+        # machine that sleeps stops one of ours.
+        return Measured(
+            entry["value"], seconds, max(age, at_first + now - since)
+        )
 
 
 class SharedFact:
@@ -217,12 +273,20 @@ class SharedFact:
     :param interval: seconds from one reading to the next, at least
     """
 
-    def __init__(self, name: str, read: SharedRead, interval: float, stores: Sequence[Store]) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: SharedRead,
+        interval: float,
+        stores: Sequence[Store],
+    ) -> None:
         self._reader = read
         self._levels: list[SharedReading] = []
         nearest: Callable[[Any], Measured] = self._read
         for store in reversed(stores):
-            nearest = SharedReading((name, read.scope), store, nearest, read.from_json, interval)
+            nearest = SharedReading(
+                (name, read.scope), store, nearest, read.from_json, interval
+            )
             self._levels.append(nearest)
         self._nearest = nearest
         # As JSON, and as it is: what was read again is the same object.
@@ -233,7 +297,10 @@ class SharedFact:
     def __call__(self, context: Any = None) -> Measured:
         """Return the value, and how old it is."""
         measured = self._nearest(context)
-        self._seconds, self._read_at = measured.seconds, time.monotonic() - measured.age
+        self._seconds, self._read_at = (
+            measured.seconds,
+            time.monotonic() - measured.age,
+        )
         document, value = self._latest
         if value is None or measured.value != document:
             value = self._reader.from_json(measured.value)
@@ -241,15 +308,21 @@ class SharedFact:
         return measured._replace(value=value)
 
     def nearest(self) -> Any:
-        """Return what the nearest store has, however old; None without one, or if that is nothing."""
+        """Return what the nearest store has, however old; None without one, or
+        if that is nothing.
+        """
         measured = self._levels[-1].latest() if self._levels else None
         return measured and self._reader.from_json(measured.value)
 
     def share(self, value: Any) -> None:
-        """Tell the others what this process has learned since the last reading; it grows no younger by that."""
+        """Tell the others what this process has learned since the last
+        reading; it grows no younger by that.
+        """
         age = time.monotonic() - self._read_at
         for level in self._levels if isfinite(age) else ():
-            level.share(Measured(self._reader.to_json(value), self._seconds, age))
+            level.share(
+                Measured(self._reader.to_json(value), self._seconds, age)
+            )
 
     def _read(self, context: Any) -> Measured:
         begun = time.monotonic(), time.time()

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scope of required traits: on the root provider, or on the unsuffixed request group as well (ADR 0007).
+"""Scope of required traits: on the root provider, or on the unsuffixed request
+group as well (ADR 0007).
 
-Both give the same candidates, and which one is faster depends on the cloud. Where no provider is nested and none shares
-its resources, Placement selects the providers of the unsuffixed group by their traits first; otherwise it looks at the
-trees of all hosts, and at the root's traits first. With ``[prefilter] trait_scope = auto`` the pipeline chooses by the
-fact ``nested_providers``.
+Both give the same candidates, and which one is faster depends on the cloud.
+Where no provider is nested and none shares its resources, Placement selects
+the providers of the unsuffixed group by their traits first; otherwise it looks
+at the trees of all hosts, and at the root's traits first. With ``[prefilter]
+trait_scope = auto`` the pipeline chooses by the fact ``nested_providers``.
 """
 
 from dataclasses import replace
@@ -16,13 +18,24 @@ from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
 
 FACT = "nested_providers"
-"""The name of the fact; its value is true if any provider of the cloud is nested or shares its resources."""
+"""The name of the fact; its value is true if any provider of the cloud is
+nested or shares its resources.
+"""
 
 
-def mirror(_filter: LoadedFilter, result: Requirements, request: Request) -> Requirements:
-    """Require the required traits of the root of the unsuffixed group too, if the candidates stay the same."""
-    # Not the forbidden ones: each provider of the group is excluded by one, so a host would be by the trait of its GPU.
-    on_root = [item for item in result.requirements if item.scope == ROOT and item.required]
+def mirror(
+    _filter: LoadedFilter, result: Requirements, request: Request
+) -> Requirements:
+    """Require the required traits of the root of the unsuffixed group too, if
+    the candidates stay the same.
+    """
+    # Not the forbidden ones: each provider of the group is excluded by one, so
+    # a host would be by the trait of its GPU.
+    on_root = [
+        item
+        for item in result.requirements
+        if item.scope == ROOT and item.required
+    ]
     if not on_root or not unsuffixed_group_uses_host(request):
         return result
     again = tuple(item._replace(scope=UNSUFFIXED) for item in on_root)

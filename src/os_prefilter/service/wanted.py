@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that hosts are to report: all that the enabled filters may require or forbid.
+"""Traits that hosts are to report: all that the enabled filters may require or
+forbid.
 
-Placement sends every trait of a host with each candidate, so a trait that no request can require is not reported.
+Placement sends every trait of a host with each candidate, so a trait that no
+request can require is not reported.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,53 +20,94 @@ from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.options import Options
 
 
-def wanted_parts(filters: Collection[LoadedFilter], options: Options) -> tuple[Part, ...]:
-    """Return the parts of the vocabulary that these filters, and Nova's own query, may require or forbid of a host.
+def wanted_parts(
+    filters: Collection[LoadedFilter], options: Options
+) -> tuple[Part, ...]:
+    """Return the parts of the vocabulary that these filters, and Nova's own
+    query, may require or forbid of a host.
 
-    With all that ``reported_traits`` names in full: flavors, rules and filters of other packages may require them.
+    With all that ``reported_traits`` names in full: flavors, rules and filters
+    of other packages may require them.
     """
-    query = {trait for row in rows_required_by("query") for trait in row.traits}
+    query = {
+        trait for row in rows_required_by("query") for trait in row.traits
+    }
     named = opt_in_traits().intersection(options.reported_traits)
     of_filters = (_of_rows(each, options) for each in filters)
     # The owner's trait is not of the host's abilities.
-    declared = (each.declaration.traits(options) for each in filters if not each.declaration.gate)
-    traits = frozenset().union(query, filter(options.reports, named), *of_filters, *declared)
+    declared = (
+        each.declaration.traits(options)
+        for each in filters
+        if not each.declaration.gate
+    )
+    traits = frozenset().union(
+        query, filter(options.reports, named), *of_filters, *declared
+    )
     every = parts_of(options.templates, options.emulated_architectures)
     return tuple(part for part in every if not part.traits.isdisjoint(traits))
 
 
-def configured_filters(conf: cfg.ConfigOpts) -> tuple[tuple[LoadedFilter, ...], Options]:
-    """Return the filters that ``[prefilter] enabled_filters`` names, and the options.
+def configured_filters(
+    conf: cfg.ConfigOpts,
+) -> tuple[tuple[LoadedFilter, ...], Options]:
+    """Return the filters that ``[prefilter] enabled_filters`` names, and the
+    options.
 
-    :raises ConfigurationError: if an option is wrong, or a filter does not load
+    :raises ConfigurationError: if an option is wrong, or a filter does not
+        load
     """
     options = options_from(conf)
-    return tuple(load_filters(conf[GROUP].enabled_filters, provided=None)), options
+    return (
+        tuple(load_filters(conf[GROUP].enabled_filters, provided=None)),
+        options,
+    )
 
 
-def traits_to_create(filters: Collection[LoadedFilter], options: Options) -> frozenset[str]:
-    """Return the ``CUSTOM_`` traits that must exist in Placement for these filters, and those that tell what is wanted.
+def traits_to_create(
+    filters: Collection[LoadedFilter], options: Options
+) -> frozenset[str]:
+    """Return the ``CUSTOM_`` traits that must exist in Placement for these
+    filters, and those that tell what is wanted.
 
     Placement refuses a query with a trait that it does not know.
     """
-    named = frozenset().union(*(traits_named_by(each, options) for each in filters))
-    keys = {key for part in wanted_parts(filters, options) for key in part.keys} if filters else ()
-    return frozenset(trait for trait in named if trait.startswith(CUSTOM_PREFIX)).union(names_with(WANTED, keys))
+    named = frozenset().union(
+        *(traits_named_by(each, options) for each in filters)
+    )
+    keys = (
+        {key for part in wanted_parts(filters, options) for key in part.keys}
+        if filters
+        else ()
+    )
+    return frozenset(
+        trait for trait in named if trait.startswith(CUSTOM_PREFIX)
+    ).union(names_with(WANTED, keys))
 
 
 def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
-    """Return the traits that a filter may require or forbid: Placement refuses a query with one that it lacks.
+    """Return the traits that a filter may require or forbid: Placement refuses
+    a query with one that it lacks.
 
-    Without the traits of operators' rules, and without those of a filter that neither the vocabulary nor the filter's
-    own declaration names.
+    Without the traits of operators' rules, and without those of a filter that
+    neither the vocabulary nor the filter's own declaration names.
     """
     declared = each.declaration
-    return frozenset((*_of_rows(each, options), *declared.traits(options), *declared.other_traits(options)))
+    return frozenset(
+        (
+            *_of_rows(each, options),
+            *declared.traits(options),
+            *declared.other_traits(options),
+        )
+    )
 
 
 def _of_rows(each: LoadedFilter, options: Options) -> Iterable[str]:
     rows = rows_required_by(each.name)
     # Of a device, hosts with some default machine types are excluded.
-    opt_in = opt_in_traits((*rows, BY_NAME["default_machine"])) if rows else frozenset()
+    opt_in = (
+        opt_in_traits((*rows, BY_NAME["default_machine"]))
+        if rows
+        else frozenset()
+    )
     by_drivers = {trait for row in rows for trait in row.traits} - opt_in
     return (*by_drivers, *filter(options.reports, opt_in))

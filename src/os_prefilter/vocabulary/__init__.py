@@ -1,28 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The vocabulary: one table of the values that a request may require, and the trait that a host reports for each.
+"""The vocabulary: one table of the values that a request may require, and the
+trait that a host reports for each.
 
-Only this package produces trait names. Request filters, capability reporters, the driver-side check, the command
-``os-prefilter vocabulary list`` and the documentation read it. The text of a tenant is only looked up here; it never
+Only this package produces trait names. Request filters, capability reporters,
+the driver-side check, the command ``os-prefilter vocabulary list`` and the
+documentation read it. The text of a tenant is only looked up here; it never
 becomes part of a name.
 
-Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). They are loaded at the first use of
-:func:`table`, not when this library is imported, because such a package imports :mod:`os_prefilter.vocabulary.model`.
+Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). They
+are loaded at the first use of :func:`table`, not when this library is
+imported, because such a package imports :mod:`os_prefilter.vocabulary.model`.
 
-Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/network/model.py``); names without the prefix
-``CUSTOM_`` are those of os-traits 3.9. A test compares the table with both.
+Values are those that Nova 34 accepts (``nova/objects/fields.py``,
+``nova/network/model.py``); names without the prefix ``CUSTOM_`` are those of
+os-traits 3.9. A test compares the table with both.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import cache
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary.emulated_architectures import qualify, traits_of_emulation
-from os_prefilter.vocabulary.emulated_architectures import trait_of_platform as trait_of_platform
+from os_prefilter.vocabulary.emulated_architectures import (
+    qualify,
+    traits_of_emulation,
+)
+from os_prefilter.vocabulary.emulated_architectures import (
+    trait_of_platform as trait_of_platform,
+)
 from os_prefilter.vocabulary.filter_rows import FILTERED
 from os_prefilter.vocabulary.filter_rows import HPET as HPET
-from os_prefilter.vocabulary.filter_rows import HYPERTHREADING as HYPERTHREADING
-from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, guest_architecture
+from os_prefilter.vocabulary.filter_rows import (
+    HYPERTHREADING as HYPERTHREADING,
+)
+from os_prefilter.vocabulary.machine_types import (
+    PLATFORM_ARCHITECTURES,
+    guest_architecture,
+)
 from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 
@@ -39,37 +53,53 @@ def table() -> tuple[Row, ...]:
 
     :raises UnusableRow: if a package offers one that cannot be used.
     """
-    # Late: to find installed packages takes stevedore, which the core does not need otherwise.
-    from os_prefilter.vocabulary.plugin_rows import installed_rows  # noqa: PLC0415
+    # Late: to find installed packages takes stevedore, which the core does not
+    # need otherwise.
+    from os_prefilter.vocabulary.plugin_rows import (
+        installed_rows,
+    )  # noqa: PLC0415
 
     return (*ROWS, *installed_rows(ROWS))
 
 
 def row_named(name: str) -> Row:
     """Return a row of the whole table."""
-    return BY_NAME.get(name) or next(row for row in table() if row.name == name)
+    return BY_NAME.get(name) or next(
+        row for row in table() if row.name == name
+    )
 
 
 def enabling_values(depends_on: DependsOn) -> frozenset[str]:
-    """Return the values of the other row with which the one that depends on it means something."""
+    """Return the values of the other row with which the one that depends on it
+    means something.
+    """
     terms = row_named(depends_on.row).values.items()
-    return depends_on.values or frozenset(value for value, term in terms if term.trait)
+    return depends_on.values or frozenset(
+        value for value, term in terms if term.trait
+    )
 
 
 def rows_required_by(name: str) -> tuple[Row, ...]:
-    """Return the rows that the request filter ``name`` requires, in the order of the table."""
+    """Return the rows that the request filter ``name`` requires, in the order
+    of the table.
+    """
     return tuple(row for row in table() if name in row.required_by)
 
 
 QUALIFIED: Mapping[tuple[Trait, str], Trait] = qualify(ROWS)
-"""(trait, architecture) -> the trait that means the same for guests of that architecture, the host's or emulated."""
+"""(trait, architecture) -> the trait that means the same for guests of that
+architecture, the host's or emulated.
+"""
 
 TRAITS_OF_EMULATION: Mapping[Trait, str] = traits_of_emulation(QUALIFIED)
-"""Trait -> the architecture; reported and required only where the cloud offers to emulate that one."""
+"""Trait -> the architecture; reported and required only where the cloud offers
+to emulate that one.
+"""
 
 
 def reported_architecture(trait: Trait | None, architecture: str) -> str:
-    """Return the architecture by which hosts report what a trait stands for: that of the guest, or of its platform.
+    """Return the architecture by which hosts report what a trait stands for:
+    that of the guest, or of its platform.
 
     Empty for one of whose guests they report nothing apart, such as sparc.
     """
@@ -80,11 +110,28 @@ def reported_architecture(trait: Trait | None, architecture: str) -> str:
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
-    """Return the traits that no virt driver of Nova reports: all ``CUSTOM_``, and a few others.
+    """Return the traits that no virt driver of Nova reports: all ``CUSTOM_``,
+    and a few others.
 
     :param rows: of which; the whole table by default
     """
     rows = table() if rows is None else tuple(rows)
-    own = {term.trait for row in rows for term in row.values.values() if term.trait and term.opt_in}
-    every = {trait for row in rows if row.per_architecture for trait in row.traits}
-    return frozenset((*own, *(name for (trait, _), name in QUALIFIED.items() if trait in every)))
+    own = {
+        term.trait
+        for row in rows
+        for term in row.values.values()
+        if term.trait and term.opt_in
+    }
+    every = {
+        trait for row in rows if row.per_architecture for trait in row.traits
+    }
+    return frozenset(
+        (
+            *own,
+            *(
+                name
+                for (trait, _), name in QUALIFIED.items()
+                if trait in every
+            ),
+        )
+    )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration templates: what ``deploy-config:TYPE=VALUE`` needs of a bare-metal node, and how Ironic applies it.
+"""Configuration templates: what ``deploy-config:TYPE=VALUE`` needs of a
+bare-metal node, and how Ironic applies it.
 
-The request filter ``deploy_config``, the reporter ``ironic`` and the driver's side read the same templates: the bundled
-ones, and those of the file that ``[prefilter] config_templates`` names.
+The request filter ``deploy_config``, the reporter ``ironic`` and the driver's
+side read the same templates: the bundled ones, and those of the file that
+``[prefilter] config_templates`` names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,19 +17,35 @@ from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, nothing
 
 PREFIX = "deploy-config:"
-"""The prefix of the extra specs and image properties that request a configuration."""
+"""The prefix of the extra specs and image properties that request a
+configuration.
+"""
 
-INTERFACES = ("bios", "deploy", "firmware", "management", "power", "raid", "vendor")
-"""The interfaces of Ironic that have deploy steps (``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``)."""
+INTERFACES = (
+    "bios",
+    "deploy",
+    "firmware",
+    "management",
+    "power",
+    "raid",
+    "vendor",
+)
+"""The interfaces of Ironic that have deploy steps
+(``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``).
+"""
 
 BIOS_STEP = ("bios", "apply_configuration")
 """The interface and the step that change BIOS settings."""
 
 NODE_FIELDS = ("driver", "vendor")
-"""Fields of a node that a variant may require: its driver, and ``vendor`` in its properties."""
+"""Fields of a node that a variant may require: its driver, and ``vendor`` in
+its properties.
+"""
 
 RECORD = "deploy_config"
-"""The key in the ``instance_info`` of a node: the configuration of its server after a change, type -> value."""
+"""The key in the ``instance_info`` of a node: the configuration of its server
+after a change, type -> value.
+"""
 
 
 class Step(NamedTuple):
@@ -41,12 +59,19 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The interface and the step, which may be there once in a list of steps."""
+        """The interface and the step, which may be there once in a list of
+        steps.
+        """
         return self.interface, self.step
 
     def for_ironic(self) -> dict[str, Any]:
         """Return the step as Ironic's API takes it."""
-        return {"interface": self.interface, "step": self.step, "args": dict(self.args), "priority": self.priority}
+        return {
+            "interface": self.interface,
+            "step": self.step,
+            "args": dict(self.args),
+            "priority": self.priority,
+        }
 
 
 class BiosChange(NamedTuple):
@@ -60,14 +85,20 @@ class BiosChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to apply a configuration; it fits a node that has all its BIOS settings and is as ``node`` says."""
+    """One way to apply a configuration; it fits a node that has all its BIOS
+    settings and is as ``node`` says.
+    """
 
     bios: tuple[BiosChange, ...] = ()
     steps: tuple[Step, ...] = ()
     node: Mapping[str, str] = field(default_factory=dict)
-    """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for any characters."""
+    """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for
+    any characters.
+    """
     in_use: bool = False
-    """True if ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
+    """True if ``steps`` may run on a node that is in use: those of a RAID
+    controller would erase its disks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +112,9 @@ class Template:
     variants: tuple[Variant, ...] = ()
     """The ways to apply it; the first that fits a node is taken."""
     is_default: bool = False
-    """True if a node is configured so where a server asks for no value of the type."""
+    """True if a node is configured so where a server asks for no value of the
+    type.
+    """
 
     @property
     def extra_spec(self) -> str:
@@ -90,8 +123,12 @@ class Template:
 
     @property
     def is_found(self) -> bool:
-        """True if a node itself says if it can: by its BIOS settings, its driver or its maker."""
-        return bool(self.variants) and all(each.bios or each.node for each in self.variants)
+        """True if a node itself says if it can: by its BIOS settings, its
+        driver or its maker.
+        """
+        return bool(self.variants) and all(
+            each.bios or each.node for each in self.variants
+        )
 
     def __str__(self) -> str:
         return f"{self.extra_spec}={self.value}"
@@ -101,24 +138,46 @@ class Templates:
     """All templates of a deployment."""
 
     def __init__(self, templates: Iterable[Template] = ()) -> None:
-        self._by_key = {(each.config_type, each.value): each for each in templates}
+        self._by_key = {
+            (each.config_type, each.value): each for each in templates
+        }
         self._naming: dict[str, tuple[Template, ...]] = {}
         values: dict[str, dict[str, Term]] = {}
         for each in self:
-            self._naming |= {trait: (*self.find_naming(trait), each) for trait in each.traits}
+            self._naming |= {
+                trait: (*self.find_naming(trait), each)
+                for trait in each.traits
+            }
             term = nothing("its template needs no trait")
             if each.traits:
                 term = Term(each.traits[0], more_traits=each.traits[1:])
             values.setdefault(each.extra_spec, {})[each.value] = term
-        self.traits = frozenset(trait for each in self for trait in each.traits)
+        self.traits = frozenset(
+            trait for each in self for trait in each.traits
+        )
         """All traits that templates need."""
-        self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.find_naming(t)))
-        """The traits that a node itself reports; its operator sets the others."""
+        self.found_traits = frozenset(
+            t
+            for t in self.traits
+            if all(each.is_found for each in self.find_naming(t))
+        )
+        """The traits that a node itself reports; its operator sets the
+        others.
+        """
         self.rows = tuple(
-            Row(name, terms, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
+            Row(
+                name,
+                terms,
+                image_property=name,
+                extra_spec=name,
+                required_by=("deploy_config",),
+                namespace=PREFIX,
+            )
             for name, terms in values.items()
         )
-        """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
+        """A row for each type, named after its extra spec; its values stand
+        for the traits of their templates.
+        """
 
     def __iter__(self) -> Iterator[Template]:
         return iter(self._by_key.values())
@@ -138,44 +197,99 @@ class Templates:
         return self._naming.get(trait, ())
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
-        """Return these templates, each replaced by one of ``others`` of the same type and value if there is one.
+        """Return these templates, each replaced by one of ``others`` of the
+        same type and value if there is one.
 
-        A type whose default ``others`` do not name keeps its own: else a forgotten word hands on what a tenant left.
+        A type whose default ``others`` do not name keeps its own: else a
+        forgotten word hands on what a tenant left.
         """
-        both = {**self._by_key, **{(each.config_type, each.value): each for each in others}}
-        defaults = {each.config_type: each.value for each in (*self, *both.values()) if each.is_default}
+        both = {
+            **self._by_key,
+            **{(each.config_type, each.value): each for each in others},
+        }
+        defaults = {
+            each.config_type: each.value
+            for each in (*self, *both.values())
+            if each.is_default
+        }
         return Templates(
-            replace(each, is_default=defaults.get(each.config_type) == each.value) for each in both.values()
+            replace(
+                each, is_default=defaults.get(each.config_type) == each.value
+            )
+            for each in both.values()
         )
 
 
-# Setting, and its spellings of on and off; the first that the BIOS allows is taken. "*" stands for any characters.
+# Setting, and its spellings of on and off; the first that the BIOS allows is
+# taken. "*" stands for any characters.
 _HYPERTHREADING = (
     ("LogicalProc", "Enabled", "Disabled"),  # Dell
     ("ProcHyperthreading", "Enabled", "Disabled"),  # HPE
     ("ProcSMT", "Enabled", "Disabled"),  # HPE, processors of AMD
-    ("Processors_HyperThreading", "Enabled Enable", "Disabled Disable"),  # Lenovo
-    ("Processors_SMTMode", "Enabled Enable", "Disabled Disable"),  # Lenovo, processors of AMD
+    (
+        "Processors_HyperThreading",
+        "Enabled Enable",
+        "Disabled Disable",
+    ),  # Lenovo
+    (
+        "Processors_SMTMode",
+        "Enabled Enable",
+        "Disabled Disable",
+    ),  # Lenovo, processors of AMD
     ("IntelHyperThread", "enabled Enabled", "disabled Disabled"),  # Cisco
-    ("IntelHyperThreadingTech", "Enabled enabled", "Disabled disabled"),  # Cisco
-    ("SMTMode", "Auto enabled Enabled", "Off disabled Disabled"),  # Cisco, processors of AMD
-    ("Intel(R) Hyper-Threading Tech", "Enabled Enable", "Disabled Disable"),  # Intel
-    ("Hyper-Threading*", "Enabled Enable", "Disabled Disable"),  # Supermicro: Hyper-Threading[ALL]
+    (
+        "IntelHyperThreadingTech",
+        "Enabled enabled",
+        "Disabled disabled",
+    ),  # Cisco
+    (
+        "SMTMode",
+        "Auto enabled Enabled",
+        "Off disabled Disabled",
+    ),  # Cisco, processors of AMD
+    (
+        "Intel(R) Hyper-Threading Tech",
+        "Enabled Enable",
+        "Disabled Disable",
+    ),  # Intel
+    (
+        "Hyper-Threading*",
+        "Enabled Enable",
+        "Disabled Disable",
+    ),  # Supermicro: Hyper-Threading[ALL]
     ("HyperThreading*", "Enabled Enable", "Disabled Disable"),  # Supermicro
-    ("SMTControl*", "Enabled Enable Auto", "Disabled Disable"),  # Supermicro, processors of AMD
+    (
+        "SMTControl*",
+        "Enabled Enable Auto",
+        "Disabled Disable",
+    ),  # Supermicro, processors of AMD
 )
 
 
 def _hyperthreading(value: str, spellings: Mapping[str, str]) -> Template:
-    # Both are about a node that can switch: only there is either of them certain.
-    variants = tuple(Variant((BiosChange(name, tuple(each.split())),)) for name, each in spellings.items())
-    return Template("hyperthreading", value, (HYPERTHREADING,), variants, is_default=value == "enabled")
+    # Both are about a node that can switch: only there is either of them
+    # certain.
+    variants = tuple(
+        Variant((BiosChange(name, tuple(each.split())),))
+        for name, each in spellings.items()
+    )
+    return Template(
+        "hyperthreading",
+        value,
+        (HYPERTHREADING,),
+        variants,
+        is_default=value == "enabled",
+    )
 
 
 BUNDLED = Templates(
     (
-        _hyperthreading("enabled", {name: on for name, on, _ in _HYPERTHREADING}),
-        _hyperthreading("disabled", {name: off for name, _, off in _HYPERTHREADING}),
+        _hyperthreading(
+            "enabled", {name: on for name, on, _ in _HYPERTHREADING}
+        ),
+        _hyperthreading(
+            "disabled", {name: off for name, _, off in _HYPERTHREADING}
+        ),
     )
 )
 """The templates of a deployment that has no file of its own."""

@@ -2,7 +2,8 @@
 
 """Row and traits of emulated guest architectures.
 
-Frozen: no row, trait or feature is added here, because few clouds emulate; no other file defines such a trait.
+Frozen: no row, trait or feature is added here, because few clouds emulate; no
+other file defines such a trait.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,42 +12,74 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary import machine_types
 from os_prefilter.vocabulary.model import Beside, Never, Row, Spelling, terms
 
-# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
+# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova
+# accepts.
 _STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
-_CUSTOM = " ".join(sorted(set(machine_types.ARCHITECTURES.split()) - set(_STANDARD.split())))
+_CUSTOM = " ".join(
+    sorted(set(machine_types.ARCHITECTURES.split()) - set(_STANDARD.split()))
+)
 
-# Nova gives a CD-ROM the bus of the host's architecture, IDE on x86_64, which these do not have.
+# Nova gives a CD-ROM the bus of the host's architecture, IDE on x86_64, which
+# these do not have.
 _OTHER_BUSES = (("cdrom_bus", ("scsi", "usb", "sata")),)
-_ON_IDE = Never("image_type", "iso", by_nova=True, unless=_OTHER_BUSES, on=Trait("HW_ARCH_X86_64"))
+_ON_IDE = Never(
+    "image_type",
+    "iso",
+    by_nova=True,
+    unless=_OTHER_BUSES,
+    on=Trait("HW_ARCH_X86_64"),
+)
 
 EMULATION = Row(
     "emulation_architecture",
     terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
     image_property="hw_emulation_architecture",
     spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
-    beside=dict.fromkeys(("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"), Beside(never=(_ON_IDE,))),
+    beside=dict.fromkeys(
+        ("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"),
+        Beside(never=(_ON_IDE,)),
+    ),
 )
 
 # The values of which libvirt says something else of guests of i686 than of those of x86_64, beside the default machine
 # type: compared with 9.0, and with the guests of tests/guests/starts. They have other firmware, and Nova emulates them.
-_APART_FOR_I686 = (("firmware_type", "uefi"), ("viommu_model", "auto"), ("viommu_model", "intel"))
+_APART_FOR_I686 = (
+    ("firmware_type", "uefi"),
+    ("viommu_model", "auto"),
+    ("viommu_model", "intel"),
+)
 
 
 def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
-    """Return, for rows ``per_architecture``: (trait, architecture) -> the trait that means the same for such guests."""
+    """Return, for rows ``per_architecture``: (trait, architecture) -> the
+    trait that means the same for such guests.
+    """
     by_name = {row.name: row for row in rows}
-    of_machines = {term.trait: machine_types.MACHINES[value] for value, term in by_name["machine_type"].values.items()}
+    of_machines = {
+        term.trait: machine_types.MACHINES[value]
+        for value, term in by_name["machine_type"].values.items()
+    }
     defaults = by_name["default_machine"].values
     of_defaults = {
-        term.trait: machine_types.MACHINES.get(value, machine_types.PLATFORM_ARCHITECTURES)
+        term.trait: machine_types.MACHINES.get(
+            value, machine_types.PLATFORM_ARCHITECTURES
+        )
         for value, term in defaults.items()
     }
     apart = [(by_name[row], value) for row, value in _APART_FOR_I686]
-    apart += [(by_name["default_machine"], family) for family in machine_types.families_of("i686")]
+    apart += [
+        (by_name["default_machine"], family)
+        for family in machine_types.families_of("i686")
+    ]
     of_i686 = {row.values[value].trait for row, value in apart}
-    architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
+    architectures: dict[Trait | None, tuple[str, ...]] = {
+        **of_machines,
+        **of_defaults,
+    }
     return {
-        (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
+        (trait, architecture): Trait(
+            f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}"
+        )
         for row in by_name.values()
         if row.per_architecture
         for trait in sorted(row.traits)
@@ -57,17 +90,31 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
     }
 
 
-def traits_of_emulation(qualified: Mapping[tuple[Trait, str], Trait]) -> Mapping[Trait, str]:
-    """Return the architecture of each trait that is about guests of an emulated one."""
+def traits_of_emulation(
+    qualified: Mapping[tuple[Trait, str], Trait],
+) -> Mapping[Trait, str]:
+    """Return the architecture of each trait that is about guests of an
+    emulated one.
+    """
     return {
-        # Each x86_64 host runs guests of i686, whether or not the cloud offers to emulate.
-        **{trait: architecture for (_, architecture), trait in qualified.items() if architecture != "i686"},
-        **{term.trait: value for value, term in EMULATION.values.items() if term.trait and term.opt_in},
+        # Each x86_64 host runs guests of i686, whether or not the cloud offers
+        # to emulate.
+        **{
+            trait: architecture
+            for (_, architecture), trait in qualified.items()
+            if architecture != "i686"
+        },
+        **{
+            term.trait: value
+            for value, term in EMULATION.values.items()
+            if term.trait and term.opt_in
+        },
     }
 
 
 def trait_of_platform(architecture: str) -> Trait | None:
-    """Return the trait that Nova's drivers report of hosts whose guests may be of an architecture, or of its platform.
+    """Return the trait that Nova's drivers report of hosts whose guests may be
+    of an architecture, or of its platform.
 
     That of x86_64 for i686; None if Nova has none, as for sparc.
     """

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows of the request filters: device models, guest types, the disk's format."""
+"""Rows of the request filters: device models, guest types, the disk's
+format.
+"""
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import machine_types
@@ -19,24 +21,35 @@ from os_prefilter.vocabulary.model import (
     unknown_to_nova,
 )
 
-_VIFS = "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov virtio vmxnet vmxnet3"
-_BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
+_VIFS = (
+    "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov"
+    " virtio vmxnet vmxnet3"
+)
+_BUSES = terms(
+    "COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen"
+)
 _INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
 _WATCHDOG = Term(Trait("CUSTOM_COMPUTE_WATCHDOG"))
 _USB_REDIRECTION = Term(Trait("CUSTOM_COMPUTE_USB_REDIRECTION"))
 _MOST_USB_PORTS = 15
 
 HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
-"""The host's virt driver can give a guest a High Precision Event Timer (x86 only)."""
+"""The host's virt driver can give a guest a High Precision Event Timer (x86
+only).
+"""
 
 HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
-"""libvirt host: it has SMT. Bare metal: it can be switched, and may be on or off."""
+"""libvirt host: it has SMT. Bare metal: it can be switched, and may be on or
+off.
+"""
 
 
-# Nova gives a guest of these a USB controller in any case, or leaves it to libvirt, which has one.
+# Nova gives a guest of these a USB controller in any case, or leaves it to
+# libvirt, which has one.
 _POWER = ("ppc", "ppc64", "ppc64le")
-# Others have none where neither an input device nor a disk is on USB, unless a model is named. The disks are not all in
-# the request: its user may attach a volume on USB, or have a config drive on a USB CD-ROM.
+# Others have none where neither an input device nor a disk is on USB, unless a
+# model is named. The disks are not all in the request: its user may attach a
+# volume on USB, or have a config drive on a USB CD-ROM.
 _WITH_USB = (
     ("usb_model", ("qemu-xhci", "nec-xhci")),
     ("disk_bus", ("usb",)),
@@ -44,7 +57,17 @@ _WITH_USB = (
     ("architecture", _POWER),
     ("emulation_architecture", _POWER),
 )
-_NO_USB = Beside(never=(Never("input_bus", "virtio", by_nova=True, unless=_WITH_USB, is_certain=False),))
+_NO_USB = Beside(
+    never=(
+        Never(
+            "input_bus",
+            "virtio",
+            by_nova=True,
+            unless=_WITH_USB,
+            is_certain=False,
+        ),
+    )
+)
 
 FILTERED: tuple[Row, ...] = (
     Row(
@@ -64,26 +87,46 @@ FILTERED: tuple[Row, ...] = (
     ),
     Row(
         "video_model",
-        terms("COMPUTE_GRAPHICS_MODEL", "bochs cirrus gop none qxl vga virtio vmvga xen"),
+        terms(
+            "COMPUTE_GRAPHICS_MODEL",
+            "bochs cirrus gop none qxl vga virtio vmvga xen",
+        ),
         image_property="hw_video_model",
         per_architecture=True,
     ),
-    # vmware_adaptertype is a legacy name with a rule of its own: _with_current_names in request/view.py.
-    Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
-    Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
-    # Nova's libvirt driver adds the controller whatever disks the guest has, so the model counts without a disk on it.
+    # vmware_adaptertype is a legacy name with a rule of its own:
+    # _with_current_names in request/view.py.
+    Row(
+        "disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True
+    ),
+    Row(
+        "cdrom_bus",
+        _BUSES,
+        image_property="hw_cdrom_bus",
+        per_architecture=True,
+    ),
+    # Nova's libvirt driver adds the controller whatever disks the guest has,
+    # so the model counts without a disk on it.
     Row(
         "scsi_model",
-        terms("CUSTOM_COMPUTE_SCSI_MODEL", "buslogic ibmvscsi lsilogic lsisas1068 lsisas1078 virtio-scsi vmpvscsi"),
+        terms(
+            "CUSTOM_COMPUTE_SCSI_MODEL",
+            "buslogic ibmvscsi lsilogic lsisas1068 lsisas1078 virtio-scsi"
+            " vmpvscsi",
+        ),
         image_property="hw_scsi_model",
-        spelling=Spelling(older={"lsilogicsas": "lsisas1068", "paravirtual": "vmpvscsi"}),
+        spelling=Spelling(
+            older={"lsilogicsas": "lsisas1068", "paravirtual": "vmpvscsi"}
+        ),
     ),
-    # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
-    # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
+    # Not hw_rescue_bus, which Nova reads of the image that a server is rescued
+    # with and of no other, on the host where the server is; and not
+    # hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
         "architecture",
-        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l ARMV7, which a driver that reports
-        # HW_ARCH_ARMV7L and finds no such trait never reports.
+        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l
+        # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such
+        # trait never reports.
         terms("HW_ARCH", machine_types.ARCHITECTURES, i686="X86_64")
         | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
         image_property="hw_architecture",
@@ -100,7 +143,10 @@ FILTERED: tuple[Row, ...] = (
     ),
     Row(
         "sound_model",
-        terms("COMPUTE_SOUND_MODEL", "ac97 es1370 ich6 ich9 pcspk sb16 usb virtio"),
+        terms(
+            "COMPUTE_SOUND_MODEL",
+            "ac97 es1370 ich6 ich9 pcspk sb16 usb virtio",
+        ),
         image_property="hw_sound_model",
         extra_spec="hw:sound_model",
         refuses_unknown=True,
@@ -117,12 +163,23 @@ FILTERED: tuple[Row, ...] = (
     Row(
         "usb_redirection",
         {"0": nothing("the guest has no redirected port")}
-        | {str(number): _USB_REDIRECTION for number in range(1, _MOST_USB_PORTS + 1)},
+        | {
+            str(number): _USB_REDIRECTION
+            for number in range(1, _MOST_USB_PORTS + 1)
+        },
         image_property="hw_redirected_usb_ports",
         extra_spec="hw:redirected_usb_ports",
-        # Nova takes the image's 0 for no value (nova/virt/hardware.py, _get_unique_flavor_image_meta).
-        precedence=Precedence(flavor_over={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)}),
-        beside={str(number): _NO_USB for number in range(1, _MOST_USB_PORTS + 1)},
+        # Nova takes the image's 0 for no value (nova/virt/hardware.py,
+        # _get_unique_flavor_image_meta).
+        precedence=Precedence(
+            flavor_over={
+                str(number): frozenset(("0",))
+                for number in range(1, _MOST_USB_PORTS + 1)
+            }
+        ),
+        beside={
+            str(number): _NO_USB for number in range(1, _MOST_USB_PORTS + 1)
+        },
     ),
     Row("input_bus", _INPUT_BUSES, image_property="hw_input_bus"),
     # Nova reads it only without hw_input_bus.
@@ -144,7 +201,8 @@ FILTERED: tuple[Row, ...] = (
         "firmware_type",
         unknown_to_nova(terms("COMPUTE_FIRMWARE", "bios uefi")),
         image_property="hw_firmware_type",
-        # On libvirt 9.0 guests of Nova 33 and 34 start with Secure Boot, and not without.
+        # On libvirt 9.0 guests of Nova 33 and 34 start with Secure Boot, and
+        # not without.
         beside={"uefi": Beside(implied_by=("secure_boot", "required"))},
         per_architecture=True,
     ),
@@ -155,23 +213,31 @@ FILTERED: tuple[Row, ...] = (
         spelling=Spelling(prefixes=machine_types.MACHINE_PREFIXES),
         per_architecture=True,
     ),
-    # No request requires it; filters forbid it where the default machine type can never have a device.
+    # No request requires it; filters forbid it where the default machine type
+    # can never have a device.
     Row(
         "default_machine",
         terms(
             "CUSTOM_COMPUTE_DEFAULT_MACHINE",
-            " ".join((*machine_types.MACHINES, machine_types.OTHER, machine_types.NONE)),
+            " ".join(
+                (
+                    *machine_types.MACHINES,
+                    machine_types.OTHER,
+                    machine_types.NONE,
+                )
+            ),
         ),
         required_by=(),
         per_architecture=True,
     ),
     Row(
-        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (ADR 0008).
+        # A host reports every type whose images it runs: KVM hosts report KVM
+        # and QEMU (ADR 0008).
         "hypervisor_type",
         terms(
             "CUSTOM_HYPERVISOR_TYPE",
-            "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels phyp prsm qemu test uml vbox "
-            "vmware vz xen zvm",
+            "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd"
+            " openvz parallels phyp prsm qemu test uml vbox vmware vz xen zvm",
         ),
         image_property="img_hv_type",
         spelling=Spelling(older={"xapi": "xen"}),
@@ -180,21 +246,40 @@ FILTERED: tuple[Row, ...] = (
         "vm_mode",
         terms("CUSTOM_VM_MODE", "exe hvm uml xen"),
         image_property="hw_vm_mode",
-        spelling=Spelling(older={"pv": "xen", "hv": "hvm", "baremetal": "hvm"}),
+        spelling=Spelling(
+            older={"pv": "xen", "hv": "hvm", "baremetal": "hvm"}
+        ),
     ),
-    Row("time_hpet", switch(HPET), image_property="hw_time_hpet", required_by=("hpet",), per_architecture=True),
+    Row(
+        "time_hpet",
+        switch(HPET),
+        image_property="hw_time_hpet",
+        required_by=("hpet",),
+        per_architecture=True,
+    ),
     Row(
         "packed_virtqueue",
         switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),
         image_property="hw_virtio_packed_ring",
         extra_spec="hw:virtio_packed_ring",
         # libvirt refuses it for other interfaces.
-        beside={"true": Beside(never=tuple(Never("vif_model", model) for model in _VIFS.split() if model != "virtio"))},
+        beside={
+            "true": Beside(
+                never=tuple(
+                    Never("vif_model", model)
+                    for model in _VIFS.split()
+                    if model != "virtio"
+                )
+            )
+        },
         required_by=("packed_virtqueue",),
     ),
     Row(
         "ephemeral_encryption",
-        switch("COMPUTE_EPHEMERAL_ENCRYPTION", "not encrypting is possible everywhere"),
+        switch(
+            "COMPUTE_EPHEMERAL_ENCRYPTION",
+            "not encrypting is possible everywhere",
+        ),
         image_property="hw_ephemeral_encryption",
         extra_spec="hw:ephemeral_encryption",
         required_by=("ephemeral_encryption",),
@@ -218,15 +303,22 @@ FILTERED: tuple[Row, ...] = (
     ),
     Row(
         "device_profile",
-        {"any": Term(Trait("COMPUTE_ACCELERATORS")), "": nothing("no profile is named")},
+        {
+            "any": Term(Trait("COMPUTE_ACCELERATORS")),
+            "": nothing("no profile is named"),
+        },
         extra_spec="accel:device_profile",
-        # The name is free text; any name requires a compute service that can attach its devices.
+        # The name is free text; any name requires a compute service that can
+        # attach its devices.
         spelling=Spelling(prefixes={"": "any"}),
         required_by=("accelerators",),
     ),
     Row(
         "image_type",
-        terms("COMPUTE_IMAGE_TYPE", "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk"),
+        terms(
+            "COMPUTE_IMAGE_TYPE",
+            "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk",
+        ),
         image_attribute="disk_format",
         spelling=Spelling(any_case=True),
         required_by=("image_type",),

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Image properties in Nova: the properties that it keeps, legacy names, and the spelling of values.
+"""Image properties in Nova: the properties that it keeps, legacy names, and
+the spelling of values.
 
-Nova hands its filters no dictionary but an object with a field for each property that it knows
-(``nova/objects/image_meta.py``, 34.0.0); any other property is gone before a request filter sees it. The tests compare
-these lists with that class.
+Nova hands its filters no dictionary but an object with a field for each
+property that it knows (``nova/objects/image_meta.py``, 34.0.0); any other
+property is gone before a request filter sees it. The tests compare these lists
+with that class.
 """
 
 from collections.abc import Mapping
@@ -29,7 +31,9 @@ LEGACY_NAMES: Mapping[str, str] = {
     "vmware_ostype": "os_distro",
     "xenapi_device_id": "hw_device_id",
     "xenapi_image_compression_level": "img_compression_level",
-    "xenapi_skip_agent_inject_files_at_boot": "os_skip_agent_inject_files_at_boot",
+    "xenapi_skip_agent_inject_files_at_boot": (
+        "os_skip_agent_inject_files_at_boot"
+    ),
     "xenapi_skip_agent_inject_ssh": "os_skip_agent_inject_ssh",
     "xenapi_use_agent": "img_use_agent",
 }
@@ -43,7 +47,9 @@ os_skip_agent_inject_files_at_boot os_skip_agent_inject_ssh
 """
 
 BOOLEANS = frozenset(_BOOLEANS.split())
-"""Properties whose value Nova keeps as a boolean; any other spelling is False."""
+"""Properties whose value Nova keeps as a boolean; any other spelling is
+False.
+"""
 
 _OTHERS = """
 hw_architecture hw_auto_disk_config hw_cdrom_bus hw_cpu_cores hw_cpu_max_cores hw_cpu_max_sockets hw_cpu_max_threads
@@ -59,9 +65,19 @@ img_version os_admin_user os_command_line os_distro os_secure_boot os_type
 """
 
 KEPT_BY_NOVA = BOOLEANS | frozenset(_OTHERS.split())
-"""The properties that a filter inside Nova can see as one value. Lists (``hw_numa_cpus.0`` and the like) are not."""
+"""The properties that a filter inside Nova can see as one value. Lists
+(``hw_numa_cpus.0`` and the like) are not.
+"""
 
-LISTS = frozenset(("hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"))
+LISTS = frozenset(
+    (
+        "hw_numa_cpus",
+        "hw_numa_mem",
+        "img_block_device_mapping",
+        "img_mappings",
+        "traits_required",
+    )
+)
 """Fields of Nova's that have no single value."""
 
 LOWER_CASED = frozenset(("os_type",))

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guest platforms: architectures, QEMU's machine types, and what a machine type can never have.
+"""Guest platforms: architectures, QEMU's machine types, and what a machine
+type can never have.
 
-A host that offers a device on one machine type does not offer it on every one: q35 has no IDE, isapc no HPET. Nova's
-libvirt driver reports what any machine type of any architecture has. The table here has the families of machine types
-that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU, ``src/qemu/qemu_validate.c`` in libvirt); the
-tests compare it with libvirt's capabilities (ADR 0008).
+A host that offers a device on one machine type does not offer it on every one:
+q35 has no IDE, isapc no HPET. Nova's libvirt driver reports what any machine
+type of any architecture has. The table here has the families of machine types
+that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU,
+``src/qemu/qemu_validate.c`` in libvirt); the tests compare it with libvirt's
+capabilities (ADR 0008).
 """
 
 from collections.abc import Mapping
 
 ARCHITECTURES = (
-    "aarch64 alpha armv6 armv7b armv7l cris i686 ia64 lm32 m68k microblaze microblazeel mips mips64 mips64el mipsel "
-    "openrisc parisc parisc64 ppc ppc64 ppc64le ppcemb ppcle s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 "
-    "xtensa xtensaeb"
+    "aarch64 alpha armv6 armv7b armv7l cris i686 ia64 lm32 m68k microblaze"
+    " microblazeel mips mips64 mips64el mipsel openrisc parisc parisc64 ppc"
+    " ppc64 ppc64le ppcemb ppcle s390 s390x sh4 sh4eb sparc sparc64 unicore32"
+    " x86_64 xtensa xtensaeb"
 )
 """The architectures that Nova knows (``nova/objects/fields.py``), by space."""
 
@@ -27,14 +31,17 @@ ARCHITECTURE_ALIASES: Mapping[str, str] = {
 }
 
 LIBVIRT_ARCHITECTURES: Mapping[str, str] = {"armv6": "armv6l"}
-"""Nova's name of an architecture -> libvirt's (``src/util/virarch.c``), where they differ."""
+"""Nova's name of an architecture -> libvirt's (``src/util/virarch.c``), where
+they differ.
+"""
 
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""
 
 NONE = "none"
-"""The family of a default machine type that no guest of the architecture can have: Nova gives an emulated guest that
-of the host's own architecture."""
+"""The family of a default machine type that no guest of the architecture can
+have: Nova gives an emulated guest that of the host's own architecture.
+"""
 
 MACHINES: Mapping[str, tuple[str, ...]] = {
     "isapc": ("x86_64",),
@@ -45,7 +52,9 @@ MACHINES: Mapping[str, tuple[str, ...]] = {
     "s390-ccw-virtio": ("s390x",),
     "virt": ("aarch64", "armv7l"),
 }
-"""The families of machine types that can be requested, and the architectures of their guests."""
+"""The families of machine types that can be requested, and the architectures
+of their guests.
+"""
 
 MACHINE_PREFIXES: Mapping[str, str] = {
     "pc-q35-": "q35",
@@ -56,41 +65,63 @@ MACHINE_PREFIXES: Mapping[str, str] = {
 }
 """How the names of exact versions begin: ``pc-q35-9.1``."""
 
-PLATFORM_ARCHITECTURES = tuple(sorted({arch for archs in MACHINES.values() for arch in archs}))
-"""The architectures whose machine types are known. The same device may exist for one of them and not for another."""
+PLATFORM_ARCHITECTURES = tuple(
+    sorted({arch for archs in MACHINES.values() for arch in archs})
+)
+"""The architectures whose machine types are known. The same device may exist
+for one of them and not for another.
+"""
 
 _EVERYWHERE = frozenset((*MACHINES, OTHER))
 _BUS_ROWS = ("disk_bus", "cdrom_bus")
-# libvirt puts devices of these machine types on a PCI bus; isapc and microvm have none. QEMU for s390x has few PCI
-# devices, and no version had more than these; virtio is a channel device there.
+# libvirt puts devices of these machine types on a PCI bus; isapc and microvm
+# have none. QEMU for s390x has few PCI devices, and no version had more than
+# these; virtio is a channel device there.
 _PCI = "pc q35 pseries virt other"
 _VIRTIO = f"{_PCI} s390-ccw-virtio"
 _ISA = "isapc pc q35 other"
 _X86 = "isapc microvm pc q35 other"
 
-# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. All
-# others refuse it: seen with each libvirt and QEMU of tests/guests/starts, or in Nova's code. Without an entry, every
-# family may have the value.
+# (row, value) -> the families of machine types that can have it, with any
+# version; OTHER where that is not known. All others refuse it: seen with each
+# libvirt and QEMU of tests/guests/starts, or in Nova's code. Without an entry,
+# every family may have the value.
 _ONLY_ON: dict[tuple[str, str], str] = {
-    **{("vif_model", nic): _PCI for nic in ("e1000", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
+    **{
+        ("vif_model", nic): _PCI
+        for nic in ("e1000", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")
+    },
     **{("vif_model", nic): _VIRTIO for nic in ("e1000e", "igb", "virtio")},
     # Soldered onto boards of ARM's.
     ("vif_model", "lan9118"): "other",
     ("vif_model", "spapr-vlan"): "pseries",
-    **{("video_model", model): _PCI for model in ("bochs", "cirrus", "qxl", "vga", "vmvga")},
+    **{
+        ("video_model", model): _PCI
+        for model in ("bochs", "cirrus", "qxl", "vga", "vmvga")
+    },
     ("video_model", "virtio"): _VIRTIO,
     # isapc has it, and libvirt does not use it.
     **{(row, "ide"): "pc other" for row in _BUS_ROWS},
     **{(row, "sata"): _PCI for row in _BUS_ROWS},
-    **{(row, bus): _VIRTIO for row in _BUS_ROWS for bus in ("scsi", "usb", "virtio")},
+    **{
+        (row, bus): _VIRTIO
+        for row in _BUS_ROWS
+        for bus in ("scsi", "usb", "virtio")
+    },
     # libvirt refuses these buses for such devices, whatever the machine type.
     **{(row, "fdc"): "" for row in _BUS_ROWS},
     ("cdrom_bus", "virtio"): "",
-    **{("scsi_model", model): _PCI for model in ("lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi")},
+    **{
+        ("scsi_model", model): _PCI
+        for model in ("lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi")
+    },
     ("scsi_model", "virtio-scsi"): _VIRTIO,
     # QEMU calls it spapr-vscsi.
     ("scsi_model", "ibmvscsi"): "pseries",
-    **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "virtio")},
+    **{
+        ("sound_model", model): _PCI
+        for model in ("ac97", "es1370", "ich6", "ich9", "virtio")
+    },
     ("sound_model", "usb"): _VIRTIO,
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},
     ("usb_model", "nec-xhci"): _PCI,
@@ -99,7 +130,10 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("input_bus", "virtio"): _VIRTIO,
     ("pointer_model", "usbtablet"): _VIRTIO,
     **{("usb_redirection", str(number)): _VIRTIO for number in range(1, 16)},
-    **{("watchdog", action): _PCI for action in ("none", "pause", "poweroff", "reset")},
+    **{
+        ("watchdog", action): _PCI
+        for action in ("none", "pause", "poweroff", "reset")
+    },
     # Of network cards, which need a bus.
     ("packed_virtqueue", "true"): _VIRTIO,
     # Nova: InvalidVIOMMUMachineType.
@@ -109,10 +143,12 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("viommu_model", "smmuv3"): "virt",
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
-    # Others have no such firmware. For microvm Fedora alone has some, an experimental port, and libvirt gives such a
-    # guest no disk from which it could boot.
+    # Others have no such firmware. For microvm Fedora alone has some, an
+    # experimental port, and libvirt gives such a guest no disk from which it
+    # could boot.
     ("firmware_type", "uefi"): "pc q35 virt",
-    # On x86 it needs system management mode, which libvirt and the firmware support only on q35.
+    # On x86 it needs system management mode, which libvirt and the firmware
+    # support only on q35.
     ("secure_boot", "required"): "q35 virt",
     ("tpm_version", "1.2"): _X86,
     ("tpm_model", "tpm-crb"): _X86,
@@ -121,44 +157,82 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("maxphysaddr_mode", "emulate"): "microvm pc q35 other",
     ("maxphysaddr_mode", "passthrough"): _X86,
     # Nova: InvalidMachineType.
-    **{("mem_encryption_model", model): "q35" for model in ("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx")},
+    **{
+        ("mem_encryption_model", model): "q35"
+        for model in ("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx")
+    },
 }
 FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = {
-    key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()
+    key: _EVERYWHERE - set(families.split())
+    for key, families in _ONLY_ON.items()
 }
 """(row, value) -> the families of machine types that can never have it."""
 
 NEVER_OF: Mapping[str, frozenset[tuple[str, str]]] = {
-    # QEMU's processors for it have 32 bits, and libvirt has Secure Boot for x86_64 alone.
-    "i686": frozenset((("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))),
+    # QEMU's processors for it have 32 bits, and libvirt has Secure Boot for
+    # x86_64 alone.
+    "i686": frozenset(
+        (("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))
+    ),
 }
-"""Architecture -> each (row, value) that no guest of it has on any machine type."""
+"""Architecture -> each (row, value) that no guest of it has on any machine
+type.
+"""
 
 
 def families_of(architecture: str) -> frozenset[str]:
-    """Return the families of machine types that a guest of an architecture may have."""
+    """Return the families of machine types that a guest of an architecture may
+    have.
+    """
     platform = guest_architecture(architecture)
-    return frozenset((*(family for family, guests in MACHINES.items() if platform in guests), OTHER))
+    return frozenset(
+        (
+            *(
+                family
+                for family, guests in MACHINES.items()
+                if platform in guests
+            ),
+            OTHER,
+        )
+    )
 
 
 def family_of(machine: str) -> str:
-    """Return the family of a machine type by its name: ``q35`` for ``pc-q35-9.1``; :data:`OTHER` for an unknown one."""
+    """Return the family of a machine type by its name: ``q35`` for
+    ``pc-q35-9.1``; :data:`OTHER` for an unknown one.
+    """
     if machine in MACHINES:
         return machine
-    return next((family for prefix, family in MACHINE_PREFIXES.items() if machine.startswith(prefix)), OTHER)
+    return next(
+        (
+            family
+            for prefix, family in MACHINE_PREFIXES.items()
+            if machine.startswith(prefix)
+        ),
+        OTHER,
+    )
 
 
 def guest_architecture(architecture: str) -> str:
-    """Return the architecture as a platform: a guest of i686 runs on that of x86_64."""
+    """Return the architecture as a platform: a guest of i686 runs on that of
+    x86_64.
+    """
     return "x86_64" if architecture == "i686" else architecture
 
 
 _FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
     **FAMILIES_WITHOUT,
-    **{("emulation_architecture", name): (_EVERYWHERE | {NONE}) - families_of(name) for name in ARCHITECTURES.split()},
+    **{
+        ("emulation_architecture", name): (
+            (_EVERYWHERE | {NONE}) - families_of(name)
+        )
+        for name in ARCHITECTURES.split()
+    },
 }
 
 
 def families_without(row: str, value: str) -> frozenset[str]:
-    """Return the families of machine types that can never have the value of a row of the vocabulary."""
+    """Return the families of machine types that can never have the value of a
+    row of the vocabulary.
+    """
     return _FAMILIES_WITHOUT.get((row, value), frozenset())

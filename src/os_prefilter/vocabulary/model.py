@@ -11,7 +11,8 @@ from typing import Literal
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 
-# Spellings that oslo.utils' bool_from_string, and so Nova, takes for a boolean.
+# Spellings that oslo.utils' bool_from_string, and so Nova, takes for a
+# boolean.
 _TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
 _FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
 
@@ -20,7 +21,9 @@ class UnknownValues(Enum):
     """Treatment of a value that is not in the vocabulary."""
 
     SKIP = "skip"
-    """Leave it out with a note; reject it only in a row that refuses unknown values (``Row.refuses_unknown``)."""
+    """Leave it out with a note; reject it only in a row that refuses unknown
+    values (``Row.refuses_unknown``).
+    """
     REJECT = "reject"
 
 
@@ -28,9 +31,10 @@ class UnknownValues(Enum):
 class Term:
     """The requirement that one value of a row makes on a host.
 
-    ``trait`` is None for a value that requires no trait; ``reason`` then says why. ``required`` is
-    False where hosts that *have* the trait are the wrong ones. ``unknown_to_nova`` is True for a standard trait that no
-    virt driver of Nova 34 reports.
+    ``trait`` is None for a value that requires no trait; ``reason`` then says
+    why. ``required`` is False where hosts that *have* the trait are the wrong
+    ones. ``unknown_to_nova`` is True for a standard trait that no virt driver
+    of Nova 34 reports.
     """
 
     trait: Trait | None
@@ -38,7 +42,9 @@ class Term:
     reason: str = ""
     unknown_to_nova: bool = False
     more_traits: tuple[Trait, ...] = ()
-    """Traits beside ``trait``: a configuration of a bare-metal node may need several."""
+    """Traits beside ``trait``: a configuration of a bare-metal node may need
+    several.
+    """
 
     @property
     def traits(self) -> tuple[Trait, ...]:
@@ -47,7 +53,9 @@ class Term:
 
     @property
     def kind(self) -> str:
-        """``standard`` (in os-traits), ``custom`` (``CUSTOM_``) or ``none``."""
+        """``standard`` (in os-traits), ``custom`` (``CUSTOM_``) or
+        ``none``.
+        """
         if self.trait is None:
             return "none"
         return "custom" if self.trait.startswith(CUSTOM_PREFIX) else "standard"
@@ -63,11 +71,15 @@ class Spelling:
     """Other ways to write a value than the keys of :attr:`Row.values`."""
 
     any_case: bool = False
-    """True if Nova lower-cases the value before it compares; so it does wherever there are older spellings."""
+    """True if Nova lower-cases the value before it compares; so it does
+    wherever there are older spellings.
+    """
     older: Mapping[str, str] = field(default_factory=dict)
     """Spelling of an older Nova, in lower case -> value."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
-    """The start of longer names -> the value: ``pc-q35-`` of ``pc-q35-9.1``."""
+    """The start of longer names -> the value: ``pc-q35-`` of
+    ``pc-q35-9.1``.
+    """
 
     @property
     def ignores_case(self) -> bool:
@@ -77,7 +89,9 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Choice of a value where image and flavor give different ones; without it they contradict each other."""
+    """Choice of a value where image and flavor give different ones; without it
+    they contradict each other.
+    """
 
     wins: Literal["", "image", "flavor"] = ""
     """The source whose value counts, whatever the other one says."""
@@ -87,18 +101,24 @@ class Precedence:
 
 @dataclass(frozen=True, slots=True)
 class DependsOn:
-    """Another row, without which a row means nothing: the model of a TPM depends on its version."""
+    """Another row, without which a row means nothing: the model of a TPM
+    depends on its version.
+    """
 
     row: str
     values: frozenset[str] = frozenset()
-    """The values of that row with which this one means something; empty for all that require a trait."""
+    """The values of that row with which this one means something; empty for
+    all that require a trait.
+    """
     default: str | None = None
     """The value of this row beside those, where it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """A value of another row beside which no guest has the value: it does not start, or starts without."""
+    """A value of another row beside which no guest has the value: it does not
+    start, or starts without.
+    """
 
     row: str
     value: str
@@ -106,11 +126,17 @@ class Never:
     by_nova: bool = False
     """True if that holds of guests alone that Nova's drivers build."""
     unless: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(row, values): with one of these it has it all the same; the first one is the advice."""
+    """(row, values): with one of these it has it all the same; the first one
+    is the advice.
+    """
     on: Trait | None = None
-    """The trait of the hosts where that holds; None if it holds on every host."""
+    """The trait of the hosts where that holds; None if it holds on every
+    host.
+    """
     is_certain: bool = True
-    """False if a guest may have it by what no request says: it is noted, and rejects nothing."""
+    """False if a guest may have it by what no request says: it is noted, and
+    rejects nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,33 +148,47 @@ class Beside:
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
     implied_by: tuple[str, str] | None = None
-    """The value that includes it: beside that it requires no trait of its own."""
+    """The value that includes it: beside that it requires no trait of its
+    own.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """One property of a request that may require a trait.
 
-    Where its value comes from is in the row itself; :class:`Spelling`, :class:`Precedence`, :class:`DependsOn` and
-    :class:`Beside` say what is special about some.
+    Where its value comes from is in the row itself; :class:`Spelling`,
+    :class:`Precedence`, :class:`DependsOn` and :class:`Beside` say what is
+    special about some.
     """
 
     name: str
     values: Mapping[str, Term]
-    """With "true" and "false" alone, any spelling of a boolean is one of them, unless they are configurations."""
+    """With "true" and "false" alone, any spelling of a boolean is one of them,
+    unless they are configurations.
+    """
     image_property: str | None = None
     extra_spec: str | None = None
     image_attribute: str | None = None
-    """A field of the image itself, not one of its properties: ``disk_format``."""
+    """A field of the image itself, not one of its properties:
+    ``disk_format``.
+    """
     required_by: tuple[str, ...] = ("image_metadata",)
-    """The request filters that require it; ``query`` where Nova translates it while it builds the query."""
+    """The request filters that require it; ``query`` where Nova translates it
+    while it builds the query.
+    """
     refuses_unknown: bool = False
-    """True if an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
+    """True if an unknown value is rejected even if ``unknown_values`` is
+    ``skip``, as Nova's own filter does.
+    """
     per_architecture: bool = False
-    """True if its traits have qualified ones for guests of an emulated architecture, where a host may differ. False for
-    a new row: that set is frozen (``emulated_architectures.py``)."""
+    """True if its traits have qualified ones for guests of an emulated
+    architecture, where a host may differ. False for a new row: that set is
+    frozen (``emulated_architectures.py``).
+    """
     namespace: str = ""
-    """For a configuration that the driver applies to its host: the start of its extra spec, ``deploy-config:``.
+    """For a configuration that the driver applies to its host: the start of
+    its extra spec, ``deploy-config:``.
 
     An extra spec that starts so and has no row is an unknown configuration.
     """
@@ -159,28 +199,46 @@ class Row:
     """By value."""
     boolean: bool = field(init=False)
     device: Trait | None = field(init=False)
-    """The trait that switches the device of this row on as well, in guest settings; None if it is no switch."""
+    """The trait that switches the device of this row on as well, in guest
+    settings; None if it is no switch.
+    """
     _numbers: Mapping[int, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Each request reads them for each of its values.
         boolean = set(self.values) == {"true", "false"} and not self.namespace
         object.__setattr__(self, "boolean", boolean)
-        object.__setattr__(self, "device", self.values["true"].trait if boolean else None)
-        object.__setattr__(self, "_numbers", {int(value): value for value in self.values if value.isdecimal()})
+        object.__setattr__(
+            self, "device", self.values["true"].trait if boolean else None
+        )
+        object.__setattr__(
+            self,
+            "_numbers",
+            {int(value): value for value in self.values if value.isdecimal()},
+        )
 
     @property
     def traits(self) -> frozenset[Trait]:
         """All traits of the row."""
-        return frozenset(trait for term in self.values.values() for trait in term.traits)
+        return frozenset(
+            trait for term in self.values.values() for trait in term.traits
+        )
 
     @property
     def legacy_names(self) -> tuple[str, ...]:
-        """Older names of the image property, still found in Glance; the current name wins."""
-        return tuple(old for old, current in LEGACY_NAMES.items() if current == self.image_property)
+        """Older names of the image property, still found in Glance; the
+        current name wins.
+        """
+        return tuple(
+            old
+            for old, current in LEGACY_NAMES.items()
+            if current == self.image_property
+        )
 
     def canonical(self, value: object) -> str | None:
-        """Return the key of :attr:`values` for ``value``; None if it is unknown."""
+        """Return the key of :attr:`values` for ``value``; None if it is
+        unknown.
+        """
         if isinstance(value, str) and value in self.values:
             return value
         if self.boolean:
@@ -191,12 +249,17 @@ class Row:
             if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
                 with suppress(ValueError):
                     number = int(value)
-            if isinstance(number, int) and not isinstance(number, bool) and number in self._numbers:
+            if (
+                isinstance(number, int)
+                and not isinstance(number, bool)
+                and number in self._numbers
+            ):
                 return self._numbers[number]
         if not isinstance(value, str):
             return None
         if self.spelling.ignores_case:
-            # No known value is longer: do not copy megabytes of a tenant's text.
+            # No known value is longer: do not copy megabytes of a tenant's
+            # text.
             value = value[:_LONGEST_VALUE].lower()
             value = self.spelling.older.get(value, value)
         for prefix, family in self.spelling.prefixes.items():
@@ -206,14 +269,27 @@ class Row:
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
-    """Map each value to ``prefix`` plus the value in capitals, or to the suffix given for it."""
-    suffixes = {value: exceptions.get(value, value.upper().replace("-", "_")) for value in values.split()}
-    return {value: Term(Trait(f"{prefix}_{suffix}")) for value, suffix in suffixes.items()}
+    """Map each value to ``prefix`` plus the value in capitals, or to the
+    suffix given for it.
+    """
+    suffixes = {
+        value: exceptions.get(value, value.upper().replace("-", "_"))
+        for value in values.split()
+    }
+    return {
+        value: Term(Trait(f"{prefix}_{suffix}"))
+        for value, suffix in suffixes.items()
+    }
 
 
 def unknown_to_nova(some: Mapping[str, Term]) -> dict[str, Term]:
-    """Return the same terms, marked as traits that no virt driver of Nova reports."""
-    return {value: replace(term, unknown_to_nova=True) for value, term in some.items()}
+    """Return the same terms, marked as traits that no virt driver of Nova
+    reports.
+    """
+    return {
+        value: replace(term, unknown_to_nova=True)
+        for value, term in some.items()
+    }
 
 
 def nothing(reason: str) -> Term:
@@ -221,7 +297,9 @@ def nothing(reason: str) -> Term:
     return Term(None, reason=reason)
 
 
-def switch(trait: str, reason: str = "not having a device is possible everywhere") -> dict[str, Term]:
+def switch(
+    trait: str, reason: str = "not having a device is possible everywhere"
+) -> dict[str, Term]:
     """Return the terms of a device that is on or off."""
     return {"true": Term(Trait(trait)), "false": nothing(reason)}
 
@@ -230,7 +308,9 @@ _LONGEST_VALUE = 64
 
 
 def canonical_boolean(value: object) -> str | None:
-    """Return "true" or "false" for any spelling of a boolean that Nova takes; None for anything else."""
+    """Return "true" or "false" for any spelling of a boolean that Nova takes;
+    None for anything else.
+    """
     if isinstance(value, (bool, int)):
         return {1: "true", 0: "false"}.get(value)
     if not isinstance(value, str):
@@ -242,12 +322,16 @@ def canonical_boolean(value: object) -> str | None:
 
 
 def as_boolean(value: object) -> bool | None:
-    """Return the boolean in a value of an image property or extra spec; None if it is not set, or is none.
+    """Return the boolean in a value of an image property or extra spec; None
+    if it is not set, or is none.
 
-    Nova's objects have True where Glance and JSON have "true", "yes" or another spelling.
+    Nova's objects have True where Glance and JSON have "true", "yes" or
+    another spelling.
     """
     return {"true": True, "false": False}.get(canonical_boolean(value) or "")
 
 
 RESERVED = "CUSTOM_PREFILTER_"
-"""The start of the names by which schedulers and agents tell what is wanted and reported (``hosts/reports.py``)."""
+"""The start of the names by which schedulers and agents tell what is wanted
+and reported (``hosts/reports.py``).
+"""

@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.request.query``."""
+"""Rows that Nova itself translates into traits while it builds the query, as
+does ``os_prefilter.request.query``.
+"""
 
 from dataclasses import replace
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
-from os_prefilter.vocabulary.model import Beside, DependsOn, Never, Precedence, Row, Term, nothing, switch, terms
+from os_prefilter.vocabulary.model import (
+    Beside,
+    DependsOn,
+    Never,
+    Precedence,
+    Row,
+    Term,
+    nothing,
+    switch,
+    terms,
+)
 
-# Nova reads os_secure_boot under UEFI alone (_configure_guest_by_virt_type in nova/virt/libvirt/driver.py). Guests of
-# aarch64 have UEFI by default, those of x86_64 do not; a request that names no architecture may get a host of either.
+# Nova reads os_secure_boot under UEFI alone (_configure_guest_by_virt_type in
+# nova/virt/libvirt/driver.py). Guests of aarch64 have UEFI by default, those
+# of x86_64 do not; a request that names no architecture may get a host of
+# either.
 _UEFI = ("firmware_type", ("uefi",))
 _EMULATED_ARM = ("emulation_architecture", ("aarch64",))
 _ARCHITECTURES_NAMED = (
@@ -17,21 +31,35 @@ _ARCHITECTURES_NAMED = (
     ("emulation_architecture", ("aarch64", "x86_64")),
 )
 _WITHOUT_UEFI = (
-    Never("firmware_type", "", by_nova=True, unless=(_UEFI, *_ARCHITECTURES_NAMED), on=Trait("HW_ARCH_X86_64")),
-    Never("architecture", "x86_64", by_nova=True, unless=(_UEFI, _EMULATED_ARM)),
+    Never(
+        "firmware_type",
+        "",
+        by_nova=True,
+        unless=(_UEFI, *_ARCHITECTURES_NAMED),
+        on=Trait("HW_ARCH_X86_64"),
+    ),
+    Never(
+        "architecture", "x86_64", by_nova=True, unless=(_UEFI, _EMULATED_ARM)
+    ),
     Never("emulation_architecture", "x86_64", by_nova=True, unless=(_UEFI,)),
 )
 
 _ROWS = (
     Row(
         "tpm_version",
-        terms("COMPUTE_SECURITY_TPM", "1.2 2.0", **{"1.2": "1_2", "2.0": "2_0"}),
+        terms(
+            "COMPUTE_SECURITY_TPM", "1.2 2.0", **{"1.2": "1_2", "2.0": "2_0"}
+        ),
         image_property="hw_tpm_version",
         extra_spec="hw:tpm_version",
     ),
     Row(
         "tpm_model",
-        terms("COMPUTE_SECURITY_TPM", "tpm-crb tpm-tis", **{"tpm-crb": "CRB", "tpm-tis": "TIS"}),
+        terms(
+            "COMPUTE_SECURITY_TPM",
+            "tpm-crb tpm-tis",
+            **{"tpm-crb": "CRB", "tpm-tis": "TIS"},
+        ),
         image_property="hw_tpm_model",
         extra_spec="hw:tpm_model",
         depends_on=DependsOn("tpm_version", default="tpm-tis"),
@@ -47,18 +75,27 @@ _ROWS = (
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
-        beside={"required": Beside(never=(Never("firmware_type", "bios"), *_WITHOUT_UEFI))},
+        beside={
+            "required": Beside(
+                never=(Never("firmware_type", "bios"), *_WITHOUT_UEFI)
+            )
+        },
     ),
     Row(
         "firmware_stateless",
-        switch("COMPUTE_SECURITY_STATELESS_FIRMWARE", "stateful firmware is the usual one"),
+        switch(
+            "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+            "stateful firmware is the usual one",
+        ),
         image_property="hw_firmware_stateless",
         # It is UEFI's; Nova ignores the property without it.
         depends_on=DependsOn("firmware_type", frozenset(("uefi",))),
     ),
     Row(
         "maxphysaddr_mode",
-        terms("COMPUTE_ADDRESS_SPACE", "emulate passthrough", emulate="EMULATED"),
+        terms(
+            "COMPUTE_ADDRESS_SPACE", "emulate passthrough", emulate="EMULATED"
+        ),
         image_property="hw_maxphysaddr_mode",
         extra_spec="hw:maxphysaddr_mode",
     ),
@@ -76,7 +113,10 @@ _ROWS = (
     Row(
         "mem_encryption",
         {
-            "true": nothing("it requires the resource MEM_ENCRYPTION_CONTEXT, and its model a trait"),
+            "true": nothing(
+                "it requires the resource MEM_ENCRYPTION_CONTEXT, and its"
+                " model a trait"
+            ),
             "false": nothing("not encrypting is possible everywhere"),
         },
         image_property="hw_mem_encryption",
@@ -88,10 +128,14 @@ _ROWS = (
         terms("HW_CPU_X86", "amd-sev amd-sev-es amd-sev-snp intel-tdx"),
         image_property="hw_mem_encryption_model",
         extra_spec="hw:mem_encryption_model",
-        depends_on=DependsOn("mem_encryption", frozenset(("true",)), default="amd-sev"),
+        depends_on=DependsOn(
+            "mem_encryption", frozenset(("true",)), default="amd-sev"
+        ),
         beside={
             "amd-sev-snp": Beside(needs=(("firmware_stateless", "true"),)),
-            "intel-tdx": Beside(needs=(("firmware_stateless", "true"), ("video_model", "none"))),
+            "intel-tdx": Beside(
+                needs=(("firmware_stateless", "true"), ("video_model", "none"))
+            ),
         },
     ),
     Row(
@@ -104,7 +148,10 @@ _ROWS = (
         image_property="hw_cpu_policy",
         extra_spec="hw:cpu_policy",
         precedence=Precedence(
-            flavor_over={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))}
+            flavor_over={
+                "dedicated": frozenset(("shared", "mixed")),
+                "mixed": frozenset(("shared",)),
+            }
         ),
     ),
     Row(
@@ -116,17 +163,23 @@ _ROWS = (
         },
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
-        precedence=Precedence(flavor_over={"prefer": frozenset(("require", "isolate"))}),
+        precedence=Precedence(
+            flavor_over={"prefer": frozenset(("require", "isolate"))}
+        ),
     ),
     Row(
         "emulator_threads_policy",
         {
             "share": nothing("they run on shared CPUs"),
-            "isolate": nothing("it requires one more PCPU, where CPUs are pinned"),
+            "isolate": nothing(
+                "it requires one more PCPU, where CPUs are pinned"
+            ),
         },
         extra_spec="hw:emulator_threads_policy",
     ),
 )
 
-TRANSLATED_BY_NOVA: tuple[Row, ...] = tuple(replace(row, required_by=("query",)) for row in _ROWS)
+TRANSLATED_BY_NOVA: tuple[Row, ...] = tuple(
+    replace(row, required_by=("query",)) for row in _ROWS
+)
 """The rows that a request requires without any filter."""

@@ -13,14 +13,18 @@ _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 
 
 HOST_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
-"""Resource classes that the root provider of a host has, whatever its virt driver."""
+"""Resource classes that the root provider of a host has, whatever its virt
+driver.
+"""
 
 LARGEST_AMOUNT = 2**31 - 1
 """The largest amount of a resource: INTEGER in Placement's database."""
 
 
 def resource_amount(value: object) -> int | None:
-    """Parse an amount as Nova's ``int()`` does, of any sign; None if it is not a number that Python parses."""
+    """Parse an amount as Nova's ``int()`` does, of any sign; None if it is not
+    a number that Python parses.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     try:
@@ -31,4 +35,6 @@ def resource_amount(value: object) -> int | None:
 
 def is_resource_class(name: object) -> bool:
     """Return whether Placement could have a resource class of that name."""
-    return isinstance(name, str) and (name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name)))
+    return isinstance(name, str) and (
+        name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name))
+    )

@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Other services, as the commands use them: clouds through openstacksdk, and a Placement embedded in the process."""
+"""Other services, as the commands use them: clouds through openstacksdk, and a
+Placement embedded in the process.
+"""

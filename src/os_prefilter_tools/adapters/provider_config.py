@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A provider configuration file for nova-compute, which then reports the ``CUSTOM_`` traits of the host itself.
+"""A provider configuration file for nova-compute, which then reports the
+``CUSTOM_`` traits of the host itself.
 
-The format is version 1.0 of ``nova/compute/provider_config.py``, which takes ``CUSTOM_`` traits only. nova-compute
-reads the files ``*.yaml`` of ``[compute] provider_config_location`` when it starts.
+The format is version 1.0 of ``nova/compute/provider_config.py``, which takes
+``CUSTOM_`` traits only. nova-compute reads the files ``*.yaml`` of ``[compute]
+provider_config_location`` when it starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +19,24 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.common.uuids import is_hyphenated_uuid
-from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
+from os_prefilter.documents.files import (
+    read_bytes,
+    replace_file,
+    status_to_replace,
+)
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.hosts.desired_traits import TraitChange, changes_between, check_traits
+from os_prefilter.hosts.desired_traits import (
+    TraitChange,
+    changes_between,
+    check_traits,
+)
 
 LOG = get_logger(__name__)
 
 COMPUTE_NODE = "$COMPUTE_NODE"
-"""The provider of each compute node of the nova-compute that reads the file."""
+"""The provider of each compute node of the nova-compute that reads the
+file.
+"""
 
 _MARK = "# Written by os-prefilter, which replaces it; do not edit.\n"
 _MODE = 0o644
@@ -37,11 +49,24 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
     :raises ConfigurationError: if one of them is not a trait.
     """
     check_traits(traits)
-    names = sorted(name for name, has in traits.items() if has and name.startswith(CUSTOM_PREFIX))
-    kind = "uuid" if provider == COMPUTE_NODE or is_hyphenated_uuid(provider) else "name"
+    names = sorted(
+        name
+        for name, has in traits.items()
+        if has and name.startswith(CUSTOM_PREFIX)
+    )
+    kind = (
+        "uuid"
+        if provider == COMPUTE_NODE or is_hyphenated_uuid(provider)
+        else "name"
+    )
     content = {
         "meta": {"schema_version": "1.0"},
-        "providers": [{"identification": {kind: provider}, "traits": {"additional": names}}],
+        "providers": [
+            {
+                "identification": {kind: provider},
+                "traits": {"additional": names},
+            }
+        ],
     }
     return f"{_MARK}{yaml.safe_dump(content, sort_keys=False)}"
 
@@ -54,35 +79,47 @@ def write_document(
     host: str = "",
     dry_run: bool = False,
 ) -> list[TraitChange]:
-    """Make the file list the traits of the host; return the changes, with ``dry_run`` without making them.
+    """Make the file list the traits of the host; return the changes, with
+    ``dry_run`` without making them.
 
     The file is replaced at once, and not touched if nothing changes.
 
     :param host: the host's name, which its resource provider has
-    :raises DocumentError: if it cannot be written, is a link, or was not written by os-prefilter; or if another file
-        beside it is about the same provider
+    :raises DocumentError: if it cannot be written, is a link, or was not
+        written by os-prefilter; or if another file beside it is about the same
+        provider
     :raises ConfigurationError: if one of the traits is none.
     """
     new = document(traits, provider)
-    old = "" if status_to_replace(path) is None else read_bytes(path).decode("utf-8", errors="replace")
+    old = (
+        ""
+        if status_to_replace(path) is None
+        else read_bytes(path).decode("utf-8", errors="replace")
+    )
     if old and not old.startswith(_MARK):
         raise DocumentError(
-            path, "this file was not written by os-prefilter, and would be lost. Give another path, or move it away."
+            path,
+            "this file was not written by os-prefilter, and would be lost."
+            " Give another path, or move it away.",
         )
     _check_others(Path(path), provider, host)
     if old != new and not dry_run:
         replace_file(path, new, _MODE)
-    return changes_between(provider, _traits(old, provider), _traits(new, provider))
+    return changes_between(
+        provider, _traits(old, provider), _traits(new, provider)
+    )
 
 
 def _check_others(path: Path, provider: str, host: str) -> None:
-    """Refuse a directory in which nova-compute would find two entries for one provider.
+    """Refuse a directory in which nova-compute would find two entries for one
+    provider.
 
-    Source: Nova 34, ``nova/compute/provider_config.py`` and ``_merge_provider_configs`` of the resource tracker.
+    Source: Nova 34, ``nova/compute/provider_config.py`` and
+    ``_merge_provider_configs`` of the resource tracker.
     """
     advice = (
-        "Add the traits that --dry-run lists to the entry there by hand, or leave --provider-config out and report to "
-        "Placement."
+        "Add the traits that --dry-run lists to the entry there by hand, or"
+        " leave --provider-config out and report to Placement."
     )
     for other in sorted(path.parent.glob("*.yaml")):
         if other.name == path.name:
@@ -91,38 +128,64 @@ def _check_others(path: Path, provider: str, host: str) -> None:
             if named == provider:
                 raise DocumentError(
                     other,
-                    f"it names the provider {quote(named)} too, and with two nova-compute does not start. {advice}",
+                    f"it names the provider {quote(named)} too, and with two"
+                    f" nova-compute does not start. {advice}",
                 )
-            if (provider, named) == (COMPUTE_NODE, host) or named == COMPUTE_NODE:
+            if (provider, named) == (
+                COMPUTE_NODE,
+                host,
+            ) or named == COMPUTE_NODE:
                 # Nova prefers the entry by name to that of each compute node.
                 raise DocumentError(
-                    other, f"it names {quote(named)}, and nova-compute reads only one of the two entries. {advice}"
+                    other,
+                    f"it names {quote(named)}, and nova-compute reads only one"
+                    f" of the two entries. {advice}",
                 )
             if kind == "uuid":
-                text = "%s: it names the provider %s: if that is this host, nova-compute does not read both entries. %s"
-                LOG.warning(text, escape_line(str(other)), quote(named), advice)
+                text = (
+                    "%s: it names the provider %s: if that is this host,"
+                    " nova-compute does not read both entries. %s"
+                )
+                LOG.warning(
+                    text, escape_line(str(other)), quote(named), advice
+                )
 
 
 def _providers_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield how each provider of a file is identified, and the value; none of a file that is not read."""
+    """Yield how each provider of a file is identified, and the value; none of
+    a file that is not read.
+    """
     try:
         content: Any = parse_yaml(read_bytes(path), path)
     except DocumentError as error:
-        LOG.warning("Failed to look for other entries of the provider. %s", escape_line(str(error)))
+        LOG.warning(
+            "Failed to look for other entries of the provider. %s",
+            escape_line(str(error)),
+        )
         return
     providers = content.get("providers") if isinstance(content, dict) else None
     for entry in providers if isinstance(providers, list) else ():
-        identification = entry.get("identification") if isinstance(entry, dict) else None
+        identification = (
+            entry.get("identification") if isinstance(entry, dict) else None
+        )
         if isinstance(identification, dict):
-            yield from ((kind, str(named)) for kind, named in identification.items())
+            yield from (
+                (kind, str(named)) for kind, named in identification.items()
+            )
 
 
 def _traits(text: str, provider: str) -> set[str]:
-    """Return the traits of a provider in our file; none if it is of another provider, or was edited beyond use."""
+    """Return the traits of a provider in our file; none if it is of another
+    provider, or was edited beyond use.
+    """
     try:
         content: Any = parse_yaml(text.encode(), "")
         (entry,) = content["providers"]
-        names = entry["traits"]["additional"] if provider in entry["identification"].values() else ()
+        names = (
+            entry["traits"]["additional"]
+            if provider in entry["identification"].values()
+            else ()
+        )
         return {name for name in names if isinstance(name, str)}
     except (DocumentError, LookupError, TypeError, ValueError, AttributeError):
         return set()

@@ -2,11 +2,12 @@
 
 """The agent: a loop that keeps the reported traits of a host up to date.
 
-Each round reads the host's identity, probes the host again if that changed or an hour has passed, and reports. While
-libvirt or Placement fails, the traits stay as they are: a failure is no change of the host.
+Each round reads the host's identity, probes the host again if that changed or
+an hour has passed, and reports. While libvirt or Placement fails, the traits
+stay as they are: a failure is no change of the host.
 
-SIGHUP reads the configuration again, SIGTERM and SIGINT end the agent, SIGUSR1 and SIGUSR2 are ignored; each with a
-line in the log.
+SIGHUP reads the configuration again, SIGTERM and SIGINT end the agent, SIGUSR1
+and SIGUSR2 are ignored; each with a line in the log.
 """
 
 import signal
@@ -27,26 +28,37 @@ from os_prefilter.hosts.reporter import HostFacts
 LOG = get_logger(__name__)
 
 PROBE_INTERVAL = 3600.0
-"""Seconds after which a host is probed again although its identity is the same."""
+"""Seconds after which a host is probed again although its identity is the
+same.
+"""
 
 REPORT_TIMEOUT = 600.0
-"""Seconds that one report may take: enough for the 265 requests of the first one if each takes 2 s."""
+"""Seconds that one report may take: enough for the 265 requests of the first
+one if each takes 2 s.
+"""
 
 GRACE = 0.5
-"""Seconds that a running round has to end after a signal; each write to Placement is one request."""
+"""Seconds that a running round has to end after a signal; each write to
+Placement is one request.
+"""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
-# Their default action ends a process without a line, and logrotate's scripts send any of them.
+# Their default action ends a process without a line, and logrotate's scripts
+# send any of them.
 _SIGNALS = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_INTERVAL = 0.25
 _PROBE, _REPORT = "probe the host", "report the traits of the host"
 
 
 class ReportingHost(Protocol):
-    """A host to watch (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
+    """A host to watch
+    (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`).
+    """
 
     def identity(self) -> object:
-        """Return a value that changes when the capabilities of the host may have changed."""
+        """Return a value that changes when the capabilities of the host may
+        have changed.
+        """
 
     def facts(self) -> HostFacts:
         """Probe the host."""
@@ -54,17 +66,22 @@ class ReportingHost(Protocol):
 
 T = TypeVar("T")
 Report = Callable[[HostFacts], str]
-"""Report the facts; returns a text with the changes, empty if there were none."""
+"""Report the facts; returns a text with the changes, empty if there were
+none.
+"""
 
 
 class Watch:
     """The loop over one host.
 
     :param report: called with the facts in each round
-    :param interval: seconds from the end of a round to the next one, at least 1
+    :param interval: seconds from the end of a round to the next one, at least
+        1
     :param clock: returns seconds
-    :param give_up: called when a report takes too long, so that the next one does not wait for the same connection
-    :param configure: reads the configuration again, and returns the host and the report by it; None keeps both
+    :param give_up: called when a report takes too long, so that the next one
+        does not wait for the same connection
+    :param configure: reads the configuration again, and returns the host and
+        the report by it; None keeps both
     """
 
     def __init__(  # noqa: PLR0913 - the last ones have defaults
@@ -94,36 +111,52 @@ class Watch:
     def run(self) -> None:
         """Run rounds until :meth:`stop` is called.
 
-        :raises ConfigurationError: in the first round, if the probe or the report is configured wrongly
+        :raises ConfigurationError: in the first round, if the probe or the
+            report is configured wrongly
         """
-        # After a restart of all agents, their reports are spread over the interval.
+        # After a restart of all agents, their reports are spread over the
+        # interval.
         self._woken.wait(uniform(0, self._interval))  # noqa: S311 - no secret
         while not self._stopping.is_set():
             self.round()
-            if self._woken.wait(self._interval) and not self._stopping.is_set():
+            if (
+                self._woken.wait(self._interval)
+                and not self._stopping.is_set()
+            ):
                 self._woken.clear()
                 self.reload()
 
     def stop(self) -> None:
-        """Make :meth:`run` return: at once if it waits, else after the round."""
+        """Make :meth:`run` return: at once if it waits, else after the
+        round.
+        """
         self._stopping.set()
         self._woken.set()
 
     def wake(self) -> None:
-        """Make :meth:`run` read the configuration again and report: at once if it waits, else after the round."""
+        """Make :meth:`run` read the configuration again and report: at once if
+        it waits, else after the round.
+        """
         self._woken.set()
 
     def reload(self) -> None:
-        """Read the configuration again; a wrong one leaves the host and the report as they were."""
+        """Read the configuration again; a wrong one leaves the host and the
+        report as they were.
+        """
         try:
             self._host, self._report = self._configure()
         except errors.PrefilterError as error:
             LOG.warning(
-                "Failed to reload the configuration; the previous one stays in effect. %s", escape_line(str(error))
+                "Failed to reload the configuration; the previous one stays in"
+                " effect. %s",
+                escape_line(str(error)),
             )
             return
         self._probe_due = self._clock()
-        LOG.info("Reloaded the configuration; the host is probed and reported by it.")
+        LOG.info(
+            "Reloaded the configuration; the host is probed and reported"
+            " by it."
+        )
 
     def wait(self, seconds: float) -> None:
         """Wait, at most until :meth:`stop` is called."""
@@ -139,8 +172,14 @@ class Watch:
             return
         try:
             changed = self._in_time(partial(self._report, facts), "report")
-        except (errors.PlacementError, errors.IronicError, errors.ConfigurationError) as error:
-            if not self._has_reported and isinstance(error, errors.ConfigurationError):
+        except (
+            errors.PlacementError,
+            errors.IronicError,
+            errors.ConfigurationError,
+        ) as error:
+            if not self._has_reported and isinstance(
+                error, errors.ConfigurationError
+            ):
                 raise
             self._log_outage(_REPORT, error)
             return
@@ -150,39 +189,60 @@ class Watch:
             LOG.info("%s", escape_line(changed))
 
     def _in_time(self, call: Callable[[], T], what: str) -> T:
-        """Call it in a thread of its own: a client library that waits for ever does not block the next rounds."""
+        """Call it in a thread of its own: a client library that waits for ever
+        does not block the next rounds.
+        """
         running = start_thread(call, what)
         if not wait([running], REPORT_TIMEOUT).done:
             self._give_up()
-            raise errors.PlacementUnavailable("in time", f"the {what} has not ended in {REPORT_TIMEOUT:g} seconds")
+            raise errors.PlacementUnavailable(
+                "in time",
+                f"the {what} has not ended in {REPORT_TIMEOUT:g} seconds",
+            )
         return running.result()
 
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while the probe fails."""
         try:
-            # It reads what is wanted as well, from a Placement that may not answer.
-            identity = self._in_time(self._host.identity, "look at host and Placement")
-            if self._facts is None or identity != self._identity or self._clock() >= self._probe_due:
+            # It reads what is wanted as well, from a Placement that may not
+            # answer.
+            identity = self._in_time(
+                self._host.identity, "look at host and Placement"
+            )
+            if (
+                self._facts is None
+                or identity != self._identity
+                or self._clock() >= self._probe_due
+            ):
                 self._facts = self._host.facts()
                 self._identity = identity
                 self._probe_due = self._clock() + PROBE_INTERVAL
         except errors.PrefilterError as error:
-            if self._facts is None and isinstance(error, errors.ConfigurationError):
+            if self._facts is None and isinstance(
+                error, errors.ConfigurationError
+            ):
                 raise
             self._log_outage(_PROBE, error)
             return None
         self._log_outage(_PROBE)
         return self._facts
 
-    def _log_outage(self, action: str, error: errors.PrefilterError | None = None) -> None:
-        """Log one line when an action begins to fail, and one when it works again, however long it lasts."""
+    def _log_outage(
+        self, action: str, error: errors.PrefilterError | None = None
+    ) -> None:
+        """Log one line when an action begins to fail, and one when it works
+        again, however long it lasts.
+        """
         if error is None:
             if action in self._failing:
                 LOG.info("Able to %s again.", action)
             self._failing.discard(action)
         elif action not in self._failing:
             LOG.warning(
-                "Failed to %s; its traits stay as they are until that works. %s", action, escape_line(str(error))
+                "Failed to %s; its traits stay as they are until that"
+                " works. %s",
+                action,
+                escape_line(str(error)),
             )
             self._failing.add(action)
 
@@ -201,15 +261,23 @@ def _handle(number: int, watch: Watch) -> bool:
 
 
 def run_until_signal(watch: Watch) -> None:
-    """Run a watch until SIGTERM or SIGINT, and return within a second of it; SIGHUP wakes it.
+    """Run a watch until SIGTERM or SIGINT, and return within a second of it;
+    SIGHUP wakes it.
 
-    The loop has a thread of its own, so that a libvirt or a Placement that hangs does not keep the process alive.
+    The loop has a thread of its own, so that a libvirt or a Placement that
+    hangs does not keep the process alive.
 
     :raises ConfigurationError: as :meth:`Watch.run`
     """
     signals: list[int] = []
-    # The handler only appends the signal: an event may be locked by the code that the signal interrupts.
-    before = {each: signal.signal(each, lambda number, _frame: signals.append(number)) for each in _SIGNALS}
+    # The handler only appends the signal: an event may be locked by the code
+    # that the signal interrupts.
+    before = {
+        each: signal.signal(
+            each, lambda number, _frame: signals.append(number)
+        )
+        for each in _SIGNALS
+    }
     try:
         running = start_thread(watch.run, "watch")
         while not wait([running], _LOOK_INTERVAL).done:

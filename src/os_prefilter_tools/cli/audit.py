@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter audit``: the hosts of all images, or of all servers, before and after filters are enabled."""
+"""``os-prefilter audit``: the hosts of all images, or of all servers, before
+and after filters are enabled.
+"""
 
 import argparse
 import logging
@@ -14,7 +16,10 @@ from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_tools.cli import audit_rows
-from os_prefilter_tools.cli.audit_arguments import AuditArguments, add_audit_arguments
+from os_prefilter_tools.cli.audit_arguments import (
+    AuditArguments,
+    add_audit_arguments,
+)
 from os_prefilter_tools.cli.audit_page import Lines, image_page, server_page
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
@@ -23,14 +28,24 @@ from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
 from os_prefilter_tools.cli.output import check_output, write_output
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
-from os_prefilter_tools.operators.audit.image_audit import BECOMES_UNSCHEDULABLE, FilterChange, audit_images
-from os_prefilter_tools.operators.audit.server_audit import STRANDED, ServerVerdict, audit_servers
+from os_prefilter_tools.operators.audit.image_audit import (
+    BECOMES_UNSCHEDULABLE,
+    FilterChange,
+    audit_images,
+)
+from os_prefilter_tools.operators.audit.server_audit import (
+    STRANDED,
+    ServerVerdict,
+    audit_servers,
+)
 
 _Table = tuple[tuple[str, ...], list[Any]]
 
 
 class AuditFilters(Listing):
-    """Show the hosts of each image before and after enabling filters, and which requirements remove the others."""
+    """Show the hosts of each image before and after enabling filters, and
+    which requirements remove the others.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_audit_arguments(self, parser)
@@ -40,26 +55,56 @@ class AuditFilters(Listing):
         asked.check(self.context)
         check_output(asked.html, force=asked.force)
         is_csv = parsed_args.formatter == "csv"
-        return self._images(asked, is_csv=is_csv) if asked.servers is None else self._servers(asked, is_csv=is_csv)
+        return (
+            self._images(asked, is_csv=is_csv)
+            if asked.servers is None
+            else self._servers(asked, is_csv=is_csv)
+        )
 
     def _images(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
         left_out = LeftOut()
         with self.context.progress() as progress, _each_warning_once():
-            fleet = asked.fleet(self.context, traits_only=True, progress=partial(progress, "hosts by trait"))
+            fleet = asked.fleet(
+                self.context,
+                traits_only=True,
+                progress=partial(progress, "hosts by trait"),
+            )
             change = asked.change(fleet, self.context)
-            images, flavors = asked.read_images(self.context, left_out), asked.flavors(self.context)
-            found = audit_images(images, fleet, change, flavors=flavors, progress=progress)
+            images, flavors = (
+                asked.read_images(self.context, left_out),
+                asked.flavors(self.context),
+            )
+            found = audit_images(
+                images, fleet, change, flavors=flavors, progress=progress
+            )
         if not found.images:
             advice = "What 'openstack image list' prints has no properties."
-            raise _nothing_to_audit("image", asked.images, left_out, f"an image: %s {advice}")
+            raise _nothing_to_audit(
+                "image", asked.images, left_out, f"an image: %s {advice}"
+            )
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
-        filters = {"before": _names_of(change.before), "after": _names_of(change.after)}
-        self.about = {"filters": filters, "summary": audit_rows.image_document(found, left_out)}
+        filters = {
+            "before": _names_of(change.before),
+            "after": _names_of(change.after),
+        }
+        self.about = {
+            "filters": filters,
+            "summary": audit_rows.image_document(found, left_out),
+        }
         lines: Lines = [
-            (f"{_describe_filters(asked, change)} Before: {', '.join(filters['before']) or 'none'}.", False)
+            (
+                (
+                    f"{_describe_filters(asked, change)} Before:"
+                    f" {', '.join(filters['before']) or 'none'}."
+                ),
+                False,
+            )
         ]
         if not fleet.has_inventories:
-            judged = "Only traits were read: resource classes of hosts are not judged."
+            judged = (
+                "Only traits were read: resource classes of hosts are not"
+                " judged."
+            )
             lines.append((judged, bool(fleet.changed_while_read)))
         lines += ((text, False) for text in audit_rows.image_summary(found))
         self._finish(asked, lines, left_out, partial(image_page, found))
@@ -71,33 +116,66 @@ class AuditFilters(Listing):
             fleet = asked.fleet(self.context)
             change = asked.change(fleet, self.context)
             with UntilStopped() as reading:
-                servers = reading.items(asked.read_servers(self.context, left_out))
+                servers = reading.items(
+                    asked.read_servers(self.context, left_out)
+                )
                 found = audit_servers(
-                    servers, Destinations(fleet, change.after), names_in(asked.without), progress, left_out
+                    servers,
+                    Destinations(fleet, change.after),
+                    names_in(asked.without),
+                    progress,
+                    left_out,
                 )
         not_read = escape_line(reading.reason)
         if not_read and not found.servers:
             raise PrefilterError(
-                f"no server was read: {not_read.rstrip('.')}. Give it more time, or a file of servers."
+                f"no server was read: {not_read.rstrip('.')}. Give it more"
+                " time, or a file of servers."
             )
         if not (found.servers or found.no_place):
             path = str(asked.servers) if asked.servers else None
-            raise _nothing_to_audit("server", path, left_out, "a server that can be judged: %s")
+            raise _nothing_to_audit(
+                "server", path, left_out, "a server that can be judged: %s"
+            )
         host_filters = asked.host_filters_not_judged()
         # Only 0 is an all-clear.
-        is_clear = not (not_read or left_out.count or host_filters or found.count(ServerVerdict.UNKNOWN))
-        self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
+        is_clear = not (
+            not_read
+            or left_out.count
+            or host_filters
+            or found.count(ServerVerdict.UNKNOWN)
+        )
+        self.exit_code = (
+            NO_HOST if found.count(*STRANDED) else int(not is_clear)
+        )
         self.about = {
             "filters": _names_of(change.after),
-            "summary": audit_rows.server_document(found, left_out, not_read, host_filters),
+            "summary": audit_rows.server_document(
+                found, left_out, not_read, host_filters
+            ),
         }
         lines: Lines = [(_describe_filters(asked, change), False)]
         if not_read:
-            lines.append((f"Not all servers were read, only the first {found.servers}: {not_read}", True))
+            lines.append(
+                (
+                    (
+                        "Not all servers were read, only the first"
+                        f" {found.servers}: {not_read}"
+                    ),
+                    True,
+                )
+            )
         lines += ((text, False) for text in audit_rows.server_summary(found))
-        lines += ((text, True) for text in first_of("Host filters that may exclude more hosts", host_filters))
+        lines += (
+            (text, True)
+            for text in first_of(
+                "Host filters that may exclude more hosts", host_filters
+            )
+        )
         self._finish(asked, lines, left_out, partial(server_page, found))
-        return audit_rows.server_rows(found, only_stranded=asked.only == "unschedulable", is_csv=is_csv)
+        return audit_rows.server_rows(
+            found, only_stranded=asked.only == "unschedulable", is_csv=is_csv
+        )
 
     def _finish(
         self,
@@ -106,11 +184,27 @@ class AuditFilters(Listing):
         left_out: LeftOut,
         page: Callable[[Lines], str],
     ) -> None:
-        """Write the page, if one was asked for, and print the lines, each with whether it is a warning."""
-        lines = [*lines, *((text, True) for text in first_of("Left out", left_out.first, left_out.count))]
+        """Write the page, if one was asked for, and print the lines, each with
+        whether it is a warning.
+        """
+        lines = [
+            *lines,
+            *(
+                (text, True)
+                for text in first_of(
+                    "Left out", left_out.first, left_out.count
+                )
+            ),
+        ]
         if asked.html:
             text = page([*self.context.notes, *lines])
-            write_output(text, asked.html, self.app.stdout, force=asked.force, private=True)
+            write_output(
+                text,
+                asked.html,
+                self.app.stdout,
+                force=asked.force,
+                private=True,
+            )
         for line, warning in lines:
             self.tell(str(line), warning=warning)
 
@@ -120,25 +214,45 @@ def _names_of(service: Service) -> list[str]:
 
 
 def _describe_filters(asked: AuditArguments, change: FilterChange) -> str:
-    return f"Filters: {', '.join(_names_of(change.after))} ({asked.source_of_filters()})."
+    return (
+        f"Filters: {', '.join(_names_of(change.after))}"
+        f" ({asked.source_of_filters()})."
+    )
 
 
-def _nothing_to_audit(what: str, path: str | None, left_out: LeftOut, expected: str) -> DocumentError:
-    """Return the error of an empty list, such as a command that failed has written: it would look like an all-clear.
+def _nothing_to_audit(
+    what: str, path: str | None, left_out: LeftOut, expected: str
+) -> DocumentError:
+    """Return the error of an empty list, such as a command that failed has
+    written: it would look like an all-clear.
 
-    :param expected: what no entry is, with a place for the problem of the first one
+    :param expected: what no entry is, with a place for the problem of the
+        first one
     """
     where = path or "the cloud"
     if left_out.count:
-        return DocumentError(where, f"no entry is {expected % left_out.first[0]}")
-    advice = "Check the command that wrote it." if path else "Check the project and the roles of the login."
-    return DocumentError(where, f"it has no {what}, so that there is nothing to audit. {advice}")
+        return DocumentError(
+            where, f"no entry is {expected % left_out.first[0]}"
+        )
+    advice = (
+        "Check the command that wrote it."
+        if path
+        else "Check the project and the roles of the login."
+    )
+    return DocumentError(
+        where, f"it has no {what}, so that there is nothing to audit. {advice}"
+    )
 
 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
-    """Log each warning about a flavor or the configuration once, not for each image or service."""
-    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "service.conf")]
+    """Log each warning about a flavor or the configuration once, not for each
+    image or service.
+    """
+    loggers = [
+        logging.getLogger(f"os_prefilter.{name}")
+        for name in ("request.extra_specs", "service.conf")
+    ]
     seen = Counter[str]()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of ``os-prefilter audit``, and the images, flavors, servers and filters that they name."""
+"""Arguments of ``os-prefilter audit``, and the images, flavors, servers and
+filters that they name.
+"""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +18,10 @@ from os_prefilter.service.conf import GROUP
 from os_prefilter_tools.cli import filters_and_hosts
 from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
 from os_prefilter_tools.cli.deadline import TIMEOUT, seconds
-from os_prefilter_tools.cli.request_arguments import add_repeatable, flavor_named
+from os_prefilter_tools.cli.request_arguments import (
+    add_repeatable,
+    flavor_named,
+)
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.entry_list import Broken
@@ -27,44 +32,77 @@ from os_prefilter_tools.operators.audit.server_list import read_servers
 from os_prefilter_tools.operators.examples import example_requests
 
 
-def add_audit_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -> None:
+def add_audit_arguments(
+    command: CloudCommand, parser: argparse.ArgumentParser
+) -> None:
     """Add the arguments of an audit, of images or of servers."""
     filters_and_hosts.add_pipeline_arguments(command, parser, filters=False)
     group = parser.add_argument_group("the audit")
     text = (
-        "read the images from this file: a JSON array of outputs of 'openstack image show -f json', a response of GET "
-        "/v2/images, or JSON lines; default: the images of the cloud, else the bundled examples"
+        "read the images from this file: a JSON array of outputs of 'openstack"
+        " image show -f json', a response of GET /v2/images, or JSON lines;"
+        " default: the images of the cloud, else the bundled examples"
     )
     group.add_argument("--images", metavar="FILE", help=text)
     text = (
-        "audit each image with this flavor (repeatable): output of 'openstack flavor show -f json', or with a cloud "
-        "its name or ID; default: each image alone, on hosts of any size"
+        "audit each image with this flavor (repeatable): output of 'openstack"
+        " flavor show -f json', or with a cloud its name or ID; default: each"
+        " image alone, on hosts of any size"
     )
     add_repeatable(group, "--flavor", "FILE", text)
     text = (
-        "count this filter as enabled before (repeatable or comma-separated); default: with --enable the filters of "
-        "--config-file, else none"
+        "count this filter as enabled before (repeatable or comma-separated);"
+        " default: with --enable the filters of --config-file, else none"
     )
     add_repeatable(group, "--before", "NAME", text)
     text = (
-        "enable this filter in addition (repeatable or comma-separated); default: the filters that --config-file "
-        "enables, else all filters of the library"
+        "enable this filter in addition (repeatable or comma-separated);"
+        " default: the filters that --config-file enables, else all filters of"
+        " the library"
     )
     add_repeatable(group, "--enable", "NAME", text)
-    text = "list only images that lose hosts, or lose all their hosts; default: list all"
-    group.add_argument("--only", choices=("changed", "unschedulable"), help=text)
-    group.add_argument("--html", metavar="FILE", help="also write the audit to this file, as a self-contained web page")
-    group.add_argument("--force", action="store_true", help="with --html: replace an existing file")
+    text = (
+        "list only images that lose hosts, or lose all their hosts; default:"
+        " list all"
+    )
+    group.add_argument(
+        "--only", choices=("changed", "unschedulable"), help=text
+    )
+    group.add_argument(
+        "--html",
+        metavar="FILE",
+        help="also write the audit to this file, as a self-contained web page",
+    )
+    group.add_argument(
+        "--force",
+        action="store_true",
+        help="with --html: replace an existing file",
+    )
     group = parser.add_argument_group("servers instead of images")
     text = (
-        "audit which hosts could take each server; FILE has the servers with their hosts and request specs in JSON; "
-        "default: all servers of the cloud"
+        "audit which hosts could take each server; FILE has the servers with"
+        " their hosts and request specs in JSON; default: all servers of the"
+        " cloud"
     )
-    group.add_argument("--servers", metavar="FILE", nargs="?", const=False, help=text)
-    text = "with --servers: also count the destinations if this host is drained (repeatable or comma-separated)"
+    group.add_argument(
+        "--servers", metavar="FILE", nargs="?", const=False, help=text
+    )
+    text = (
+        "with --servers: also count the destinations if this host is drained"
+        " (repeatable or comma-separated)"
+    )
     add_repeatable(group, "--without", "HOST", text)
-    text = f"end the command after this time; with --servers, judge those read until then; default: {TIMEOUT:g}"
-    group.add_argument("--timeout", metavar="SECONDS", type=seconds, dest="read_timeout", help=text)
+    text = (
+        "end the command after this time; with --servers, judge those read"
+        f" until then; default: {TIMEOUT:g}"
+    )
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        dest="read_timeout",
+        help=text,
+    )
 
 
 @dataclass(frozen=True)
@@ -89,16 +127,28 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         """
         if self.servers is None:
             if self.without:
-                raise DocumentError("--without", "it is about servers. Give --servers as well.")
+                raise DocumentError(
+                    "--without", "it is about servers. Give --servers as well."
+                )
             return
-        for name, value in (("--images", self.images), ("--flavor", self.flavor)):
+        for name, value in (
+            ("--images", self.images),
+            ("--flavor", self.flavor),
+        ):
             if value:
-                raise DocumentError(name, "it cannot go with --servers. Give one of the two.")
+                raise DocumentError(
+                    name, "it cannot go with --servers. Give one of the two."
+                )
         if self.only == "changed":
-            raise DocumentError("--only", "changed is about images. With --servers, give unschedulable.")
+            raise DocumentError(
+                "--only",
+                "changed is about images. With --servers, give unschedulable.",
+            )
         if not self.servers and not context.has_cloud:
             raise DocumentError(
-                "--servers", "it needs a cloud to ask, or a file. Give --os-cloud NAME or --servers FILE."
+                "--servers",
+                "it needs a cloud to ask, or a file. Give --os-cloud NAME or"
+                " --servers FILE.",
             )
 
     def change(self, fleet: Fleet, context: Context) -> FilterChange:
@@ -107,29 +157,54 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         def service(names: Sequence[str]) -> Service:
             return replace(self, filter=names).service(fleet, context)
 
-        before, enable = filters_and_hosts.names_in(self.before), filters_and_hosts.names_in(self.enable)
+        before, enable = (
+            filters_and_hosts.names_in(self.before),
+            filters_and_hosts.names_in(self.enable),
+        )
         if enable:
-            before = before or filters_and_hosts.read_configuration(self.config_file)[GROUP].enabled_filters
+            before = (
+                before
+                or filters_and_hosts.read_configuration(self.config_file)[
+                    GROUP
+                ].enabled_filters
+            )
         else:
             enable = [each.name for each in service(()).filters]
         after = [*before, *(name for name in enable if name not in before)]
-        return FilterChange(service(before) if before else Service(), service(after))
+        return FilterChange(
+            service(before) if before else Service(), service(after)
+        )
 
     def source_of_filters(self) -> str:
         """Return the options from which the names of the filters come."""
         named = [escape_line(self.config_file)] if self.config_file else []
-        named += [option_name(name) for name in ("before", "enable") if getattr(self, name)]
-        return " and ".join(named) or "all of the library; --config-file FILE names the enabled ones"
+        named += [
+            option_name(name)
+            for name in ("before", "enable")
+            if getattr(self, name)
+        ]
+        return (
+            " and ".join(named)
+            or "all of the library; --config-file FILE names the enabled ones"
+        )
 
     def read_images(self, context: Context, broken: Broken) -> Iterable[Image]:
-        """Return the images of the file, of the cloud, or the examples, with a note."""
+        """Return the images of the file, of the cloud, or the examples, with a
+        note.
+        """
         if self.images:
             return read_images(self.images, broken)
         if context.has_cloud:
-            from os_prefilter_tools.adapters.cloud.resources import images  # noqa: PLC0415
+            from os_prefilter_tools.adapters.cloud.resources import (
+                images,
+            )  # noqa: PLC0415
 
             return images(context.connection, broken)
-        context.note("Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.", warning=True)
+        context.note(
+            "Images: the bundled examples. Give --os-cloud NAME or --images"
+            " FILE for others.",
+            warning=True,
+        )
         return example_images()
 
     def flavors(self, context: Context) -> list[Flavor]:
@@ -142,23 +217,36 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             flavor = flavor_named(path, context)
             flavor.name = flavor.name or path
             if any(each.name == flavor.name for each in flavors):
-                raise DocumentError(path, "another --flavor has the same name. Give each a name of its own.")
+                raise DocumentError(
+                    path,
+                    "another --flavor has the same name. Give each a name of"
+                    " its own.",
+                )
             flavors.append(flavor)
         return flavors
 
     def host_filters_not_judged(self) -> list[str]:
-        """Return the host filters that the configuration enables, and that an audit of servers cannot judge.
+        """Return the host filters that the configuration enables, and that an
+        audit of servers cannot judge.
 
         :raises PrefilterError: if the configuration is wrong
         """
 
         def register(conf: cfg.ConfigOpts) -> None:
-            conf.register_opt(cfg.ListOpt("enabled_filters", default=[]), "filter_scheduler")
+            conf.register_opt(
+                cfg.ListOpt("enabled_filters", default=[]), "filter_scheduler"
+            )
 
         conf = filters_and_hosts.read_configuration(self.config_file, register)
-        return [escape_line(name) for name in conf.filter_scheduler.enabled_filters if name not in JUDGED]
+        return [
+            escape_line(name)
+            for name in conf.filter_scheduler.enabled_filters
+            if name not in JUDGED
+        ]
 
-    def read_servers(self, context: Context, broken: Broken) -> Iterable[Server]:
+    def read_servers(
+        self, context: Context, broken: Broken
+    ) -> Iterable[Server]:
         """Return the servers of the file, or of the cloud.
 
         :raises DocumentError: if their file is wrong
@@ -166,7 +254,9 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         """
         if self.servers:
             return read_servers(str(self.servers), broken)
-        from os_prefilter_tools.adapters.cloud.servers import servers  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud.servers import (
+            servers,
+        )  # noqa: PLC0415
 
         return servers(context.connection, broken)
 

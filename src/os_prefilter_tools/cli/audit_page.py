@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The audit as one self-contained web page, in which no text of a tenant becomes markup."""
+"""The audit as one self-contained web page, in which no text of a tenant
+becomes markup.
+"""
 
 import hashlib
 from base64 import b64encode
@@ -15,13 +17,21 @@ from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter_tools.cli.listing import SummaryLine, Totals
 from os_prefilter_tools.operators.audit.image_audit import Audit, ImageVerdict
-from os_prefilter_tools.operators.audit.server_audit import MOST_HOSTS, ServerAudit, ServerVerdict
+from os_prefilter_tools.operators.audit.server_audit import (
+    MOST_HOSTS,
+    ServerAudit,
+    ServerVerdict,
+)
 
 Lines = list[tuple[SummaryLine, bool]]
-"""Lines of the summary that the command prints, each with whether it is a warning."""
+"""Lines of the summary that the command prints, each with whether it is a
+warning.
+"""
 
 _MOST_ROWS = 5_000
-"""Maximum number of lines of a page, the worst first: browsers take seconds to lay out more."""
+"""Maximum number of lines of a page, the worst first: browsers take seconds to
+lay out more.
+"""
 
 
 class _Section(NamedTuple):
@@ -41,24 +51,34 @@ def image_page(found: Audit, lines: Lines) -> str:
 
 
 def server_page(found: ServerAudit, lines: Lines) -> str:
-    """Return the page of an audit of servers, with tables of hosts and projects."""
+    """Return the page of an audit of servers, with tables of hosts and
+    projects.
+    """
     return _render("audit_servers.html", found, lines)
 
 
 def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
-    """Return the verdicts that the audit has, the worst first, with the first lines."""
+    """Return the verdicts that the audit has, the worst first, with the first
+    lines.
+    """
     sections: list[_Section] = []
     left = _MOST_ROWS
     for verdict, group in groupby(found.lines, key=attrgetter("verdict")):
         lines = list(group)
-        sections.append(_Section(verdict, found.count(verdict), lines[:left], len(lines)))
+        sections.append(
+            _Section(verdict, found.count(verdict), lines[:left], len(lines))
+        )
         left -= len(sections[-1].lines)
     return sections
 
 
 def _hash_of(text: str) -> str:
-    """Return the hash of a script or style, by which the page's Content-Security-Policy allows it."""
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    """Return the hash of a script or style, by which the page's
+    Content-Security-Policy allows it.
+    """
+    return (
+        f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    )
 
 
 def _printable(value: object) -> object:
@@ -69,7 +89,11 @@ def _printable(value: object) -> object:
 
 def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
     # Slow to import.
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
     loader = PackageLoader("os_prefilter_tools", "data")
@@ -81,14 +105,21 @@ def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
         undefined=StrictUndefined,
         finalize=_printable,
     )
-    style, script = (Markup(loader.get_source(environment, f"audit.{name}")[0]) for name in ("css", "js"))  # noqa: S704
+    style, script = (
+        Markup(loader.get_source(environment, f"audit.{name}")[0])
+        for name in ("css", "js")
+    )  # noqa: S704
     environment.filters |= {"pluralize": pluralize, "printable": _printable}
     return environment.get_template(template).render(
         found=found,
         style=style,
         script=script,
         hash_of=_hash_of,
-        lines=[(line, warning) for line, warning in lines if not isinstance(line, Totals)],
+        lines=[
+            (line, warning)
+            for line, warning in lines
+            if not isinstance(line, Totals)
+        ],
         sections=_sections_of(found),
         most_rows=_MOST_ROWS,
         numbers_in=numbers_in,

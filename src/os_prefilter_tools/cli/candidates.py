@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter candidates``: the hosts that Placement returns for a request."""
+"""``os-prefilter candidates``: the hosts that Placement returns for a
+request.
+"""
 
 import argparse
 from typing import Any
@@ -9,17 +11,26 @@ from urllib.parse import unquote
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of
 from os_prefilter_tools.cli.context import values_of
-from os_prefilter_tools.cli.filters_and_hosts import MOST_CANDIDATES, FiltersAndHosts
+from os_prefilter_tools.cli.filters_and_hosts import (
+    MOST_CANDIDATES,
+    FiltersAndHosts,
+)
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
 from os_prefilter_tools.cli.request_arguments import RequestArguments
 
 
 class ShowCandidates(RequestListing):
-    """Show which hosts Placement, embedded or of a cloud, returns for a request."""
+    """Show which hosts Placement, embedded or of a cloud, returns for a
+    request.
+    """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
-        with values_of(FiltersAndHosts, parsed_args).backend(self.context) as backend:
+        with values_of(FiltersAndHosts, parsed_args).backend(
+            self.context
+        ) as backend:
             decision = backend.service.apply(spec)
             found = backend.ask(query_of(spec), decision)
         hosts = found.candidates.hosts
@@ -29,15 +40,31 @@ class ShowCandidates(RequestListing):
             self.tell(escape_line(note), warning=True)
         count = found.candidates.count
         if backend.fleet and count == MOST_CANDIDATES:
-            text = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
+            text = (
+                f"Placement was asked for {count} allocation candidates, some"
+                " of each host: there are more."
+            )
             self.tell(text, warning=True)
         if found.created:
-            self.tell(f"No host of the fleet has {', '.join(found.created)}; created for the query.", warning=True)
+            self.tell(
+                f"No host of the fleet has {', '.join(found.created)}; created"
+                " for the query.",
+                warning=True,
+            )
         if found.unknown:
-            text = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
+            text = (
+                f"No host has {', '.join(found.unknown)}, which Placement does"
+                " not know; it was not asked."
+            )
             self.tell(text, warning=True)
         if backend.fleet:
-            self.tell(f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts remain.")
+            self.tell(
+                f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts"
+                " remain."
+            )
         else:
             self.tell(f"Hosts of the cloud that remain: {len(hosts)}.")
-        return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in hosts]
+        return ("Host", "Providers"), [
+            (host, ", ".join(found.candidates.providers[host]))
+            for host in hosts
+        ]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter capabilities show``, and ``report``: write them to Placement, a node or a provider.yaml."""
+"""``os-prefilter capabilities show``, and ``report``: write them to Placement,
+a node or a provider.yaml.
+"""
 
 import argparse
 import time
@@ -19,7 +21,14 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import reporter_of
-from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of, with_traits, withdrawn
+from os_prefilter.hosts.desired_traits import (
+    Goal,
+    Mode,
+    TraitChange,
+    goal_of,
+    with_traits,
+    withdrawn,
+)
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.hosts.reports import REPORTED, emulated_in, names_with
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
@@ -27,7 +36,13 @@ from os_prefilter_tools.cli import agent
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of
 from os_prefilter_tools.cli.deadline import seconds
 from os_prefilter_tools.cli.filters_and_hosts import read_configuration
-from os_prefilter_tools.cli.host import OF_FILES, HostArguments, add_host_arguments, builder_of, node_of
+from os_prefilter_tools.cli.host import (
+    OF_FILES,
+    HostArguments,
+    add_host_arguments,
+    builder_of,
+    node_of,
+)
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.cli.program import PasswordMaskingFormatter
 from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
@@ -43,23 +58,37 @@ _VERBOSE = 2
 
 
 class ShowCapabilities(Listing):
-    """Show the capabilities of a host, probed from its libvirt or read from files, with the reason for each no."""
+    """Show the capabilities of a host, probed from its libvirt or read from
+    files, with the reason for each no.
+    """
 
     extras = "cli,libvirt"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         asked = values_of(HostArguments, parsed_args)
         if asked.alone and asked.driver != "libvirt":
-            raise DocumentError("--alone", f"it is for --driver libvirt, not {asked.driver}.")
+            raise DocumentError(
+                "--alone", f"it is for --driver libvirt, not {asked.driver}."
+            )
         facts = asked.facts(self.context)
-        # Whatever the host could: what the cloud offers to emulate is an option of the schedulers.
-        facts = replace(facts, emulated_architectures=frozenset(ARCHITECTURES.split()))
+        # Whatever the host could: what the cloud offers to emulate is an
+        # option of the schedulers.
+        facts = replace(
+            facts, emulated_architectures=frozenset(ARCHITECTURES.split())
+        )
         lines = capabilities(facts)
-        counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
-        summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
+        counts = {
+            answer: sum(line.answer == answer for line in lines)
+            for answer in ("yes", "no", "not owned")
+        }
+        summary = ", ".join(
+            f"{number} {answer}" for answer, number in counts.items()
+        )
         self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for assumed in asked.assumptions(facts):
             self.tell(assumed, warning=True)
@@ -80,60 +109,108 @@ class ReportArguments(HostArguments):
     config_file: str | None = None
 
     def check(self) -> None:
-        """Refuse options that do not go together, and a provider that is not named.
+        """Refuse options that do not go together, and a provider that is not
+        named.
 
         :raises DocumentError: for such options
         """
         if self.watch is not None:
-            for option in (*self.given("capabilities", *OF_FILES, "node", "bios"), *["--dry-run"] * self.dry_run):
+            for option in (
+                *self.given("capabilities", *OF_FILES, "node", "bios"),
+                *["--dry-run"] * self.dry_run,
+            ):
                 raise DocumentError("--watch", f"it cannot go with {option}.")
             if self.driver != "libvirt":
-                raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {self.driver} has none.")
+                raise DocumentError(
+                    "--watch",
+                    "it probes a libvirt at an interval; --driver"
+                    f" {self.driver} has none.",
+                )
         elif self.config_file:
-            raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
+            raise DocumentError(
+                "--config-file",
+                "it configures the log of --watch. Leave it out.",
+            )
         named = self.driver == "libvirt" and not self.capabilities
-        # A file for nova-compute applies to all its nodes, and those of Ironic differ.
+        # A file for nova-compute applies to all its nodes, and those of Ironic
+        # differ.
         unnamed = self.provider_config and self.driver != "ironic"
         if self.provider is None and not (named or unnamed):
-            raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
+            raise DocumentError(
+                "--provider",
+                "give the name or the UUID of the host's resource provider.",
+            )
         if self.provider_config and self.alone:
-            raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one out.")
+            raise DocumentError(
+                "--alone",
+                "it is for Placement, and nova-compute reads the file. Leave"
+                " one out.",
+            )
 
     def placement(self) -> "Callable[[], PlacementClient]":
-        """Return what makes clients of the Placement that nova.conf describes, each with a login of its own.
+        """Return what makes clients of the Placement that nova.conf describes,
+        each with a login of its own.
 
-        :raises DocumentError, ConfigurationError: if no file is given, or it does not describe one
+        :raises DocumentError, ConfigurationError: if no file is given, or it
+            does not describe one
         """
         if not self.nova_conf:
-            raise DocumentError("no Placement", "give --nova-conf FILE, whose section [placement] describes it.")
-        from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
+            raise DocumentError(
+                "no Placement",
+                "give --nova-conf FILE, whose section [placement]"
+                " describes it.",
+            )
+        from os_prefilter.adapters.placement.from_conf import (
+            client_from,
+        )  # noqa: PLC0415
 
         return partial(client_from, load_conf(self.nova_conf), self.nova_conf)
 
 
 class ReportCapabilities(Listing):
-    """Write the traits of a host to Placement, beside what others write there, or to a file for nova-compute."""
+    """Write the traits of a host to Placement, beside what others write there,
+    or to a file for nova-compute.
+    """
 
     extras = "agent,libvirt"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
         group = parser.add_argument_group("the report")
-        text = "the resource provider, by name or UUID; default: the host's name"
+        text = (
+            "the resource provider, by name or UUID; default: the host's name"
+        )
         group.add_argument("--provider", metavar="NAME", help=text)
-        group.add_argument("--dry-run", action="store_true", help="print the changes without making them")
+        group.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print the changes without making them",
+        )
         ways = group.add_mutually_exclusive_group()
-        text = "write a file for nova-compute, which then reports the traits, not to Placement"
+        text = (
+            "write a file for nova-compute, which then reports the traits, not"
+            " to Placement"
+        )
         ways.add_argument("--provider-config", metavar="FILE", help=text)
-        text = "remove from the provider what reports have set; without --alone, standard traits that the host has stay"
+        text = (
+            "remove from the provider what reports have set; without --alone,"
+            " standard traits that the host has stay"
+        )
         ways.add_argument("--remove", action="store_true", help=text)
         text = "run as a service that reports at this interval"
-        ways.add_argument("--watch", metavar="SECONDS", type=seconds, help=text)
-        text = "with --watch: a configuration file with oslo.log's options in [DEFAULT]; default: log to stderr"
+        ways.add_argument(
+            "--watch", metavar="SECONDS", type=seconds, help=text
+        )
+        text = (
+            "with --watch: a configuration file with oslo.log's options in"
+            " [DEFAULT]; default: log to stderr"
+        )
         group.add_argument("--config-file", metavar="FILE", help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads the configuration."""
+        """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads
+        the configuration.
+        """
         if parsed_args.watch is None:
             return int(super().run(parsed_args))
         if parsed_args.os_cloud is not None:
@@ -142,34 +219,58 @@ class ReportCapabilities(Listing):
             self._watch(values_of(ReportArguments, parsed_args))
         return 0
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         asked = values_of(ReportArguments, parsed_args)
         if asked.asks_ironic(self.context):
-            return CHANGE_COLUMNS, self._count(_report_on_node(asked, self.context), asked)
+            return CHANGE_COLUMNS, self._count(
+                _report_on_node(asked, self.context), asked
+            )
         asked.check()
-        # Before the probe, which may take a minute: it reports a wrong configuration.
+        # Before the probe, which may take a minute: it reports a wrong
+        # configuration.
         placement = PlacementReport(asked)
         probes = asked.driver == "libvirt" and not asked.capabilities
         emulated = placement.read_wanted() if probes else None
         # With other drivers, nova.conf describes Placement only.
-        nova_conf = asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
-        facts = replace(asked, nova_conf=nova_conf).facts(self.context, assume=False, emulated=emulated)
+        nova_conf = (
+            asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
+        )
+        facts = replace(asked, nova_conf=nova_conf).facts(
+            self.context, assume=False, emulated=emulated
+        )
         for line in builder_of(facts):
             self.tell(line)
         if not probes:
             placement.read_wanted()
-        changes = placement.write_file(facts) if asked.provider_config else placement.report(facts)
+        changes = (
+            placement.write_file(facts)
+            if asked.provider_config
+            else placement.report(facts)
+        )
         return CHANGE_COLUMNS, self._count(changes, asked)
 
-    def _count(self, changes: list[TraitChange], asked: ReportArguments) -> list[TraitChange]:
+    def _count(
+        self, changes: list[TraitChange], asked: ReportArguments
+    ) -> list[TraitChange]:
         made = [each for each in changes if each.change != "keep"]
-        self.tell(f"{pluralize(len(made), 'change')} {'to make' if asked.dry_run else 'made'}.")
+        self.tell(
+            f"{pluralize(len(made), 'change')}"
+            f" {'to make' if asked.dry_run else 'made'}."
+        )
         if len(made) < len(changes):
-            self.tell("A kept trait should not be there, but os-prefilter did not set it.", warning=True)
+            self.tell(
+                "A kept trait should not be there, but os-prefilter did not"
+                " set it.",
+                warning=True,
+            )
         return changes
 
     def _watch(self, asked: ReportArguments) -> None:
-        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
+        from os_prefilter.adapters.libvirt.host import (
+            LibvirtHost,
+        )  # noqa: PLC0415
 
         asked.check()
         logged: set[str] = set()
@@ -177,15 +278,24 @@ class ReportCapabilities(Listing):
 
         def report(facts: HostFacts) -> str:
             found = "has" if has_libosinfo() else "does not have"
-            libosinfo = f"This Python {found} libosinfo, by which Nova chooses devices where nova-compute has it."
-            for line in (*builder_of(facts), *[libosinfo] * facts.built_by_nova):
+            libosinfo = (
+                f"This Python {found} libosinfo, by which Nova chooses devices"
+                " where nova-compute has it."
+            )
+            for line in (
+                *builder_of(facts),
+                *[libosinfo] * facts.built_by_nova,
+            ):
                 if line not in logged:
                     agent.LOG.info("%s", line)
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
         def host() -> agent.ReportingHost:
-            return WatchedHost(LibvirtHost(asked.connect or "", asked.settings()), placement.read_wanted)
+            return WatchedHost(
+                LibvirtHost(asked.connect or "", asked.settings()),
+                placement.read_wanted,
+            )
 
         def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(asked.config_file, self.app.options)
@@ -193,7 +303,13 @@ class ReportCapabilities(Listing):
             placement.configure()
             return found, report
 
-        watch = agent.Watch(host(), report, asked.watch or 0, give_up=placement.forget, configure=configure)
+        watch = agent.Watch(
+            host(),
+            report,
+            asked.watch or 0,
+            give_up=placement.forget,
+            configure=configure,
+        )
         placement.sleep = watch.wait
         _set_up_logging(asked.config_file, self.app.options)
         agent.run_until_signal(watch)
@@ -201,7 +317,9 @@ class ReportCapabilities(Listing):
 
 @dataclass
 class WatchedHost:
-    """A libvirt host, of which only the architectures are probed that schedulers want to be reported."""
+    """A libvirt host, of which only the architectures are probed that
+    schedulers want to be reported.
+    """
 
     host: "LibvirtHost"
     read_wanted: Callable[[], frozenset[str]]
@@ -218,7 +336,9 @@ class WatchedHost:
 
 
 class PlacementReport:
-    """The report to the Placement of a nova.conf, about the resource provider of the host there."""
+    """The report to the Placement of a nova.conf, about the resource provider
+    of the host there.
+    """
 
     def __init__(self, asked: ReportArguments) -> None:
         self._asked = asked
@@ -227,11 +347,17 @@ class PlacementReport:
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        from os_prefilter.adapters.placement.trait_sync import ProviderTraits  # noqa: PLC0415
+        from os_prefilter.adapters.placement.trait_sync import (
+            ProviderTraits,
+        )  # noqa: PLC0415
 
         new_client, options = self._asked.placement(), self._asked.options()
         client = new_client()
-        self._new_client, self._client, self._options = new_client, client, options
+        self._new_client, self._client, self._options = (
+            new_client,
+            client,
+            options,
+        )
         self._traits_of = ProviderTraits
         self._name = ""
         self._provider: ProviderTraits | None = None
@@ -239,39 +365,75 @@ class PlacementReport:
         self._emulated: frozenset[str] = frozenset()
 
     def read_wanted(self) -> frozenset[str]:
-        """Read what schedulers want; return the architectures that hosts may emulate."""
-        self._wanted = frozenset() if self._asked.remove else self._client.wanted()
-        recent = self._provider.recently_wanted() if self._provider else frozenset()
+        """Read what schedulers want; return the architectures that hosts may
+        emulate.
+        """
+        self._wanted = (
+            frozenset() if self._asked.remove else self._client.wanted()
+        )
+        recent = (
+            self._provider.recently_wanted() if self._provider else frozenset()
+        )
         self._emulated = emulated_in(self._wanted | recent)
         return self._emulated
 
     def report(self, facts: HostFacts) -> list[TraitChange]:
-        """Reconcile the traits in Placement with the facts; return the changes."""
+        """Reconcile the traits in Placement with the facts; return the
+        changes.
+        """
         name = self._asked.provider or facts.host
         if self._provider is None or name != self._name:
-            self._provider = self._traits_of(self._client, name, sleep=self.sleep)
+            self._provider = self._traits_of(
+                self._client, name, sleep=self.sleep
+            )
             self._name = name
-        sync = self._provider.sync_once if self._asked.watch is None else self._provider.sync
+        sync = (
+            self._provider.sync_once
+            if self._asked.watch is None
+            else self._provider.sync
+        )
         return sync(self._goal(facts), dry_run=self._asked.dry_run)
 
     def write_file(self, facts: HostFacts) -> list[TraitChange]:
-        """Write the traits to a provider configuration file, with which nova-compute reports them."""
-        from os_prefilter_tools.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
+        """Write the traits to a provider configuration file, with which
+        nova-compute reports them.
+        """
+        from os_prefilter_tools.adapters.provider_config import (
+            COMPUTE_NODE,
+            write_document,
+        )  # noqa: PLC0415
 
-        goal = goal_of(facts, self._wanted, Mode.BESIDE, emulated=self._emulated)
-        # The file takes no other traits: parts with one that the host has are not reported.
+        goal = goal_of(
+            facts, self._wanted, Mode.BESIDE, emulated=self._emulated
+        )
+        # The file takes no other traits: parts with one that the host has are
+        # not reported.
         parts = {
             key: traits
             for key, traits in goal.parts.items()
-            if all(trait.startswith(CUSTOM_PREFIX) for trait in traits if goal.traits[trait])
+            if all(
+                trait.startswith(CUSTOM_PREFIX)
+                for trait in traits
+                if goal.traits[trait]
+            )
         }
-        traits = dict.fromkeys(with_traits(frozenset(), replace(goal, parts=parts)), True)
+        traits = dict.fromkeys(
+            with_traits(frozenset(), replace(goal, parts=parts)), True
+        )
         asked = self._asked
         provider = asked.provider or COMPUTE_NODE
-        return write_document(str(asked.provider_config), traits, provider, host=facts.host, dry_run=asked.dry_run)
+        return write_document(
+            str(asked.provider_config),
+            traits,
+            provider,
+            host=facts.host,
+            dry_run=asked.dry_run,
+        )
 
     def forget(self) -> None:
-        """Give the next report a new login and new connections: the old ones may still be in use."""
+        """Give the next report a new login and new connections: the old ones
+        may still be in use.
+        """
         self._client = self._new_client()
         self._provider = None
 
@@ -279,43 +441,75 @@ class PlacementReport:
         mode = Mode.ALONE if self._asked.alone else Mode.BESIDE
         if mode is Mode.BESIDE and facts.driver == "ironic":
             raise ConfigurationError(
-                "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
-                "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
+                "nova-compute replaces the traits of a bare-metal node's"
+                " provider by those of the node. Give --os-cloud, which sets"
+                " them there, or --provider-config or, without Nova, --alone."
             )
-        goal = goal_of(facts, self._wanted, mode, self._options, self._emulated)
+        goal = goal_of(
+            facts, self._wanted, mode, self._options, self._emulated
+        )
         return withdrawn(goal, mode) if self._asked.remove else goal
 
 
-def _report_on_node(asked: ReportArguments, context: Context) -> list[TraitChange]:
-    """Reconcile the traits of a node in Ironic with its facts; Nova takes them from there."""
-    for option in asked.given("provider", "provider_config") + ["--alone"] * asked.alone:
-        raise DocumentError("--os-cloud", f"it writes to the node: leave out {option}.")
+def _report_on_node(
+    asked: ReportArguments, context: Context
+) -> list[TraitChange]:
+    """Reconcile the traits of a node in Ironic with its facts; Nova takes them
+    from there.
+    """
+    for option in (
+        asked.given("provider", "provider_config") + ["--alone"] * asked.alone
+    ):
+        raise DocumentError(
+            "--os-cloud", f"it writes to the node: leave out {option}."
+        )
     if asked.remove:
         asked.check_node(context)
-        return node_of(context, str(asked.node)).report({}, dry_run=asked.dry_run)
+        return node_of(context, str(asked.node)).report(
+            {}, dry_run=asked.dry_run
+        )
     facts = asked.facts(context)
     # By its UUID: its name may be that of another node by now.
     node = node_of(context, facts.host)
-    goal = goal_of(facts, context.placement.wanted() | node.reported(), Mode.BESIDE)
+    goal = goal_of(
+        facts, context.placement.wanted() | node.reported(), Mode.BESIDE
+    )
     keys = (goal.wanted or frozenset()) & goal.parts.keys()
-    traits = {trait: goal.traits[trait] for key in keys for trait in goal.parts[key]}
+    traits = {
+        trait: goal.traits[trait] for key in keys for trait in goal.parts[key]
+    }
     markers: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
-    return node.report({**traits, **markers}, leave=reporter_of(facts).unknown(facts), dry_run=asked.dry_run)
+    return node.report(
+        {**traits, **markers},
+        leave=reporter_of(facts).unknown(facts),
+        dry_run=asked.dry_run,
+    )
 
 
 def _format_changes(changes: Sequence[TraitChange]) -> str:
     """Return changes as a line for the log."""
     words = {"create": "created", "add": "added", "remove": "removed"}
     traits: dict[tuple[str, str], list[str]] = {}
-    for each in sorted(changes, key=lambda change: list(words).index(change.change)):
-        traits.setdefault((each.provider or "Placement", words[each.change]), []).append(each.trait)
-    return "; ".join(f"{provider}: {word} {', '.join(names)}" for (provider, word), names in traits.items())
+    for each in sorted(
+        changes, key=lambda change: list(words).index(change.change)
+    ):
+        traits.setdefault(
+            (each.provider or "Placement", words[each.change]), []
+        ).append(each.trait)
+    return "; ".join(
+        f"{provider}: {word} {', '.join(names)}"
+        for (provider, word), names in traits.items()
+    )
 
 
-def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> None:
-    """Log as oslo.log's options in ``config_file`` say, by default to the standard error.
+def _set_up_logging(
+    config_file: str | None, options: argparse.Namespace
+) -> None:
+    """Log as oslo.log's options in ``config_file`` say, by default to the
+    standard error.
 
-    :param options: the program's: ``-q``, ``-vv`` and ``--log-file`` win over the file
+    :param options: the program's: ``-q``, ``-vv`` and ``--log-file`` win over
+        the file
     :raises ConfigurationError: if the log cannot be written as configured
     """
     conf = read_configuration(config_file, logging.register_options)
@@ -328,13 +522,24 @@ def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> Non
     handlers = list(root.handlers)
     try:
         logging.setup(conf, "os-prefilter")
-    except (cfg.Error, logging.LogConfigError, OSError, RuntimeError, TypeError, ValueError) as error:
-        # It begins by removing them, and the error of a reload is to be logged.
+    except (
+        cfg.Error,
+        logging.LogConfigError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # It begins by removing them, and the error of a reload is to be
+        # logged.
         root.handlers[:] = handlers
         raise ConfigurationError(
-            f"The log cannot be set up: {describe_error(error)}. Correct oslo.log's options in {config_file}."
+            f"The log cannot be set up: {describe_error(error)}. Correct"
+            f" oslo.log's options in {config_file}."
         ) from error
     for handler in root.handlers:
-        handler.setFormatter(PasswordMaskingFormatter(handler.formatter or Formatter()))
+        handler.setFormatter(
+            PasswordMaskingFormatter(handler.formatter or Formatter())
+        )
     if not options.verbose_level:
         root.setLevel(logging.WARNING)

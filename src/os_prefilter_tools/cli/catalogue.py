@@ -14,59 +14,128 @@ from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.property_names import properties_without_rows
-from os_prefilter_tools.operators.releases import release_of_trait, release_of_value
+from os_prefilter_tools.operators.releases import (
+    release_of_trait,
+    release_of_value,
+)
 
 _WRITTEN = ("Image property", "Flavor extra spec", "Value", "Also spelt")
-_MEANING = ("Rule", "Trait", "Kind", "Trait since", "Nova since", "When", "Required by", "Why none")
+_MEANING = (
+    "Rule",
+    "Trait",
+    "Kind",
+    "Trait since",
+    "Nova since",
+    "When",
+    "Required by",
+    "Why none",
+)
 VOCABULARY_COLUMNS = (*_WRITTEN, *_MEANING)
 
 
 class VocabularyList(Listing):
-    """List the values of image properties and extra specs, and the trait with which hosts report each."""
+    """List the values of image properties and extra specs, and the trait with
+    which hosts report each.
+    """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
         lines = [*vocabulary(), *without_rows()]
-        self.tell(f"Vocabulary: {len(lines)} lines, of os-prefilter {version('os-prefilter')} and installed plugins.")
+        self.tell(
+            f"Vocabulary: {len(lines)} lines, of os-prefilter"
+            f" {version('os-prefilter')} and installed plugins."
+        )
         return VOCABULARY_COLUMNS, lines
 
 
 class FilterList(Listing):
     """List the installed request filters."""
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        """Return the columns and rows of the table; a filter that does not load has the reason."""
-        rows = [(name, _summary(name), target) for name, target in installed_filters().items()]
-        self.tell(f"Filters: {len(rows)}, of the packages installed in {escape_line(sys.prefix)}.")
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
+        """Return the columns and rows of the table; a filter that does not
+        load has the reason.
+        """
+        rows = [
+            (name, _summary(name), target)
+            for name, target in installed_filters().items()
+        ]
+        self.tell(
+            f"Filters: {len(rows)}, of the packages installed in"
+            f" {escape_line(sys.prefix)}."
+        )
         return ("Name", "What it does", "From"), rows
 
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each trait of each value, also of the bundled configuration templates."""
+    """Yield one line for each trait of each value, also of the bundled
+    configuration templates.
+    """
     for row in Options().rows:
-        place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
+        place = ", ".join(
+            filter(
+                None,
+                (row.image_property or row.image_attribute, *row.legacy_names),
+            )
+        )
         names = place, row.extra_spec or ""
         required_by = ", ".join(row.required_by)
         for value, term in row.values.items():
-            also = ", ".join(old for old, new in row.spelling.older.items() if new == value)
+            also = ", ".join(
+                old for old, new in row.spelling.older.items() if new == value
+            )
             rule = when = ""
             if term.trait:
                 rule = "required" if term.required else "forbidden"
                 when = "if reported" if term.opt_in else "always"
             for trait in term.traits or ("",):
                 since = release_of_trait(trait), release_of_value(row, value)
-                yield (*names, value, also, rule, trait, term.kind, *since, when, required_by, term.reason)
+                yield (
+                    *names,
+                    value,
+                    also,
+                    rule,
+                    trait,
+                    term.kind,
+                    *since,
+                    when,
+                    required_by,
+                    term.reason,
+                )
 
 
 def without_rows() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each image property and extra spec of Nova that requires no trait, with the reason.
+    """Yield one line for each image property and extra spec of Nova that
+    requires no trait, with the reason.
 
     Without those for which another package has a row.
     """
-    of_rows = {name for row in Options().rows for name in (row.image_property, row.extra_spec)}
+    of_rows = {
+        name
+        for row in Options().rows
+        for name in (row.image_property, row.extra_spec)
+    }
     for each in properties_without_rows():
-        for names in (*((name, "") for name in each.image_properties), *(("", name) for name in each.extra_specs)):
+        for names in (
+            *((name, "") for name in each.image_properties),
+            *(("", name) for name in each.extra_specs),
+        ):
             if of_rows.isdisjoint(filter(None, names)):
-                yield (*names, "*", "", "", "", "none", "", "", "", "", each.reason)
+                yield (
+                    *names,
+                    "*",
+                    "",
+                    "",
+                    "",
+                    "none",
+                    "",
+                    "",
+                    "",
+                    "",
+                    each.reason,
+                )
 
 
 def _summary(name: str) -> str:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plugin of the openstack client, with the commands of ``os-prefilter`` as ``openstack prefilter ...``.
+"""Plugin of the openstack client, with the commands of ``os-prefilter`` as
+``openstack prefilter ...``.
 
-The client imports this module at each start, finds the commands under the entry point group ``openstack.prefilter.v1``,
-and requires the four names and the two functions below (osc-lib's documentation, "Plugins").
+The client imports this module at each start, finds the commands under the
+entry point group ``openstack.prefilter.v1``, and requires the four names and
+the two functions below (osc-lib's documentation, "Plugins").
 """
 
 import argparse
@@ -20,6 +22,10 @@ def make_client(instance: Any) -> Any:
     return instance.sdk_connection
 
 
-def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Return the client's parser without a new option; there is only one version."""
+def build_option_parser(
+    parser: argparse.ArgumentParser,
+) -> argparse.ArgumentParser:
+    """Return the client's parser without a new option; there is only one
+    version.
+    """
     return parser

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The base of all commands, and the context in which one runs: its cloud, its notes and its progress.
+"""The base of all commands, and the context in which one runs: its cloud, its
+notes and its progress.
 
-``--os-cloud``, else ``OS_CLOUD``, names the cloud; in the openstack client it is the client's own.
+``--os-cloud``, else ``OS_CLOUD``, names the cloud; in the openstack client it
+is the client's own.
 """
 
 import argparse
@@ -29,52 +31,80 @@ _ERROR = 1
 
 
 def values_of(kind: type[_T], parsed_args: argparse.Namespace) -> _T:
-    """Return a dataclass with the parsed arguments of its fields' names, as far as the command has them."""
+    """Return a dataclass with the parsed arguments of its fields' names, as
+    far as the command has them.
+    """
     given = vars(parsed_args)
-    return kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})  # type: ignore[arg-type]
+    return kind(
+        **{
+            each.name: given[each.name]
+            for each in fields(kind)
+            if each.name in given
+        }
+    )  # type: ignore[arg-type]
 
 
 def _given(text: str) -> str:
     """Return the value of an argument.
 
-    :raises ArgumentTypeError: it is empty, as a shell leaves it where a variable has no value
+    :raises ArgumentTypeError: it is empty, as a shell leaves it where a
+        variable has no value
     """
     if not text:
-        raise argparse.ArgumentTypeError("the value is empty. Give one, or leave the option out")
+        raise argparse.ArgumentTypeError(
+            "the value is empty. Give one, or leave the option out"
+        )
     return text
 
 
 def option_name(argument: str) -> str:
-    """Return the option of a parsed argument, such as ``--os-cloud`` of ``os_cloud``."""
+    """Return the option of a parsed argument, such as ``--os-cloud`` of
+    ``os_cloud``.
+    """
     return f"--{argument.replace('_', '-')}"
 
 
 class Context:
-    """The cloud of a command, connected to once, and its way to the standard error.
+    """The cloud of a command, connected to once, and its way to the standard
+    error.
 
     :param named: the cloud that the command line names; None if it names none
-    :param connect_as_client: connects as the openstack client does, by its own options; None in ``os-prefilter``
+    :param connect_as_client: connects as the openstack client does, by its own
+        options; None in ``os-prefilter``
     :param is_quiet: print only warnings beside the result (``-q``)
     """
 
     def __init__(
-        self, stderr: TextIO, named: str | None, connect_as_client: Callable[[], Any] | None, *, is_quiet: bool
+        self,
+        stderr: TextIO,
+        named: str | None,
+        connect_as_client: Callable[[], Any] | None,
+        *,
+        is_quiet: bool,
     ) -> None:
         self._stderr = stderr
         self._connect_as_client = connect_as_client
         self._name = named if named is not None else default_cloud()
         self._is_quiet = is_quiet
         self.notes: list[tuple[str, bool]] = []
-        """The lines to print before the result, each with whether it is a warning."""
+        """The lines to print before the result, each with whether it is a
+        warning.
+        """
         self.names_cloud = named is not None
         """True if the command line itself names the cloud."""
-        self.has_cloud = self._name is not None or connect_as_client is not None
+        self.has_cloud = (
+            self._name is not None or connect_as_client is not None
+        )
         """True if there is a cloud; no request is sent to it yet."""
 
     @property
     def cloud(self) -> str:
         """The cloud, in words."""
-        return f"the cloud {quote(self._name)}" if self._name else "the cloud of the client"
+        return (
+            f"the cloud {quote(self._name)}"
+            if self._name
+            else "the cloud of the client"
+        )
 
     @cached_property
     def connection(self) -> Any:
@@ -84,20 +114,27 @@ class Context:
         """
         if self._connect_as_client:
             return self._connect_as_client()
-        # Late, as each import of the SDK: it takes a second, and many commands need no cloud.
-        from os_prefilter_tools.adapters.cloud.connection import connect  # noqa: PLC0415
+        # Late, as each import of the SDK: it takes a second, and many commands
+        # need no cloud.
+        from os_prefilter_tools.adapters.cloud.connection import (
+            connect,
+        )  # noqa: PLC0415
 
         return connect(str(self._name))
 
     @cached_property
     def placement(self) -> "PlacementClient":
         """A client of the cloud's Placement."""
-        from os_prefilter_tools.adapters.cloud.connection import placement_of  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud.connection import (
+            placement_of,
+        )  # noqa: PLC0415
 
         return placement_of(self.connection)
 
     def note(self, text: str, *, warning: bool = False) -> None:
-        """Print a line before the result; an error has no result, and no notes."""
+        """Print a line before the result; an error has no result, and no
+        notes.
+        """
         self.notes.append((text, warning))
 
     def write_notes(self) -> None:
@@ -113,12 +150,16 @@ class Context:
             self._stderr.write(f"{text}\n")
 
     def progress(self) -> "AbstractContextManager[Progress]":
-        """Return a context in which progress is shown, if there is a terminal."""
+        """Return a context in which progress is shown, if there is a
+        terminal.
+        """
         return progress_on(self._stderr, is_wanted=not self._is_quiet)
 
 
 class _StoreOnce(argparse.Action):
-    """Store the value of an option; argparse would let the last of several replace the others without a word."""
+    """Store the value of an option; argparse would let the last of several
+    replace the others without a word.
+    """
 
     _namespace: argparse.Namespace | None = None
 
@@ -133,8 +174,15 @@ class _StoreOnce(argparse.Action):
             advice = "Give it once"
             if self.dest in ("nova_conf", "config_file"):
                 # oslo.config adds up sections that stand twice in a file.
-                advice += "; of several files make one: cat nova.conf nova-compute.conf > FILE"
-            raise argparse.ArgumentError(self, f"it is given twice, and the first would not be read. {advice}")
+                advice += (
+                    "; of several files make one: cat nova.conf"
+                    " nova-compute.conf > FILE"
+                )
+            raise argparse.ArgumentError(
+                self,
+                "it is given twice, and the first would not be read."
+                f" {advice}",
+            )
         self._namespace = namespace
         setattr(namespace, self.dest, values)
 
@@ -143,9 +191,13 @@ class CloudCommand(Command):
     """A command that may read a cloud."""
 
     auth_required = False
-    """For the openstack client: many of our commands need no cloud, and :attr:`Context.connection` logs in."""
+    """For the openstack client: many of our commands need no cloud, and
+    :attr:`Context.connection` logs in.
+    """
     extras = "cli"
-    """The extras of the distribution with the packages that the command imports when it needs them."""
+    """The extras of the distribution with the packages that the command
+    imports when it needs them.
+    """
     arguments = ""
     """The arguments that must be given, for the usage."""
     exit_code = 0
@@ -163,7 +215,8 @@ class CloudCommand(Command):
         parser.register("type", None, _given)
         # cliff's options alone are eight lines.
         parser.usage = f"%(prog)s [options]{self.arguments}"
-        # For the options that are added from here on; cliff's own stay as they are.
+        # For the options that are added from here on; cliff's own stay as they
+        # are.
         for name in (None, "store"):
             parser.register("action", name, _StoreOnce)
         self.add_arguments(parser)
@@ -172,36 +225,63 @@ class CloudCommand(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
 
-    def add_cloud_argument(self, parser: Any, text: str, *, required: bool = False) -> None:
-        """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
+    def add_cloud_argument(
+        self, parser: Any, text: str, *, required: bool = False
+    ) -> None:
+        """Add ``--os-cloud`` to a parser or a group; inside the openstack
+        client it is the client's own option.
 
         :param text: the help
         """
         if self._is_client:
             parser.set_defaults(os_cloud=None)
         else:
-            # OS_CLOUD is not its default: a cloud that the command names may contradict its other arguments.
+            # OS_CLOUD is not its default: a cloud that the command names may
+            # contradict its other arguments.
             required = required and not default_cloud()
-            parser.add_argument("--os-cloud", metavar="NAME", required=required, help=f"{text}; default: OS_CLOUD")
+            parser.add_argument(
+                "--os-cloud",
+                metavar="NAME",
+                required=required,
+                help=f"{text}; default: OS_CLOUD",
+            )
 
     def tell(self, text: str, *, warning: bool = False) -> None:
-        """Print a line on the standard error, beside the result; with ``-q`` only a warning."""
+        """Print a line on the standard error, beside the result; with ``-q``
+        only a warning.
+        """
         self.context.tell(text, warning=warning)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command in a new context, within its time."""
         named = getattr(parsed_args, "os_cloud", None)
         connect = self._connect_as_client if self._is_client else None
-        self.context = Context(self.app.stderr, named, connect, is_quiet=not self.app.options.verbose_level)
+        self.context = Context(
+            self.app.stderr,
+            named,
+            connect,
+            is_quiet=not self.app.options.verbose_level,
+        )
         seconds = getattr(parsed_args, "read_timeout", None)
-        is_remote = self.context.has_cloud or getattr(parsed_args, "nova_conf", None)
-        with needs_packages(self.extras), deadline(seconds or TIMEOUT) if is_remote or seconds else nullcontext():
+        is_remote = self.context.has_cloud or getattr(
+            parsed_args, "nova_conf", None
+        )
+        with (
+            needs_packages(self.extras),
+            (
+                deadline(seconds or TIMEOUT)
+                if is_remote or seconds
+                else nullcontext()
+            ),
+        ):
             code = int(super().run(parsed_args) or 0)
         self.context.write_notes()
         return code or self.exit_code
 
     def get_epilog(self) -> str:
-        """Return nothing: cliff would read the metadata of all installed packages to name the command's own."""
+        """Return nothing: cliff would read the metadata of all installed
+        packages to name the command's own.
+        """
         return ""
 
     @property
@@ -209,8 +289,12 @@ class CloudCommand(Command):
         return hasattr(self.app, "client_manager")
 
     def _connect_as_client(self) -> Any:
-        """Return the connection of the openstack client, with the user, the region and all else in its options."""
-        from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
+        """Return the connection of the openstack client, with the user, the
+        region and all else in its options.
+        """
+        from os_prefilter.adapters.placement.client import (
+            TIMEOUT,
+        )  # noqa: PLC0415
         from os_prefilter.adapters.session_limits import limit  # noqa: PLC0415
 
         client: Any = self.app
@@ -219,32 +303,39 @@ class CloudCommand(Command):
 
         def set_up_with_limits() -> None:
             set_up()
-            # The client waits forever for responses, also for those of the login that comes next.
+            # The client waits forever for responses, also for those of the
+            # login that comes next.
             manager.session.timeout = manager.session.timeout or TIMEOUT
             limit(manager.session)
 
         self.auth_required = True
         manager.setup_auth = set_up_with_limits
         try:
-            # As the client does before it runs a command that always needs a cloud.
+            # As the client does before it runs a command that always needs a
+            # cloud.
             client.prepare_to_run_command(self)
             connection = manager.sdk_connection
         except Exception as error:
             raise ConfigurationError(
-                f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
-                "and OS_... variables. Without a cloud, run 'os-prefilter' instead of 'openstack prefilter'."
+                f"The cloud cannot be used: {describe_error(error)}. Check"
+                " --os-cloud, or the --os-... options and OS_... variables."
+                " Without a cloud, run 'os-prefilter' instead of 'openstack"
+                " prefilter'."
             ) from error
         return connection
 
 
 def default_cloud() -> str | None:
-    """Return the cloud that ``OS_CLOUD`` names, as for each client of OpenStack; None if it names none."""
+    """Return the cloud that ``OS_CLOUD`` names, as for each client of
+    OpenStack; None if it names none.
+    """
     return os.environ.get("OS_CLOUD") or None
 
 
 @contextmanager
 def needs_packages(extras: str) -> Iterator[None]:
-    """Name the package that is not installed, where an import in the context fails.
+    """Name the package that is not installed, where an import in the context
+    fails.
 
     :param extras: of the distribution, which install it
     :raises ConfigurationError: a package is missing
@@ -253,5 +344,6 @@ def needs_packages(extras: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"The command needs {error.name}, which is not installed: {install_extra(extras)}."
+            f"The command needs {error.name}, which is not installed:"
+            f" {install_extra(extras)}."
         ) from error

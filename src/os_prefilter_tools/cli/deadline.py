@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The time that a command may take, and reading that ends early without losing what was read."""
+"""The time that a command may take, and reading that ends early without losing
+what was read.
+"""
 
 import argparse
 import signal
@@ -11,7 +13,9 @@ from typing import TypeVar
 from os_prefilter.common.errors import DocumentError, PrefilterError
 
 TIMEOUT = 3600.0
-"""Seconds that a command may take that reads a cloud: enough to read 10,000 hosts from a slow one."""
+"""Seconds that a command may take that reads a cloud: enough to read 10,000
+hosts from a slow one.
+"""
 
 _MOST_DIGITS = 9
 _T = TypeVar("_T")
@@ -19,23 +23,34 @@ _T = TypeVar("_T")
 
 def seconds(text: str) -> int:
     """Return the value of an option with a time."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds of at least 1")
+    if not (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) <= _MOST_DIGITS
+        and int(text)
+    ):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number of seconds of at least 1"
+        )
     return int(text)
 
 
 @contextmanager
 def deadline(limit: float) -> Iterator[None]:
-    """End the context with an error after some seconds, whatever it waits for."""
+    """End the context with an error after some seconds, whatever it waits
+    for.
+    """
 
     def end(_number: int, _frame: object) -> None:
         raise PrefilterError(
-            f"the command was ended after {limit:g} seconds: a service of the cloud answers slowly, or not at all. "
-            "Try again, or read a snapshot taken at a better time with --hosts."
+            f"the command was ended after {limit:g} seconds: a service of the"
+            " cloud answers slowly, or not at all. Try again, or read a"
+            " snapshot taken at a better time with --hosts."
         )
 
     before = signal.signal(signal.SIGALRM, end)
-    # Again each second: a client library may take the first error for one of the network.
+    # Again each second: a client library may take the first error for one of
+    # the network.
     signal.setitimer(signal.ITIMER_REAL, limit, 1)
     try:
         yield
@@ -45,11 +60,14 @@ def deadline(limit: float) -> Iterator[None]:
 
 
 class _Stopped(KeyboardInterrupt):
-    """The end of :class:`UntilStopped`, which no library takes for an error of its own."""
+    """The end of :class:`UntilStopped`, which no library takes for an error of
+    its own.
+    """
 
 
 class UntilStopped:
-    """Reads items until the command is interrupted, its time is over or a service fails; those before can be used.
+    """Reads items until the command is interrupted, its time is over or a
+    service fails; those before can be used.
 
     A second interruption ends the command.
     """
@@ -60,7 +78,10 @@ class UntilStopped:
         self._is_reading = self._is_done = self._is_late = False
 
     def __enter__(self) -> "UntilStopped":
-        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGALRM)}
+        self._before = {
+            number: signal.signal(number, self._stop)
+            for number in (signal.SIGINT, signal.SIGALRM)
+        }
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -70,7 +91,9 @@ class UntilStopped:
             signal.signal(number, handler)
 
     def items(self, every: Iterable[_T]) -> Iterator[_T]:
-        """Yield items; the error of a service before the first one is raised."""
+        """Yield items; the error of a service before the first one is
+        raised.
+        """
         source, is_first = iter(every), True
         while not self.reason:
             try:
@@ -97,6 +120,8 @@ class UntilStopped:
             raise KeyboardInterrupt
         self._is_late |= number == signal.SIGALRM
         if not self._is_done:
-            self.reason = self.reason or ("the time is over" if self._is_late else "interrupted")
+            self.reason = self.reason or (
+                "the time is over" if self._is_late else "interrupted"
+            )
         if self._is_reading:
             raise _Stopped

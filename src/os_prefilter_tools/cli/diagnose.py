@@ -15,23 +15,51 @@ from urllib.parse import unquote
 
 import yaml
 
-from os_prefilter.common.errors import DocumentError, PlacementUnavailable, PrefilterError
-from os_prefilter.common.quoting import describe_error, escape_line, join_first_names, pluralize
+from os_prefilter.common.errors import (
+    DocumentError,
+    PlacementUnavailable,
+    PrefilterError,
+)
+from os_prefilter.common.quoting import (
+    describe_error,
+    escape_line,
+    join_first_names,
+    pluralize,
+)
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 from os_prefilter_tools.cli.context import Context, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
-from os_prefilter_tools.cli.request_arguments import RequestArguments, add_repeatable
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, Condition
+from os_prefilter_tools.cli.request_arguments import (
+    RequestArguments,
+    add_repeatable,
+)
+from os_prefilter_tools.fleet.demand import (
+    AGGREGATE,
+    POLICY,
+    RESOURCE,
+    Condition,
+)
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import HostFilter
 from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.diagnose import result
-from os_prefilter_tools.operators.diagnose.diagnose import after_host_filters, diagnose
+from os_prefilter_tools.operators.diagnose.diagnose import (
+    after_host_filters,
+    diagnose,
+)
 
-_COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
+_COLUMNS = (
+    "No.",
+    "Requirement",
+    "Required by",
+    "Lack it",
+    "Lack only it",
+    "Hosts without it",
+    "State",
+)
 _ERROR = 1
 # The usual scopes of resources and traits are not printed.
 _PLAIN = (ROOT, UNSUFFIXED)
@@ -41,14 +69,21 @@ _MOST_WAYS = 5
 
 
 class DiagnoseRequest(RequestListing):
-    """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
+    """Show why no host remains for a request: the stage where it fails, what
+    hosts lack, and suggested changes.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
-        text = "with --server: also show what the scheduler recorded of it in this log; see 'decisions' (repeatable)"
+        text = (
+            "with --server: also show what the scheduler recorded of it in"
+            " this log; see 'decisions' (repeatable)"
+        )
         add_repeatable(parser, "--history", "PATH", text)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
         self._recorded = self._read_history(parsed_args)
         try:
@@ -56,20 +91,40 @@ class DiagnoseRequest(RequestListing):
         except PrefilterError as error:
             if not self._recorded:
                 raise
-            # A server that is deleted, or a cloud that does not answer: the history has the answer of that moment.
+            # A server that is deleted, or a cloud that does not answer: the
+            # history has the answer of that moment.
             self._diagnosis = result.Diagnosis(result.NO_ANSWER, str(error))
         self._diagnosis = _with_history(self._diagnosis, self._recorded)
-        self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
-        return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
+        self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(
+            self._diagnosis.stage, NO_HOST
+        )
+        return _COLUMNS, [
+            self._row(each) for each in self._diagnosis.requirements
+        ]
 
-    def _read_history(self, arguments: argparse.Namespace) -> list[LoggedDecision]:
-        """Return what the scheduler recorded of the server, the latest first."""
+    def _read_history(
+        self, arguments: argparse.Namespace
+    ) -> list[LoggedDecision]:
+        """Return what the scheduler recorded of the server, the latest
+        first.
+        """
         if arguments.history and not arguments.server:
-            raise DocumentError("--history", "it needs the server. Give --server ID.")
-        decisions = decisions_in(arguments.history, partial(self.tell, warning=True))
-        found = [each for each in decisions if each.server == arguments.server.lower()]
+            raise DocumentError(
+                "--history", "it needs the server. Give --server ID."
+            )
+        decisions = decisions_in(
+            arguments.history, partial(self.tell, warning=True)
+        )
+        found = [
+            each
+            for each in decisions
+            if each.server == arguments.server.lower()
+        ]
         if arguments.history and not found:
-            self.tell("No decision about this server is in the history.", warning=True)
+            self.tell(
+                "No decision about this server is in the history.",
+                warning=True,
+            )
         return sorted(found, key=attrgetter("time"), reverse=True)
 
     def _diagnose(self, arguments: argparse.Namespace) -> result.Diagnosis:
@@ -79,51 +134,112 @@ class DiagnoseRequest(RequestListing):
             fleet = asked.fleet(self.context)
             # The candidates are the same, and no requirement is listed twice.
             service = asked.service(fleet, self.context)
-            service = replace(service, options=replace(service.options, trait_scope=TraitScope.ROOT))
+            service = replace(
+                service,
+                options=replace(service.options, trait_scope=TraitScope.ROOT),
+            )
         except PlacementUnavailable as error:
             return result.Diagnosis(result.NO_ANSWER, str(error))
-        self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
+        self._names = {
+            uuid: aggregate.name
+            for uuid, aggregate in fleet.aggregates.items()
+        }
         live = asked.asks_live_placement(self.context)
-        with _placement(self.context if live else None, fleet) as placement, self.context.progress() as progress:
-            found = diagnose(spec, service, fleet, placement, live=live, progress=progress)
+        with (
+            _placement(self.context if live else None, fleet) as placement,
+            self.context.progress() as progress,
+        ):
+            found = diagnose(
+                spec, service, fleet, placement, live=live, progress=progress
+            )
         if not (live and arguments.server and found.candidates):
             return found
         try:
             run_filters = _load_nova_filters()
-            runs = run_filters(self.context.connection, spec, arguments.server, found.candidates, asked.config_file)
+            runs = run_filters(
+                self.context.connection,
+                spec,
+                arguments.server,
+                found.candidates,
+                asked.config_file,
+            )
             return after_host_filters(found, (*runs,))
         except Exception as error:  # noqa: BLE001 - of Nova's own code, without the installation that it expects
-            told = str(error) if isinstance(error, PrefilterError) else describe_error(error)
+            told = (
+                str(error)
+                if isinstance(error, PrefilterError)
+                else describe_error(error)
+            )
             if isinstance(error, ModuleNotFoundError) and error.name == "nova":
-                told = "Nova is not installed for this Python. Run this where nova-scheduler is."
-            return replace(found, notes=(*found.notes, f"Nova's host filters were not run: {told}"))
+                told = (
+                    "Nova is not installed for this Python. Run this where"
+                    " nova-scheduler is."
+                )
+            return replace(
+                found,
+                notes=(
+                    *found.notes,
+                    f"Nova's host filters were not run: {told}",
+                ),
+            )
 
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Print all parts, the answer first; csv and value print the table of requirements only."""
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Any, data: Any
+    ) -> int:
+        """Print all parts, the answer first; csv and value print the table of
+        requirements only.
+        """
         self.context.write_notes()
         write = self.app.stdout.write
         if parsed_args.formatter == "json":
             write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
         elif parsed_args.formatter == "yaml":
-            write(yaml.safe_dump(self._diagnosis.as_document(), sort_keys=False, allow_unicode=True))
+            write(
+                yaml.safe_dump(
+                    self._diagnosis.as_document(),
+                    sort_keys=False,
+                    allow_unicode=True,
+                )
+            )
         elif parsed_args.formatter != "table":
             super().produce_output(parsed_args, column_names, data)
         else:
-            stage = self._diagnosis.stage + (f" by {self._diagnosis.by}" if self._diagnosis.by else "")
-            write(escape_line(f"Stage: {stage}. {self._diagnosis.message}") + "\n")
+            stage = self._diagnosis.stage + (
+                f" by {self._diagnosis.by}" if self._diagnosis.by else ""
+            )
+            write(
+                escape_line(f"Stage: {stage}. {self._diagnosis.message}")
+                + "\n"
+            )
             for title, lines in self._sections():
                 shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
-                shown += [f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"] * (len(lines) > _MOST_LINES)
+                shown += [
+                    f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"
+                ] * (len(lines) > _MOST_LINES)
                 write("".join((f"\n{title}\n", *shown)))
             if self._diagnosis.query:
-                write("\n" + escape_line(f"GET /allocation_candidates?{unquote(self._diagnosis.query)}") + "\n")
+                write(
+                    "\n"
+                    + escape_line(
+                        f"GET /allocation_candidates?{unquote(self._diagnosis.query)}"
+                    )
+                    + "\n"
+                )
             if data:
                 super().produce_output(parsed_args, column_names, data)
         return 0
 
     def _row(self, finding: result.Finding) -> tuple[Any, ...]:
-        counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
-        first = (finding.number, self._describe(finding.condition), f"{finding.by}: {finding.because}")
+        counts = (
+            finding.hosts_lacking,
+            finding.hosts_lacking_only_this,
+            finding.candidates_without_it,
+        )
+        first = (
+            finding.number,
+            self._describe(finding.condition),
+            f"{finding.by}: {finding.because}",
+        )
         return (*first, *counts, finding.state)
 
     def _describe(self, condition: Condition) -> str:
@@ -131,110 +247,216 @@ class DiagnoseRequest(RequestListing):
         if condition.kind == RESOURCE:
             text = f"{condition.amount} {condition.names[0]}"
         elif condition.kind == AGGREGATE:
-            names = ", ".join(self._names.get(name, name) for name in condition.names)
-            text = ("in one of " if condition.wanted else "in none of ") + names
+            names = ", ".join(
+                self._names.get(name, name) for name in condition.names
+            )
+            text = (
+                "in one of " if condition.wanted else "in none of "
+            ) + names
         elif condition.kind == POLICY:
             text = f"group_policy={condition}"
         if condition.scope in _PLAIN:
             return escape_line(text)
         suffixes = condition.scope.split(",")
-        return escape_line(f"{text} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
+        return escape_line(
+            f"{text} on"
+            f" {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}"
+        )
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the answer, and then the hosts that it comes from."""
         found = self._diagnosis
         if self._recorded:
             lines = [f"{each.time} {each.outcome}" for each in self._recorded]
-            yield "Recorded when the server was scheduled, the latest first", lines
-        short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
+            yield (
+                "Recorded when the server was scheduled, the latest first",
+                lines,
+            )
+        short = {
+            each.number: f"{each.number} ({self._describe(each.condition)})"
+            for each in found.requirements
+        }
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
         elif found.conflicts:
-            freed = {each.number for each in found.requirements if each.free_on}
+            freed = {
+                each.number for each in found.requirements if each.free_on
+            }
             lines = [
                 f"{' + '.join(short[number] for number in each.requirements)}: "
                 + ("no host could ever" if each.ever else "no host now")
-                + ("" if each.ever or freed.isdisjoint(each.requirements) else "; one could if it were empty")
+                + (
+                    ""
+                    if each.ever or freed.isdisjoint(each.requirements)
+                    else "; one could if it were empty"
+                )
                 for each in found.conflicts
             ]
-            yield "Smallest sets of requirements that no host meets (each set must be broken)", lines
-        in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
-        in_the_way |= {each.number for each in found.requirements if each.state == result.UNKNOWN}
-        helpful = [each for each in found.requirements if each.number in in_the_way]
-        helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
-        lines = [f"{short[each.number]}: {each.help}{_others(each)}" for each in helpful]
+            yield (
+                (
+                    "Smallest sets of requirements that no host meets (each"
+                    " set must be broken)"
+                ),
+                lines,
+            )
+        in_the_way = {
+            number
+            for conflict in found.conflicts
+            for number in conflict.requirements
+        }
+        in_the_way |= {
+            each.number
+            for each in found.requirements
+            if each.state == result.UNKNOWN
+        }
+        helpful = [
+            each for each in found.requirements if each.number in in_the_way
+        ]
+        helpful.sort(
+            key=lambda each: (-each.candidates_without_it, -each.hosts_lacking)
+        )
+        lines = [
+            f"{short[each.number]}: {each.help}{_others(each)}"
+            for each in helpful
+        ]
         if lines and not found.candidates:
             yield "Suggested changes, most effective first", lines
         if found.host_filters:
             lines = [
                 escape_line(f"{each.name}: {each.left} left")
                 + f"; excluded: {_names(each.excluded)}" * bool(each.excluded)
-                + escape_line(f"; not known: {', '.join(each.not_known)}" * bool(each.not_known))
+                + escape_line(
+                    f"; not known: {', '.join(each.not_known)}"
+                    * bool(each.not_known)
+                )
                 for each in found.host_filters
             ]
-            yield "Nova's host filters, run on the candidates as the APIs show them now", lines
+            yield (
+                (
+                    "Nova's host filters, run on the candidates as the APIs"
+                    " show them now"
+                ),
+                lines,
+            )
         if found.notes:
             yield "Notes", [escape_line(note) for note in found.notes]
         if found.nearest and not found.candidates:
             lines = [
-                f"{_names(each.hosts)}: " + "; ".join(f"{short[lack.requirement]}: {lack.has}" for lack in each.lacks)
+                f"{_names(each.hosts)}: "
+                + "; ".join(
+                    f"{short[lack.requirement]}: {lack.has}"
+                    for lack in each.lacks
+                )
                 for each in found.nearest
             ]
-            yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
+            yield (
+                (
+                    "Nearest hosts, and what they have instead of the"
+                    " requirements that they fail"
+                ),
+                lines,
+            )
         if found.accounts:
-            lines = [_account(each.without, each.hosts) for each in found.accounts]
-            yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
+            lines = [
+                _account(each.without, each.hosts) for each in found.accounts
+            ]
+            yield (
+                (
+                    f"The {found.hosts} hosts grouped by the requirements that"
+                    " they fail"
+                ),
+                lines,
+            )
 
 
 def _load_nova_filters() -> Callable[..., Iterator[HostFilter]]:
-    """Import what runs Nova's host filters, without the warnings of Nova's libraries about themselves.
+    """Import what runs Nova's host filters, without the warnings of Nova's
+    libraries about themselves.
 
     :raises ImportError: Nova is not installed
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from os_prefilter_tools.adapters.cloud.nova_filters import run_filters  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud.nova_filters import (
+            run_filters,
+        )  # noqa: PLC0415
     return run_filters
 
 
-def _with_history(diagnosis: result.Diagnosis, recorded: Sequence[LoggedDecision]) -> result.Diagnosis:
+def _with_history(
+    diagnosis: result.Diagnosis, recorded: Sequence[LoggedDecision]
+) -> result.Diagnosis:
     """Return the diagnosis with what the scheduler recorded of the server.
 
-    :param recorded: the latest first. A host filter that left no host then is the answer, unless it leaves some now by
-        what is known of them
+    :param recorded: the latest first. A host filter that left no host then is
+        the answer, unless it leaves some now by what is known of them
     """
-    diagnosis = replace(diagnosis, recorded=tuple(each._asdict() for each in recorded))
-    if diagnosis.stage != result.CANDIDATES or not recorded or not recorded[0].hosts:
+    diagnosis = replace(
+        diagnosis, recorded=tuple(each._asdict() for each in recorded)
+    )
+    if (
+        diagnosis.stage != result.CANDIDATES
+        or not recorded
+        or not recorded[0].hosts
+    ):
         return diagnosis
     last = recorded[0].hosts[-1]
     if last["after"] or is_resource_class(last["by"]):
         return diagnosis
-    if any(each.name == last["by"] and not each.not_known for each in diagnosis.host_filters):
+    if any(
+        each.name == last["by"] and not each.not_known
+        for each in diagnosis.host_filters
+    ):
         return diagnosis
-    then = f"At {recorded[0].time} {last['by']} left none of {pluralize(last['before'], 'host')}."
-    return replace(diagnosis, stage=result.HOST_FILTERS, by=last["by"], message=f"{then} Now {diagnosis.message}")
+    then = (
+        f"At {recorded[0].time} {last['by']} left none of"
+        f" {pluralize(last['before'], 'host')}."
+    )
+    return replace(
+        diagnosis,
+        stage=result.HOST_FILTERS,
+        by=last["by"],
+        message=f"{then} Now {diagnosis.message}",
+    )
 
 
 @contextmanager
 def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
-    """Yield the cloud's Placement, or an empty one with the custom names of the fleet."""
+    """Yield the cloud's Placement, or an empty one with the custom names of
+    the fleet.
+    """
     if context:
         yield context.placement
         return
     # Placement takes seconds to import.
-    from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+    from os_prefilter_tools.adapters.embedded import (
+        EmbeddedPlacement,
+    )  # noqa: PLC0415
 
     with EmbeddedPlacement() as placement:
-        # A standard name that is missing is newer than this Placement, which then refuses a query with it.
-        placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
+        # A standard name that is missing is newer than this Placement, which
+        # then refuses a query with it.
+        placement.know(
+            fleet.custom_traits,
+            (
+                name
+                for name in fleet.resource_classes
+                if name.startswith("CUSTOM_")
+            ),
+        )
         yield placement.client
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
-    without = " or ".join(" + ".join(map(str, way)) for way in ways[:_MOST_WAYS])
+    without = " or ".join(
+        " + ".join(map(str, way)) for way in ways[:_MOST_WAYS]
+    )
     if len(ways) > _MOST_WAYS:
         without += f" or {len(ways) - _MOST_WAYS} more"
-    return f"{len(hosts)} {f'without {without}' if without else 'as it is'}: {_names(hosts)}"
+    return (
+        f"{len(hosts)} {f'without {without}' if without else 'as it is'}:"
+        f" {_names(hosts)}"
+    )
 
 
 def _others(finding: result.Finding) -> str:
@@ -242,7 +464,10 @@ def _others(finding: result.Finding) -> str:
     if not finding.others_kept_out_by:
         return ""
     total = sum(finding.others_kept_out_by.values())
-    reasons = "; ".join(f"{reason} ({count})" for reason, count in finding.others_kept_out_by.items())
+    reasons = "; ".join(
+        f"{reason} ({count})"
+        for reason, count in finding.others_kept_out_by.items()
+    )
     return f" Hosts that meet it and lack something else: {total}: {reasons}."
 
 

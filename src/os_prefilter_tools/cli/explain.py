@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter explain``: the requirements of a request, their filters and sources."""
+"""``os-prefilter explain``: the requirements of a request, their filters and
+sources.
+"""
 
 import argparse
 from typing import Any
@@ -13,9 +15,13 @@ from os_prefilter_tools.operators.explain import explain
 
 
 class ExplainRequest(RequestListing):
-    """Show what a request requires of a host, which filter requires it, and why."""
+    """Show what a request requires of a host, which filter requires it, and
+    why.
+    """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         asked = values_of(FiltersAndHosts, parsed_args)
         spec = values_of(RequestArguments, parsed_args).read(self.context)
         service = asked.service(asked.reported(self.context), self.context)

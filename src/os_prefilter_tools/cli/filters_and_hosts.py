@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments that name filters and hosts, and what a command works with: the fleet, the service, and a Placement."""
+"""Arguments that name filters and hosts, and what a command works with: the
+fleet, the service, and a Placement.
+"""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +34,10 @@ from os_prefilter_tools.cli.context import CloudCommand, Context
 from os_prefilter_tools.cli.request_arguments import add_repeatable
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
-from os_prefilter_tools.operators.candidates import CandidatesFound, ask_placement
+from os_prefilter_tools.operators.candidates import (
+    CandidatesFound,
+    ask_placement,
+)
 from os_prefilter_tools.operators.property_names import remarks_of_commands
 from os_prefilter_tools.operators.readiness import reports_of
 
@@ -40,45 +45,71 @@ if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
 
 MOST_CANDIDATES = 1000
-"""Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
+"""Maximum number of allocation candidates that a command's embedded Placement
+returns: Nova's own limit.
+"""
 
 
-def add_pipeline_arguments(command: CloudCommand, parser: argparse.ArgumentParser, *, filters: bool = True) -> None:
+def add_pipeline_arguments(
+    command: CloudCommand,
+    parser: argparse.ArgumentParser,
+    *,
+    filters: bool = True,
+) -> None:
     """Add the arguments that name the filters and the hosts.
 
     :param filters: False where the command names filters by options of its own
     """
     group = parser.add_argument_group("filters and hosts")
     text = (
-        "run this request filter (repeatable or comma-separated, in this order); default: the filters that "
-        "--config-file enables, else all filters of the library"
+        "run this request filter (repeatable or comma-separated, in this"
+        " order); default: the filters that --config-file enables, else all"
+        " filters of the library"
     )
     if filters:
         add_repeatable(group, "--filter", "NAME", text)
-    text = "read [prefilter] from this file, such as nova.conf; default: the library's defaults"
+    text = (
+        "read [prefilter] from this file, such as nova.conf; default: the"
+        " library's defaults"
+    )
     group.add_argument("--config-file", metavar="FILE", help=text)
-    text = "read the hosts from this fleet file; default: the cloud's hosts, else the bundled example"
+    text = (
+        "read the hosts from this fleet file; default: the cloud's hosts, else"
+        " the bundled example"
+    )
     group.add_argument("--hosts", metavar="FILE", help=text)
-    command.add_cloud_argument(group, "read hosts, images, flavors and servers from this cloud in clouds.yaml")
+    command.add_cloud_argument(
+        group,
+        "read hosts, images, flavors and servers from this cloud in"
+        " clouds.yaml",
+    )
 
 
 def names_in(given: Iterable[str]) -> list[str]:
-    """Return the names of an option that is repeated, or has several, separated by commas."""
+    """Return the names of an option that is repeated, or has several,
+    separated by commas.
+    """
     return [name for names in given for name in names.split(",")]
 
 
 @dataclass(frozen=True)
 class FiltersAndHosts:
-    """The filters and the hosts that a command was asked about, each field as the option of its name."""
+    """The filters and the hosts that a command was asked about, each field as
+    the option of its name.
+    """
 
     filter: Sequence[str] = ()
     config_file: str | None = None
     hosts: str | None = None
     availability_zone: str | None = None
-    """The zone that a request names; only then is Nova asked for its aggregates by default."""
+    """The zone that a request names; only then is Nova asked for its
+    aggregates by default.
+    """
 
     def asks_live_placement(self, context: Context) -> bool:
-        """Return True if the hosts are those of the cloud, so that its own Placement can be asked."""
+        """Return True if the hosts are those of the cloud, so that its own
+        Placement can be asked.
+        """
         return context.has_cloud and not self.hosts
 
     def fleet(
@@ -88,37 +119,62 @@ class FiltersAndHosts:
         traits_only: bool = False,
         progress: Callable[[int, int], object] = lambda _done, _of: None,
     ) -> Fleet:
-        """Return the fleet of a file, of the cloud, or the example, and note which one it is.
+        """Return the fleet of a file, of the cloud, or the example, and note
+        which one it is.
 
-        :param traits_only: read a cloud without inventories: one request for each trait, not for each host
-        :param progress: called with the number of these requests that are done, and of all
+        :param traits_only: read a cloud without inventories: one request for
+            each trait, not for each host
+        :param progress: called with the number of these requests that are
+            done, and of all
         :raises DocumentError: if its file is wrong.
         :raises PrefilterError: if the cloud does not answer.
         """
         if self.hosts:
             fleet, where = load_fleet(self.hosts), escape_line(self.hosts)
         elif not context.has_cloud:
-            context.note("Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.", warning=True)
+            context.note(
+                "Hosts: the bundled example. Give --os-cloud NAME or --hosts"
+                " FILE for others.",
+                warning=True,
+            )
             return example_fleet()
         else:
-            # Late, as below: the SDK and Placement take seconds to import, and many commands need neither.
-            from os_prefilter_tools.adapters.fleet_reader import read_fleet  # noqa: PLC0415
+            # Late, as below: the SDK and Placement take seconds to import, and
+            # many commands need neither.
+            from os_prefilter_tools.adapters.fleet_reader import (
+                read_fleet,
+            )  # noqa: PLC0415
 
             placement = context.placement
             aggregates = () if traits_only else _host_aggregates(context)
-            fleet = read_fleet(placement, aggregates, inventories=not traits_only, progress=progress)
+            fleet = read_fleet(
+                placement,
+                aggregates,
+                inventories=not traits_only,
+                progress=progress,
+            )
             where = context.cloud
-        hosts, providers = len(fleet.instance_hosts), sum(1 for _ in fleet.walk())
-        text = f"Hosts: {hosts} ({pluralize(providers, 'resource provider')}) of {where}"
+        hosts, providers = (
+            len(fleet.instance_hosts),
+            sum(1 for _ in fleet.walk()),
+        )
+        text = (
+            f"Hosts: {hosts} ({pluralize(providers, 'resource provider')}) of"
+            f" {where}"
+        )
         if fleet.taken_at:
             text += f", read at {fleet.taken_at}"
         if fleet.changed_while_read:
-            text += f"; {fleet.changed_while_read} changed meanwhile, and their data may be partly old, partly new"
+            text += (
+                f"; {fleet.changed_while_read} changed meanwhile, and their"
+                " data may be partly old, partly new"
+            )
         context.note(f"{text}.", warning=bool(fleet.changed_while_read))
         return fleet
 
     def reported(self, context: Context) -> "Fleet | PlacementClient":
-        """Return the hosts for a service: a cloud's Placement, of which it asks two or three questions, or the fleet.
+        """Return the hosts for a service: a cloud's Placement, of which it
+        asks two or three questions, or the fleet.
 
         :raises DocumentError, PrefilterError: as :meth:`fleet`
         """
@@ -129,26 +185,42 @@ class FiltersAndHosts:
 
     @contextmanager
     def backend(self, context: Context) -> Iterator["Backend"]:
-        """Yield the service and a Placement: the cloud's, read-only, or one with the fleet.
+        """Yield the service and a Placement: the cloud's, read-only, or one
+        with the fleet.
 
         :raises PrefilterError: as :meth:`reported` and :meth:`service`
         """
         hosts = self.reported(context)
         service = self.service(hosts, context)
         if not isinstance(hosts, Fleet):
-            yield Backend(service, partial(ask_placement, placement=context.placement, live=True), None)
+            yield Backend(
+                service,
+                partial(ask_placement, placement=context.placement, live=True),
+                None,
+            )
             return
-        from os_prefilter_tools.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+        from os_prefilter_tools.adapters.embedded import (
+            EmbeddedPlacement,
+        )  # noqa: PLC0415
 
-        with EmbeddedPlacement(hosts, most_candidates=MOST_CANDIDATES) as embedded:
-            yield Backend(service, partial(ask_placement, placement=embedded.client), hosts)
+        with EmbeddedPlacement(
+            hosts, most_candidates=MOST_CANDIDATES
+        ) as embedded:
+            yield Backend(
+                service,
+                partial(ask_placement, placement=embedded.client),
+                hosts,
+            )
 
-    def service(self, hosts: "Fleet | PlacementClient", context: Context | None = None) -> Service:
+    def service(
+        self, hosts: "Fleet | PlacementClient", context: Context | None = None
+    ) -> Service:
         """Return the service of the filters.
 
-        The deployment facts come from ``hosts``: whether every compute node reports the owner trait, whether any
-        provider is nested or shared and, unless the configuration file names them, which traits hosts report that Nova
-        does not.
+        The deployment facts come from ``hosts``: whether every compute node
+        reports the owner trait, whether any provider is nested or shared and,
+        unless the configuration file names them, which traits hosts report
+        that Nova does not.
 
         :param context: for hosts of a cloud, whose Nova has the aggregates
         :raises ConfigurationError: if the configuration cannot be served.
@@ -158,49 +230,98 @@ class FiltersAndHosts:
         enabled = self._enabled(conf, hosts)
         options = service_conf.options_from(conf, in_nova=True)
         # Once: a fleet looks for them on each of its providers.
-        in_use = hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
+        in_use = (
+            hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
+        )
         if not options.reported_traits:
-            emulated = frozenset(each for trait, each in TRAITS_OF_EMULATION.items() if trait in in_use)
+            emulated = frozenset(
+                each
+                for trait, each in TRAITS_OF_EMULATION.items()
+                if trait in in_use
+            )
             options = replace(
-                options, reported_traits=tuple(sorted(in_use & opt_in_traits())), emulated_architectures=emulated
+                options,
+                reported_traits=tuple(sorted(in_use & opt_in_traits())),
+                emulated_architectures=emulated,
             )
         wanted = wanted_parts(load_filters(enabled, provided=None), options)
         facts = _facts_of(hosts, options, wanted, context)
         filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
         known = facts_from(conf, options, facts, filters)
-        is_live = not isinstance(hosts, Fleet) or (context and self.asks_live_placement(context))
-        if not self.config_file or not (is_live or any(trait.startswith(REPORTED) for trait in in_use)):
-            # What the filters require once nothing is deferred: the fleet of a file may be without any report.
+        is_live = not isinstance(hosts, Fleet) or (
+            context and self.asks_live_placement(context)
+        )
+        if not self.config_file or not (
+            is_live or any(trait.startswith(REPORTED) for trait in in_use)
+        ):
+            # What the filters require once nothing is deferred: the fleet of a
+            # file may be without any report.
             options = replace(options, wait_for_reports=False)
-        # Without metrics and history: a command's requests are not those of the service.
+        # Without metrics and history: a command's requests are not those of
+        # the service.
         return Service(
             filters,
             options,
             known,
             remark=remarks_of_commands,
-            implied_by=implied_by if conf[service_conf.GROUP].require_implied_devices else None,
+            implied_by=(
+                implied_by
+                if conf[service_conf.GROUP].require_implied_devices
+                else None
+            ),
         )
 
-    def _enabled(self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient") -> Sequence[str]:
-        """Return the names of the filters of ``--filter``, else of the file, else of all filters of the library.
+    def _enabled(
+        self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient"
+    ) -> Sequence[str]:
+        """Return the names of the filters of ``--filter``, else of the file,
+        else of all filters of the library.
 
-        :raises ConfigurationError: if there is none, or one has no rules to apply
+        :raises ConfigurationError: if there is none, or one has no rules to
+            apply
         """
-        enabled: Sequence[str] = names_in(self.filter) or conf[service_conf.GROUP].enabled_filters
+        enabled: Sequence[str] = (
+            names_in(self.filter) or conf[service_conf.GROUP].enabled_filters
+        )
         if not enabled and not self.config_file:
-            # Not those of other packages: one that does not load would break every command.
-            ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
+            # Not those of other packages: one that does not load would break
+            # every command.
+            ours = [
+                name
+                for name, target in installed_filters().items()
+                if target.startswith("os_prefilter.")
+            ]
             # Rules exist only in a configuration.
-            left_out = {RULES} if isinstance(hosts, Fleet) or self.availability_zone else {RULES, AGGREGATES}
+            left_out = (
+                {RULES}
+                if isinstance(hosts, Fleet) or self.availability_zone
+                else {RULES, AGGREGATES}
+            )
             filters = load_filters(ours, provided=None)
-            enabled = [each.name for each in filters if each.declaration.by_default and left_out.isdisjoint(each.facts)]
+            enabled = [
+                each.name
+                for each in filters
+                if each.declaration.by_default
+                and left_out.isdisjoint(each.facts)
+            ]
         if not enabled:
-            text = f"{self.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
-            raise ConfigurationError(" ".join((text, *service_conf.misspelt_names(conf))))
-        with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
+            text = (
+                f"{self.config_file}: [prefilter] enabled_filters names no"
+                " filter. Add one there, or give --filter."
+            )
+            raise ConfigurationError(
+                " ".join((text, *service_conf.misspelt_names(conf)))
+            )
+        with_rules = [
+            each.name
+            for each in load_filters(enabled, provided=None)
+            if RULES in each.facts
+        ]
         if with_rules and not conf[service_conf.GROUP].rules_dirs:
             advice = "give --config-file with [prefilter] rules_dirs."
-            raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
+            raise ConfigurationError(
+                f"The filter {with_rules[0]} has no rules: {advice}"
+            )
         return enabled
 
 
@@ -209,53 +330,80 @@ class Backend(NamedTuple):
 
     service: Service
     ask: Callable[[Query, Decision], CandidatesFound]
-    """Asks Placement for the query of a request to which the service was applied."""
+    """Asks Placement for the query of a request to which the service was
+    applied.
+    """
     fleet: Fleet | None
     """None for the Placement of a cloud."""
 
 
-def read_configuration(path: str | None, *register: Callable[[cfg.ConfigOpts], Any]) -> cfg.ConfigOpts:
-    """Return the configuration in a file with our options registered; their defaults without a file.
+def read_configuration(
+    path: str | None, *register: Callable[[cfg.ConfigOpts], Any]
+) -> cfg.ConfigOpts:
+    """Return the configuration in a file with our options registered; their
+    defaults without a file.
 
     :param register: registers options of another library
     :raises DocumentError: if there is no such file, or it cannot be read
-    :raises ConfigurationError: if it is no configuration file, or an option of ours has a wrong value
+    :raises ConfigurationError: if it is no configuration file, or an option of
+        ours has a wrong value
     """
     conf = cfg.ConfigOpts()
     for each in (service_conf.register_opts, *register):
         each(conf)
     with open_file(path) if path else nullcontext():
         try:
-            conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
+            conf(
+                [],
+                project="os-prefilter",
+                default_config_files=[path] if path else [],
+                default_config_dirs=[],
+            )
         except SystemExit as error:
-            # oslo.log's options are also command-line options: argparse prints what is wrong, without the file's name.
-            raise ConfigurationError(f"{path}: an option of oslo.log has a wrong value. Correct it.") from error
+            # oslo.log's options are also command-line options: argparse prints
+            # what is wrong, without the file's name.
+            raise ConfigurationError(
+                f"{path}: an option of oslo.log has a wrong value. Correct it."
+            ) from error
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from error
         except cfg.Error as error:
-            from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
+            from os_prefilter.adapters.nova_conf import (
+                reason_of,
+            )  # noqa: PLC0415
 
-            # Without its cause, which has the line, in which a password may be.
-            raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
+            # Without its cause, which has the line, in which a password may
+            # be.
+            raise ConfigurationError(
+                f"{path}: {reason_of(error)} Correct it."
+            ) from None
     service_conf.check_values(conf)
     return conf
 
 
 def _host_aggregates(context: Context) -> Any:
-    from os_prefilter_tools.adapters.cloud.connection import host_aggregates  # noqa: PLC0415
+    from os_prefilter_tools.adapters.cloud.connection import (
+        host_aggregates,
+    )  # noqa: PLC0415
 
     return host_aggregates(context.connection)
 
 
 def _facts_of(
-    hosts: "Fleet | PlacementClient", options: Options, wanted: Iterable[Part], context: Context | None
+    hosts: "Fleet | PlacementClient",
+    options: Options,
+    wanted: Iterable[Part],
+    context: Context | None,
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the deployment facts of hosts."""
-    # Neither a fleet file nor Placement tells which networks have which segments.
+    # Neither a fleet file nor Placement tells which networks have which
+    # segments.
     facts: dict[str, Callable[[Any], Any]] = {NETWORKS: lambda _context: {}}
     if isinstance(hosts, Fleet):
         return facts | {
-            "owner_coverage": lambda _context: hosts.every_compute_has(options.owner_trait),
+            "owner_coverage": lambda _context: hosts.every_compute_has(
+                options.owner_trait
+            ),
             "nested_providers": lambda _context: hosts.has_nested_providers,
             "reports": lambda _context: reports_of(hosts, wanted),
             AGGREGATES: lambda _context: hosts.aggregates.values(),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments that name one host or bare-metal node, and its facts: probed, or read from files."""
+"""Arguments that name one host or bare-metal node, and its facts: probed, or
+read from files.
+"""
 
 import argparse
 from collections.abc import Collection, Sequence
@@ -37,35 +39,57 @@ _OF_DRIVER = {
 }
 
 
-def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -> None:
+def add_host_arguments(
+    command: CloudCommand, parser: argparse.ArgumentParser
+) -> None:
     """Add the arguments that name a host."""
     group = parser.add_argument_group("the host")
     text = "virt driver of the host; default: %(default)s"
-    group.add_argument("--driver", choices=_DRIVERS, default="libvirt", help=text)
+    group.add_argument(
+        "--driver", choices=_DRIVERS, default="libvirt", help=text
+    )
     text = (
-        "nova.conf of the host, with ironic for its [prefilter] config_templates; default: Nova's defaults, and kvm if "
-        "the host has KVM"
+        "nova.conf of the host, with ironic for its [prefilter]"
+        " config_templates; default: Nova's defaults, and kvm if the host"
+        " has KVM"
     )
     group.add_argument("--nova-conf", metavar="FILE", help=text)
     where = group.add_mutually_exclusive_group()
-    text = "probe the libvirt at this URI; default: nova.conf's, else qemu:///system"
+    text = (
+        "probe the libvirt at this URI; default: nova.conf's, else"
+        " qemu:///system"
+    )
     where.add_argument("--connect", metavar="URI", help=text)
-    text = "read this output of 'virsh capabilities' instead of probing libvirt"
+    text = (
+        "read this output of 'virsh capabilities' instead of probing libvirt"
+    )
     where.add_argument("--capabilities", metavar="FILE", help=text)
-    text = "with --capabilities: output of 'virsh domcapabilities', for each machine type and architecture (repeatable)"
+    text = (
+        "with --capabilities: output of 'virsh domcapabilities', for each"
+        " machine type and architecture (repeatable)"
+    )
     add_repeatable(group, "--domain-capabilities", "FILE", text)
     for name in ("libvirt", "QEMU"):
-        text = f"with --capabilities: version of the host's {name}; default, to show only: the oldest of Nova"
-        group.add_argument(f"--{name.lower()}-version", metavar="X.Y.Z", help=text)
+        text = (
+            f"with --capabilities: version of the host's {name}; default, to"
+            " show only: the oldest of Nova"
+        )
+        group.add_argument(
+            f"--{name.lower()}-version", metavar="X.Y.Z", help=text
+        )
     builder = group.add_mutually_exclusive_group()
     text = (
-        "release of the nova-compute that builds the guests, such as 34 for 2026.2; default: that of the "
-        "installed package nova or of the command nova-compute, else unknown"
+        "release of the nova-compute that builds the guests, such as 34 for"
+        " 2026.2; default: that of the installed package nova or of the"
+        " command nova-compute, else unknown"
     )
-    builder.add_argument("--nova-release", metavar="N", type=_release, help=text)
+    builder.add_argument(
+        "--nova-release", metavar="N", type=_release, help=text
+    )
     text = (
-        "expect no nova-compute on the host, but a driver that builds guests with the settings of os-prefilter; a "
-        "report also writes the traits that nova-compute would"
+        "expect no nova-compute on the host, but a driver that builds guests"
+        " with the settings of os-prefilter; a report also writes the traits"
+        " that nova-compute would"
     )
     builder.add_argument("--alone", action="store_true", help=text)
     add_node_arguments(command, group)
@@ -73,11 +97,19 @@ def add_host_arguments(command: CloudCommand, parser: argparse.ArgumentParser) -
 
 def add_node_arguments(command: CloudCommand, group: Any) -> None:
     """Add the arguments that name a node to a group of a parser."""
-    text = "with ironic: output of 'openstack baremetal node show -f json'; with --os-cloud, the node's name or UUID"
+    text = (
+        "with ironic: output of 'openstack baremetal node show -f json'; with"
+        " --os-cloud, the node's name or UUID"
+    )
     group.add_argument("--node", metavar="FILE", help=text)
-    text = "with ironic: output of 'openstack baremetal node bios setting list --long -f json'"
+    text = (
+        "with ironic: output of 'openstack baremetal node bios setting list"
+        " --long -f json'"
+    )
     group.add_argument("--bios", metavar="FILE", help=text)
-    command.add_cloud_argument(group, "with ironic: ask the Ironic of this cloud in clouds.yaml")
+    command.add_cloud_argument(
+        group, "with ironic: ask the Ironic of this cloud in clouds.yaml"
+    )
 
 
 @dataclass(frozen=True)
@@ -96,15 +128,20 @@ class NodeArguments:
         """
         if not self.node:
             advice = (
-                "give --node FILE, output of 'openstack baremetal node show -f json', or --os-cloud and the node's "
-                "name."
+                "give --node FILE, output of 'openstack baremetal node show -f"
+                " json', or --os-cloud and the node's name."
             )
             raise DocumentError("no node", advice)
         if self.bios is not None and self.asks_ironic(context):
-            raise DocumentError("--bios", "it cannot go with --os-cloud: give files, or a cloud to ask.")
+            raise DocumentError(
+                "--bios",
+                "it cannot go with --os-cloud: give files, or a cloud to ask.",
+            )
 
     def asks_ironic(self, context: Context) -> bool:
-        """Return True to ask a cloud's Ironic for the node; a file wins over a cloud that the command does not name."""
+        """Return True to ask a cloud's Ironic for the node; a file wins over a
+        cloud that the command does not name.
+        """
         if context.names_cloud or not (context.has_cloud and self.node):
             return context.names_cloud
         return self.driver == "ironic" and not is_file(self.node)
@@ -121,21 +158,32 @@ class NodeArguments:
         if self.asks_ironic(context):
             facts = node_of(context, str(self.node)).facts()
         else:
-            from os_prefilter.hosts.drivers.ironic_facts import facts_from_node  # noqa: PLC0415
+            from os_prefilter.hosts.drivers.ironic_facts import (
+                facts_from_node,
+            )  # noqa: PLC0415
 
-            bios: Any = parse_json(read_bytes(self.bios), self.bios) if self.bios is not None else ()
+            bios: Any = (
+                parse_json(read_bytes(self.bios), self.bios)
+                if self.bios is not None
+                else ()
+            )
             path = str(self.node)
-            facts = facts_from_node(read_json(path), bios, path=path, bios_path=self.bios or "")
+            facts = facts_from_node(
+                read_json(path), bios, path=path, bios_path=self.bios or ""
+            )
         return replace(facts, templates=options.templates)
 
     def options(self) -> Options:
-        """Return the options of [prefilter] in nova.conf; the defaults without one.
+        """Return the options of [prefilter] in nova.conf; the defaults without
+        one.
 
-        :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
+        :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
+            or is wrong
         """
         if not self.nova_conf:
             return Options()
-        # Late, as below: commands that ask no host start quickly and need no more than the library.
+        # Late, as below: commands that ask no host start quickly and need no
+        # more than the library.
         from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
         return options_from(load_conf(self.nova_conf))
@@ -166,12 +214,20 @@ class HostArguments(NodeArguments):
     nova_release: int | None = None
     alone: bool = False
 
-    def facts(self, context: Context, *, assume: bool = True, emulated: Collection[str] | None = None) -> HostFacts:
+    def facts(
+        self,
+        context: Context,
+        *,
+        assume: bool = True,
+        emulated: Collection[str] | None = None,
+    ) -> HostFacts:
         """Return the facts of the host.
 
-        :param assume: assume versions that files do not contain, see :meth:`assumptions`; not where traits
-            are written, because an assumption must not remove traits
-        :param emulated: the architectures to probe beside the host's own; None for all
+        :param assume: assume versions that files do not contain, see
+            :meth:`assumptions`; not where traits are written, because an
+            assumption must not remove traits
+        :param emulated: the architectures to probe beside the host's own; None
+            for all
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
         :raises ProbeFailed: if libvirt fails
@@ -182,14 +238,22 @@ class HostArguments(NodeArguments):
             return kind() if kind else self.node_facts(context)
         settings = self.settings()
         if self.capabilities is None:
-            from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
+            from os_prefilter.adapters.libvirt.host import (
+                LibvirtHost,
+            )  # noqa: PLC0415
 
             return LibvirtHost(self.connect or "", settings).facts(emulated)
-        from os_prefilter.adapters.libvirt.documents import facts_from_xml, parse_version  # noqa: PLC0415
+        from os_prefilter.adapters.libvirt.documents import (
+            facts_from_xml,
+            parse_version,
+        )  # noqa: PLC0415
 
         libvirt, qemu = (
             None if text is None else parse_version(name, text)
-            for name, text in (("--libvirt-version", self.libvirt_version), ("--qemu-version", self.qemu_version))
+            for name, text in (
+                ("--libvirt-version", self.libvirt_version),
+                ("--qemu-version", self.qemu_version),
+            )
         )
         oldest = NOVA_RELEASES[_known_release(settings.nova_release)]
         facts = facts_from_xml(
@@ -202,55 +266,93 @@ class HostArguments(NodeArguments):
         )
         missing = self.assumptions(facts)
         if missing and not assume:
-            raise DocumentError(self.capabilities, f"{missing[0]} Traits are not written by assumptions.")
+            raise DocumentError(
+                self.capabilities,
+                f"{missing[0]} Traits are not written by assumptions.",
+            )
         return facts
 
     def settings(self) -> "LibvirtSettings":
-        """Return the options of a libvirt host, and the release of Nova that builds its guests, if one does.
+        """Return the options of a libvirt host, and the release of Nova that
+        builds its guests, if one does.
 
-        :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
+        :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
+            or is wrong
         """
-        from os_prefilter.adapters.nova_conf import libvirt_settings, release_of_compute  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import (
+            libvirt_settings,
+            release_of_compute,
+        )  # noqa: PLC0415
 
         return replace(
             libvirt_settings(self.nova_conf),
             built_by_nova=not self.alone,
-            nova_release=None if self.alone else self.nova_release or release_of_compute(),
+            nova_release=(
+                None
+                if self.alone
+                else self.nova_release or release_of_compute()
+            ),
         )
 
     def assumptions(self, facts: HostFacts) -> tuple[str, ...]:
         """Return a sentence for each assumption in the facts."""
         if not isinstance(facts, LibvirtFacts) or self.capabilities is None:
             return ()
-        assumed = [("libvirt", facts.libvirt_version)] if self.libvirt_version is None else []
+        assumed = (
+            [("libvirt", facts.libvirt_version)]
+            if self.libvirt_version is None
+            else []
+        )
         if facts.guests and self.qemu_version is None:
             assumed.append(("QEMU", facts.hypervisor_version))
-        oldest = f"the oldest that Nova {_known_release(facts.nova_release)} runs on"
+        oldest = (
+            f"the oldest that Nova {_known_release(facts.nova_release)}"
+            " runs on"
+        )
         return tuple(
-            f"{what} {version_text(version)} is assumed, {oldest}. Give --{what.lower()}-version X.Y.Z."
+            f"{what} {version_text(version)} is assumed, {oldest}. Give"
+            f" --{what.lower()}-version X.Y.Z."
             for what, version in assumed
         )
 
     def given(self, *names: str) -> list[str]:
-        """Return the options that are given; an empty text is given, and wrong."""
-        return [option_name(name) for name in names if getattr(self, name) not in (None, [], ())]
+        """Return the options that are given; an empty text is given, and
+        wrong.
+        """
+        return [
+            option_name(name)
+            for name in names
+            if getattr(self, name) not in (None, [], ())
+        ]
 
     def _check(self, context: Context) -> None:
         """Refuse arguments that conflict: none is ever ignored."""
         for drivers, names in _OF_DRIVER.items():
             if self.driver not in drivers:
-                cloud = ["--os-cloud"] * (context.names_cloud and "node" in names)
+                cloud = ["--os-cloud"] * (
+                    context.names_cloud and "node" in names
+                )
                 for option in (*self.given(*names), *cloud):
-                    raise DocumentError(option, f"it is for --driver {' or '.join(drivers)}, not {self.driver}.")
+                    raise DocumentError(
+                        option,
+                        f"it is for --driver {' or '.join(drivers)}, not"
+                        f" {self.driver}.",
+                    )
         if self.driver == "ironic":
             self.check_node(context)
         if self.capabilities is None:
             for option in self.given(*OF_FILES):
-                raise DocumentError(option, "it goes with --capabilities FILE, the output of 'virsh capabilities'.")
+                raise DocumentError(
+                    option,
+                    "it goes with --capabilities FILE, the output of 'virsh"
+                    " capabilities'.",
+                )
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return sentences about the driver that builds the guests of a libvirt host."""
+    """Return sentences about the driver that builds the guests of a libvirt
+    host.
+    """
     if not isinstance(facts, LibvirtFacts):
         return ()
     ours = "a driver with the settings of os-prefilter"
@@ -258,24 +360,36 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
         found = "A driver with the settings of os-prefilter builds the guests."
     elif facts.nova_release:
         found = (
-            f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for {ours}."
+            f"Nova {facts.nova_release} builds the guests. Give --nova-release"
+            f" N for another one, --alone for {ours}."
         )
     else:
         found = (
-            "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
-            f"Give --nova-release N, or --alone for {ours}."
+            "Nova builds the guests, of an unknown release: a guest that only"
+            " some releases start counts as yes. Give --nova-release N, or"
+            f" --alone for {ours}."
         )
     return tuple(filter(None, (found, _describe_too_old(facts))))
 
 
 def _describe_too_old(facts: LibvirtFacts) -> str:
-    """Return a sentence if the host's libvirt or QEMU is older than the Nova that builds its guests runs on."""
+    """Return a sentence if the host's libvirt or QEMU is older than the Nova
+    that builds its guests runs on.
+    """
     needs = NOVA_RELEASES.get(facts.nova_release or 0)
     if needs is None or not facts.built_by_nova:
         return ""
     older = facts.list_older(needs.libvirt, needs.qemu)
-    old = " and ".join(f"{what} {found} is older than {oldest}" for what, found, oldest in older)
-    return f"{old}: nova-compute of Nova {facts.nova_release} does not start here." if old else ""
+    old = " and ".join(
+        f"{what} {found} is older than {oldest}"
+        for what, found, oldest in older
+    )
+    return (
+        f"{old}: nova-compute of Nova {facts.nova_release} does not start"
+        " here."
+        if old
+        else ""
+    )
 
 
 def _release(text: str) -> int:
@@ -284,10 +398,15 @@ def _release(text: str) -> int:
     release = nova_release(text)
     if release is None:
         raise argparse.ArgumentTypeError(
-            f"{quote(text)} is no release of Nova. Give its major version, such as 34 for 2026.2."
+            f"{quote(text)} is no release of Nova. Give its major version,"
+            " such as 34 for 2026.2."
         )
     return release
 
 
 def _known_release(release: int | None) -> int:
-    return release if release is not None and release in NOVA_RELEASES else NEWEST_NOVA
+    return (
+        release
+        if release is not None and release in NOVA_RELEASES
+        else NEWEST_NOVA
+    )

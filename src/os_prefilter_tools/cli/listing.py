@@ -36,7 +36,8 @@ else:
 
 
 class Cell(_Column):
-    """A cell that JSON and YAML show as a list or an object, and other formats as text.
+    """A cell that JSON and YAML show as a list or an object, and other formats
+    as text.
 
     :param text: for a table
     :param line: for csv and value, which have one line for a row
@@ -58,18 +59,30 @@ class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
     about: Mapping[str, Any] | None = None
-    """Keys of JSON and YAML beside ``lines``, which has the rows; None for a list of the rows alone."""
+    """Keys of JSON and YAML beside ``lines``, which has the rows; None for a
+    list of the rows alone.
+    """
 
-    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Any, data: Any
+    ) -> int:
         """Print the listing, after the notes; a table fits the terminal."""
         self.context.write_notes()
         if parsed_args.formatter == "table":
             self.formatter = Table()
-        elif self.about is not None and parsed_args.formatter in ("json", "yaml"):
+        elif self.about is not None and parsed_args.formatter in (
+            "json",
+            "yaml",
+        ):
             self.formatter = _Document(self.about)
         elif parsed_args.formatter in ("csv", "value"):
-            data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
-        return int(super().produce_output(parsed_args, column_names, data) or 0)
+            data = [
+                [cell.line if isinstance(cell, Cell) else cell for cell in row]
+                for row in data
+            ]
+        return int(
+            super().produce_output(parsed_args, column_names, data) or 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,10 @@ class ItemList:
 
     def __str__(self) -> str:
         first = [item.rstrip(".") for item in self.items[:_MOST_SHOWN]]
-        return f"{self.what}: {self.number}: {'; '.join(shorten(first, _MOST_SHOWN, self.number))}."
+        return (
+            f"{self.what}: {self.number}:"
+            f" {'; '.join(shorten(first, _MOST_SHOWN, self.number))}."
+        )
 
 
 class Totals(str):
@@ -96,7 +112,9 @@ SummaryLine: TypeAlias = "str | ItemList"
 """A line of a summary; a page shows all items of a list."""
 
 
-def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[ItemList]:
+def first_of(
+    what: str, items: Sequence[str], count: int | None = None
+) -> Iterator[ItemList]:
     """Yield the line of the items, if there are any."""
     if items:
         yield ItemList(what, items, len(items) if count is None else count)
@@ -108,7 +126,9 @@ def cut(name: str) -> str:
 
 
 def escape_formula(text: str) -> str:
-    """Return text that a spreadsheet does not execute as a formula: tenants name images."""
+    """Return text that a spreadsheet does not execute as a formula: tenants
+    name images.
+    """
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
@@ -119,32 +139,84 @@ class _Document(JSONFormatter):
         super().__init__()
         self._about = about
 
-    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Any],
+        stdout: TextIO,
+        parsed_args: Any,
+    ) -> None:
         """Print the object as JSON or YAML."""
         rows = (
-            [each.machine_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+            [
+                (
+                    each.machine_readable()
+                    if isinstance(each, FormattableColumn)
+                    else each
+                )
+                for each in row
+            ]
+            for row in data
         )
-        document = {**self._about, "lines": [dict(zip(column_names, row, strict=True)) for row in rows]}
+        document = {
+            **self._about,
+            "lines": [
+                dict(zip(column_names, row, strict=True)) for row in rows
+            ],
+        }
         if parsed_args.formatter == "json":
-            stdout.write(f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n")
+            stdout.write(
+                f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n"
+            )
         else:
-            stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+            stdout.write(
+                yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+            )
 
 
 class Table(TableFormatter):
-    """cliff's table; where it is wider than the terminal, a list of names and values: cliff would break words."""
+    """cliff's table; where it is wider than the terminal, a list of names and
+    values: cliff would break words.
+    """
 
-    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+    def emit_list(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Any],
+        stdout: TextIO,
+        parsed_args: Any,
+    ) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
         rows = [
-            [each.human_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+            [
+                (
+                    each.human_readable()
+                    if isinstance(each, FormattableColumn)
+                    else each
+                )
+                for each in row
+            ]
+            for row in data
         ]
         width = parsed_args.max_width
         if width < 1:
-            width = (terminal_width() or 0) if parsed_args.fit_width or sys.stdout.isatty() else 0
+            width = (
+                (terminal_width() or 0)
+                if parsed_args.fit_width or sys.stdout.isatty()
+                else 0
+            )
         columns = zip(column_names, *rows, strict=True)
-        # A border and a space on either side of each column, and the last border.
-        full = 1 + sum(3 + max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns)
+        # A border and a space on either side of each column, and the last
+        # border.
+        full = 1 + sum(
+            3
+            + max(
+                _width(line)
+                for cell in column
+                for line in str(cell).split("\n")
+            )
+            for column in columns
+        )
         if not width or full <= width:
             super().emit_list(column_names, rows, stdout, parsed_args)
             return
@@ -152,17 +224,28 @@ class Table(TableFormatter):
         for number, row in enumerate(rows):
             stdout.write("\n" * bool(number))
             for name, cell in zip(column_names, row, strict=True):
-                value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
+                value = _fold(
+                    str(cell).rstrip(), max(width - indent, 1)
+                ).replace("\n", "\n" + " " * indent)
                 stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 
 def _width(text: str) -> int:
-    return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
+    return sum(
+        1 + (east_asian_width(each) in "WF")
+        for each in text
+        if not combining(each)
+    )
 
 
 def _fold(text: str, width: int) -> str:
     """Return a text wrapped between words."""
-    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+    lines = (
+        textwrap.wrap(
+            line, width, break_long_words=False, break_on_hyphens=False
+        )
+        for line in text.split("\n")
+    )
     return "\n".join(chain.from_iterable(each or [""] for each in lines))
 
 

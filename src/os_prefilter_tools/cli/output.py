@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Output beside listings: a document to the standard output or a file, and progress to a terminal."""
+"""Output beside listings: a document to the standard output or a file, and
+progress to a terminal.
+"""
 
 import argparse
 import os
@@ -21,23 +23,40 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--output`` and ``--force``."""
     text = "write to this file, whole or not at all; default: standard output"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--force", action="store_true", help="replace an existing file"
+    )
 
 
 def check_output(path: str | None, *, force: bool) -> None:
     """Refuse a path that could not be written, before any work is done.
 
-    :raises DocumentError: if the file exists, is a link, or its directory is missing.
+    :raises DocumentError: if the file exists, is a link, or its directory is
+        missing.
     """
     if path is not None and status_to_replace(path) is not None and not force:
-        raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
+        raise DocumentError(
+            path,
+            "the file exists already. Give another path, or --force to"
+            " replace it.",
+        )
 
 
-def write_output(text: str, path: str | None, stdout: Any, *, force: bool, private: bool = False) -> None:
-    """Write a document into a file, or to the standard output if there is no path.
+def write_output(
+    text: str,
+    path: str | None,
+    stdout: Any,
+    *,
+    force: bool,
+    private: bool = False,
+) -> None:
+    """Write a document into a file, or to the standard output if there is no
+    path.
 
-    :param private: True if only the owner may read and write the file; else a file keeps its permissions
-    :raises DocumentError: if it cannot be written, or the file has appeared meanwhile.
+    :param private: True if only the owner may read and write the file; else a
+        file keeps its permissions
+    :raises DocumentError: if it cannot be written, or the file has appeared
+        meanwhile.
     """
     if path is None:
         stdout.write(text)
@@ -56,17 +75,29 @@ def write_output(text: str, path: str | None, stdout: Any, *, force: bool, priva
 
 
 @contextmanager
-def progress_on(stream: TextIO, *, is_wanted: bool = True) -> "Iterator[Progress]":
+def progress_on(
+    stream: TextIO, *, is_wanted: bool = True
+) -> "Iterator[Progress]":
     """Show progress on ``stream`` within the context, if it is a terminal."""
     if not (is_wanted and stream.isatty()):
         yield lambda _what, _done, _of: None
         return
     # Slow to import.
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )  # noqa: PLC0415
     from rich.progress import Progress as Bars  # noqa: PLC0415
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Bars(*columns, console=Console(file=stream), transient=True) as bars:
         tasks: dict[str, object] = {}
 

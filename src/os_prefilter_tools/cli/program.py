@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Common parts of the programs: writing to the standard output, and log lines without passwords."""
+"""Common parts of the programs: writing to the standard output, and log lines
+without passwords.
+"""
 
 import io
 import logging
@@ -15,7 +17,9 @@ BROKEN_PIPE = 141
 
 
 class PasswordMaskingFormatter(logging.Formatter):
-    """Another formatter's lines, without the passwords in URLs of client libraries and tracebacks."""
+    """Another formatter's lines, without the passwords in URLs of client
+    libraries and tracebacks.
+    """
 
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -27,18 +31,27 @@ class PasswordMaskingFormatter(logging.Formatter):
 
 
 def prepare_output() -> None:
-    """Let any text be written to the standard output, and errors of writing show in :func:`flush` alone."""
+    """Let any text be written to the standard output, and errors of writing
+    show in :func:`flush` alone.
+    """
     if sys.stdout is None:
         # A script closed it.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names may have letters that the terminal does not have. Argparse ignores errors of writing, and where Python
-        # does not buffer (PYTHONUNBUFFERED) there would be no second one.
+        # Names may have letters that the terminal does not have. Argparse
+        # ignores errors of writing, and where Python does not buffer
+        # (PYTHONUNBUFFERED) there would be no second one.
         sys.stdout.reconfigure(errors="backslashreplace", write_through=False)
 
 
-def flush(code: int, error_code: int = ERROR, text: str = "", failed: OSError | None = None) -> int:
-    """Write out a text and what was printed; return the exit code, or that of an error if it cannot be written.
+def flush(
+    code: int,
+    error_code: int = ERROR,
+    text: str = "",
+    failed: OSError | None = None,
+) -> int:
+    """Write out a text and what was printed; return the exit code, or that of
+    an error if it cannot be written.
 
     :param failed: the error of an earlier writing
     """
@@ -56,7 +69,13 @@ def flush(code: int, error_code: int = ERROR, text: str = "", failed: OSError | 
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return BROKEN_PIPE
-        advice = "Check where it is redirected to, and how much space there is."
-        print(f"The standard output cannot be written: {error.strerror}. {advice}", file=sys.stderr)  # noqa: T201
+        advice = (
+            "Check where it is redirected to, and how much space there is."
+        )
+        print(
+            f"The standard output cannot be written: {error.strerror}."
+            f" {advice}",
+            file=sys.stderr,
+        )  # noqa: T201
         return error_code
     return code

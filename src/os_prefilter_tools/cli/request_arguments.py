@@ -28,31 +28,59 @@ def add_repeatable(parser: Any, name: str, metavar: str, text: str) -> None:
 
     :param text: the help
     """
-    parser.add_argument(name, metavar=metavar, action="append", default=[], help=text)
+    parser.add_argument(
+        name, metavar=metavar, action="append", default=[], help=text
+    )
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
     for kind, one in (("image", "an image"), ("flavor", "a flavor")):
-        text = f"request {one}: output of 'openstack {kind} show -f json', or with a cloud its name or ID"
+        text = (
+            f"request {one}: output of 'openstack {kind} show -f json', or"
+            " with a cloud its name or ID"
+        )
         group.add_argument(f"--{kind}", metavar="FILE", help=text)
     one_of = group.add_mutually_exclusive_group()
-    one_of.add_argument("--server", metavar="ID", help="repeat the request of this server in the cloud")
+    one_of.add_argument(
+        "--server",
+        metavar="ID",
+        help="repeat the request of this server in the cloud",
+    )
     text = "read a request spec from this file, as Nova stores it in JSON"
     one_of.add_argument("--request-spec", metavar="FILE", help=text)
     text = "take this bundled request; 'os-prefilter demo' shows them"
-    one_of.add_argument("--example", metavar="NAME", choices=example_requests(), help=text)
-    add_repeatable(group, "--property", "KEY=VALUE", "add an image property (repeatable)")
-    add_repeatable(group, "--extra-spec", "KEY=VALUE", "add a flavor extra spec (repeatable)")
-    add_repeatable(group, "--hint", "KEY=VALUE", "add a scheduler hint (repeatable)")
-    group.add_argument("--project", metavar="ID", help="make the request as this project")
-    group.add_argument("--availability-zone", metavar="ZONE", help="request this availability zone")
+    one_of.add_argument(
+        "--example", metavar="NAME", choices=example_requests(), help=text
+    )
+    add_repeatable(
+        group, "--property", "KEY=VALUE", "add an image property (repeatable)"
+    )
+    add_repeatable(
+        group,
+        "--extra-spec",
+        "KEY=VALUE",
+        "add a flavor extra spec (repeatable)",
+    )
+    add_repeatable(
+        group, "--hint", "KEY=VALUE", "add a scheduler hint (repeatable)"
+    )
+    group.add_argument(
+        "--project", metavar="ID", help="make the request as this project"
+    )
+    group.add_argument(
+        "--availability-zone",
+        metavar="ZONE",
+        help="request this availability zone",
+    )
 
 
 @dataclass(frozen=True)
 class RequestArguments:
-    """Parsed arguments that name a request, each field as the option of its name."""
+    """Parsed arguments that name a request, each field as the option of its
+    name.
+    """
 
     image: str | None
     flavor: str | None
@@ -68,7 +96,8 @@ class RequestArguments:
     def read(self, context: Context) -> RequestSpec:
         """Return the request.
 
-        :raises DocumentError: if a file or a KEY=VALUE is wrong, or no request is named.
+        :raises DocumentError: if a file or a KEY=VALUE is wrong, or no request
+            is named.
         """
         spec = self._base(context)
         if self.image:
@@ -77,12 +106,21 @@ class RequestArguments:
             spec = replace(spec, flavor=flavor_named(self.flavor, context))
         if self.property:
             image = spec.image or Image()
-            properties = {**image.properties, **_unique_pairs(self.property, "--property")}
+            properties = {
+                **image.properties,
+                **_unique_pairs(self.property, "--property"),
+            }
             spec = replace(spec, image=replace(image, properties=properties))
         if self.extra_spec:
-            extra_specs = {**spec.flavor.extra_specs, **_unique_pairs(self.extra_spec, "--extra-spec")}
-            spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
-        # As the client sends them: a key with several values has a list of them.
+            extra_specs = {
+                **spec.flavor.extra_specs,
+                **_unique_pairs(self.extra_spec, "--extra-spec"),
+            }
+            spec = replace(
+                spec, flavor=replace(spec.flavor, extra_specs=extra_specs)
+            )
+        # As the client sends them: a key with several values has a list of
+        # them.
         hints: dict[str, list[str]] = {}
         for key, value in _pairs(self.hint, "--hint"):
             hints.setdefault(key, []).append(value)
@@ -97,22 +135,35 @@ class RequestArguments:
         """Return the request to which the other arguments add."""
         if self.server:
             if not context.has_cloud:
-                raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
-            from os_prefilter_tools.adapters.cloud.servers import request_of_server  # noqa: PLC0415
+                raise DocumentError(
+                    "--server",
+                    "it needs a cloud to ask. Give --os-cloud NAME.",
+                )
+            from os_prefilter_tools.adapters.cloud.servers import (
+                request_of_server,
+            )  # noqa: PLC0415
 
             return request_of_server(context.connection, self.server)
         if self.request_spec:
-            return request_spec_from(read_json(self.request_spec), self.request_spec)
+            return request_spec_from(
+                read_json(self.request_spec), self.request_spec
+            )
         if self.example:
             return example_requests()[self.example].request_spec()
-        if self == RequestArguments(None, None, None, None, None, [], [], [], None, None):
+        if self == RequestArguments(
+            None, None, None, None, None, [], [], [], None, None
+        ):
             raise DocumentError(
                 "no request",
-                "give --image, --flavor, --server, --request-spec, --example, --property, --extra-spec, --hint, "
-                "--project or --availability-zone.",
+                "give --image, --flavor, --server, --request-spec, --example,"
+                " --property, --extra-spec, --hint, --project or"
+                " --availability-zone.",
             )
-        # Placement refuses a query without resources; a flavor file replaces these.
-        return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))
+        # Placement refuses a query without resources; a flavor file replaces
+        # these.
+        return RequestSpec(
+            flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB")
+        )
 
 
 def _pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
@@ -131,19 +182,26 @@ def _unique_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in _pairs(texts, option):
         if key in found:
-            raise DocumentError(option, f"{quote(key)} is given twice. Give it once, with the value that counts.")
+            raise DocumentError(
+                option,
+                f"{quote(key)} is given twice. Give it once, with the value"
+                " that counts.",
+            )
         found[key] = value
     return found
 
 
 def image_named(name: str, context: Context) -> Image:
-    """Return the image in a file or, if there is no such file, of this name or ID in the cloud.
+    """Return the image in a file or, if there is no such file, of this name or
+    ID in the cloud.
 
     :raises DocumentError: if there is none, or several.
     :raises PrefilterError: if the cloud does not answer.
     """
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud import (
+            resources,
+        )  # noqa: PLC0415
 
         return resources.image_named(context.connection, name)
     return image_from(read_json(name), name)
@@ -152,7 +210,9 @@ def image_named(name: str, context: Context) -> Image:
 def flavor_named(name: str, context: Context) -> Flavor:
     """Return the flavor as :func:`image_named` does the image."""
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import resources  # noqa: PLC0415
+        from os_prefilter_tools.adapters.cloud import (
+            resources,
+        )  # noqa: PLC0415
 
         return resources.flavor_named(context.connection, name)
     document = read_json(name)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter rules check``: check files of rules before they are deployed."""
+"""``os-prefilter rules check``: check files of rules before they are
+deployed.
+"""
 
 import argparse
 import os
@@ -14,25 +16,41 @@ from os_prefilter_tools.cli.listing import Listing
 
 
 class CheckRules(Listing):
-    """Check files of rules: show the rules as the filter reads them, or all errors."""
+    """Check files of rules: show the rules as the filter reads them, or all
+    errors.
+    """
 
     arguments = " PATH ..."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        text = "check this file of rules, or directory; give all directories of [prefilter] rules_dirs at once"
+        text = (
+            "check this file of rules, or directory; give all directories of"
+            " [prefilter] rules_dirs at once"
+        )
         parser.add_argument("paths", metavar="PATH", nargs="+", help=text)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table.
 
-        :raises PrefilterError: with all problems, if the rules must not be used
+        :raises PrefilterError: with all problems, if the rules must not be
+            used
         """
         # A file that is named twice would have duplicate rules.
-        paths = list({os.path.realpath(path): path for path in parsed_args.paths}.values())
+        paths = list(
+            {
+                os.path.realpath(path): path for path in parsed_args.paths
+            }.values()
+        )
         for path in paths:
             # An error of a path that is none is among those of all.
             if os.path.isdir(path) and not rule_files(path):  # noqa: PTH112 - Path's may raise an error
-                raise DocumentError(path, f"no file of rules is in it: their names end in {' or '.join(SUFFIXES)}.")
+                raise DocumentError(
+                    path,
+                    "no file of rules is in it: their names end in"
+                    f" {' or '.join(SUFFIXES)}.",
+                )
         with self.context.progress() as progress:
             read = read_rules(paths, progress)
         if read.errors:
@@ -43,7 +61,16 @@ class CheckRules(Listing):
         self.tell(f"Rules: {len(rules)} in {escape_line(', '.join(paths))}.")
         if not rules:
             self.tell("The files have no rules.", warning=True)
-        columns = ("Rule", "When", "Required", "Forbidden", "Preferred", "On", "Because", "File")
+        columns = (
+            "Rule",
+            "When",
+            "Required",
+            "Forbidden",
+            "Preferred",
+            "On",
+            "Because",
+            "File",
+        )
         return columns, [_line(each) for each in rules]
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter-status upgrade check``: what to correct before nova-scheduler is restarted with new code or options.
+"""``os-prefilter-status upgrade check``: what to correct before nova-scheduler
+is restarted with new code or options.
 
-It reads nova.conf as nova-scheduler does, only reads Placement, and prints what ``nova-status upgrade check`` prints:
-a table, or with ``--json`` a document. Its exit codes are those of oslo.upgradecheck.
+It reads nova.conf as nova-scheduler does, only reads Placement, and prints
+what ``nova-status upgrade check`` prints: a table, or with ``--json`` a
+document. Its exit codes are those of oslo.upgradecheck.
 """
 
 import argparse
@@ -22,10 +24,21 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-from os_prefilter.adapters.nova_conf import available_filters, reason_of, unsupported_nova
-from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
+from os_prefilter.adapters.nova_conf import (
+    available_filters,
+    reason_of,
+    unsupported_nova,
+)
+from os_prefilter.adapters.placement.client import (
+    MICROVERSION,
+    PlacementClient,
+)
 from os_prefilter.adapters.placement.from_conf import client_from
-from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
+from os_prefilter.common.errors import (
+    DocumentError,
+    PlacementError,
+    PrefilterError,
+)
 from os_prefilter.common.quoting import escape_line, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.documents.files import check_readable
@@ -43,22 +56,38 @@ from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.cli.program import flush, prepare_output
 from os_prefilter_tools.operators.readiness import compute_nodes, readiness
 
-_OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
-_BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
+_OURS, _NOVAS = (
+    "os_prefilter.nova.activate",
+    "nova.scheduler.filters.all_filters",
+)
+_BOTH_LINES = (
+    f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters"
+    f" = {_OURS}'."
+)
 _PATH_NEEDED = "Give a path, or leave the option out."
 # The facts that the entry point for Nova provides. Nothing queries them here.
-_FACTS = ("minimum_compute_version", "owner_coverage", "reports", "known_traits", "nested_providers")
+_FACTS = (
+    "minimum_compute_version",
+    "owner_coverage",
+    "reports",
+    "known_traits",
+    "nested_providers",
+)
 _MOST_TRAITS = 5
 _UNAUTHORIZED = 401
 # oslo.upgradecheck's exit code for an error that is not the result of a check.
 _UNEXPECTED = 255
 
 
-_NOT_CHECKED = Result(Code.WARNING, "Not checked: correct the failures above first.")
+_NOT_CHECKED = Result(
+    Code.WARNING, "Not checked: correct the failures above first."
+)
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks, in the order in which they run: later ones need what the first ones read."""
+    """The checks, in the order in which they run: later ones need what the
+    first ones read.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
@@ -74,42 +103,70 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.FAILURE, str(error))
 
     def _get_details(self, upgrade_check_result: Result) -> str | None:
-        """Wrap the text as oslo.upgradecheck does, but not within the name of a command or an option."""
-        lines = textwrap.wrap(upgrade_check_result.details or "", 60, subsequent_indent="  ", break_on_hyphens=False)
+        """Wrap the text as oslo.upgradecheck does, but not within the name of
+        a command or an option.
+        """
+        lines = textwrap.wrap(
+            upgrade_check_result.details or "",
+            60,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
         return "\n".join(lines) or None
 
     def _configuration(self) -> Result:
-        logger, handler = logging.getLogger("os_prefilter"), BufferingHandler(sys.maxsize)
+        logger, handler = (
+            logging.getLogger("os_prefilter"),
+            BufferingHandler(sys.maxsize),
+        )
         handler.setLevel(logging.WARNING)
         logger.addHandler(handler)
         try:
-            self._service = Service.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
+            self._service = Service.from_conf(
+                self._conf, dict.fromkeys(_FACTS, lambda _context: None)
+            )
         finally:
             logger.removeHandler(handler)
         warnings = [record.getMessage() for record in handler.buffer]
         names = [each.name for each in self._service.filters]
         if not names:
-            warnings.append("[prefilter] enabled_filters is empty: no filter runs.")
+            warnings.append(
+                "[prefilter] enabled_filters is empty: no filter runs."
+            )
         enabled = f"Request filters enabled: {', '.join(names)}."
-        return Result(Code.WARNING, " ".join(warnings)) if warnings else Result(Code.SUCCESS, enabled)
+        return (
+            Result(Code.WARNING, " ".join(warnings))
+            if warnings
+            else Result(Code.SUCCESS, enabled)
+        )
 
     def _entry_point(self) -> Result:
         found = available_filters(self._conf, self._where())
         option = "[filter_scheduler] available_filters"
         if _OURS not in found:
-            text = f"{option} has no line with {_OURS}: nova-scheduler runs no filter of os-prefilter. {_BOTH_LINES}"
+            text = (
+                f"{option} has no line with {_OURS}: nova-scheduler runs no"
+                f" filter of os-prefilter. {_BOTH_LINES}"
+            )
             unused = self._service is not None and not self._service.filters
             return Result(Code.WARNING if unused else Code.FAILURE, text)
         # Single filters of Nova may be listed instead.
-        if not any(each.startswith("nova.scheduler.filters.") for each in found):
-            text = f"{option} lacks Nova's own host filters, so that nova-scheduler does not start. {_BOTH_LINES}"
+        if not any(
+            each.startswith("nova.scheduler.filters.") for each in found
+        ):
+            text = (
+                f"{option} lacks Nova's own host filters, so that"
+                f" nova-scheduler does not start. {_BOTH_LINES}"
+            )
             return Result(Code.FAILURE, text)
         counts = self._service is not None and self._conf[GROUP].count_hosts
         if counts and found[-1] != _OURS:
             text = (
-                f"{option} has lines after {_OURS}: of two classes with one name Nova takes the later, so that the "
-                "host filters of these lines are not counted, and the reason of a failed boot does not name them. "
-                f"Make the line with {_OURS} the last one."
+                f"{option} has lines after {_OURS}: of two classes with one"
+                " name Nova takes the later, so that the host filters of"
+                " these lines are not counted, and the reason of a failed"
+                f" boot does not name them. Make the line with {_OURS} the"
+                " last one."
             )
             return Result(Code.WARNING, text)
         return Result(Code.SUCCESS)
@@ -118,14 +175,25 @@ class Checks(upgradecheck.UpgradeCommands):
         client = client_from(self._conf, self._where())
         try:
             newest = client.newest_microversion()
-            if int(newest.partition(".")[2]) < int(MICROVERSION.partition(".")[2]):
-                text = f"Placement has microversions up to {newest}, and {MICROVERSION} is needed. Upgrade Placement."
+            if int(newest.partition(".")[2]) < int(
+                MICROVERSION.partition(".")[2]
+            ):
+                text = (
+                    f"Placement has microversions up to {newest}, and"
+                    f" {MICROVERSION} is needed. Upgrade Placement."
+                )
                 return Result(Code.FAILURE, text)
             # Only here Placement looks at the token.
             self._known = client.traits()
         except PlacementError as error:
-            if isinstance(error.__cause__, Unauthorized) or getattr(error, "status", 0) == _UNAUTHORIZED:
-                advice = "The login was refused: correct the user and the password in the section [placement]."
+            if (
+                isinstance(error.__cause__, Unauthorized)
+                or getattr(error, "status", 0) == _UNAUTHORIZED
+            ):
+                advice = (
+                    "The login was refused: correct the user and the password"
+                    " in the section [placement]."
+                )
                 return Result(Code.FAILURE, f"{error} {advice}")
             raise
         self._placement = client
@@ -135,27 +203,49 @@ class Checks(upgradecheck.UpgradeCommands):
         if not self._service or not self._placement:
             return _NOT_CHECKED
         options = self._service.options
-        missing = [(each, self._named_by(each, options) - self._known) for each in self._service.filters]
-        custom = {trait for _, traits in missing for trait in traits if trait.startswith(CUSTOM_PREFIX)}
-        standard = {trait for _, traits in missing for trait in traits} - custom
+        missing = [
+            (each, self._named_by(each, options) - self._known)
+            for each in self._service.filters
+        ]
+        custom = {
+            trait
+            for _, traits in missing
+            for trait in traits
+            if trait.startswith(CUSTOM_PREFIX)
+        }
+        standard = {
+            trait for _, traits in missing for trait in traits
+        } - custom
         said = []
         if standard:
             said.append(
-                f"Placement does not know {_of_filters(missing, standard)}. The filters do not require them, so that a "
-                "request may get a host that lacks the device. They come with a newer os-traits beside Placement; "
-                "'os-prefilter vocabulary list' has the releases."
+                f"Placement does not know {_of_filters(missing, standard)}."
+                " The filters do not require them, so that a request may get"
+                " a host that lacks the device. They come with a newer"
+                " os-traits beside Placement; 'os-prefilter vocabulary list'"
+                " has the releases."
             )
         if custom:
             said.append(
-                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
-                "those of the vocabulary, and Placement refuses the requests that require any other. "
-                "nova-scheduler creates those of the vocabulary when it runs with this section; 'openstack trait "
-                "create NAME' creates any other."
+                f"Not created in Placement: {_of_filters(missing, custom)}."
+                " Until they are, the filters do not require those of the"
+                " vocabulary, and Placement refuses the requests that require"
+                " any other. nova-scheduler creates those of the vocabulary"
+                " when it runs with this section; 'openstack trait create"
+                " NAME' creates any other."
             )
-        # A filter that waits requires none before the hosts have reported, and that creates them.
+        # A filter that waits requires none before the hosts have reported, and
+        # that creates them.
         others = custom - opt_in_traits()
-        fails = any(not self._waits(each, options) and traits & others for each, traits in missing)
-        return Result(Code.FAILURE if fails else Code.WARNING, " ".join(said)) if said else Result(Code.SUCCESS)
+        fails = any(
+            not self._waits(each, options) and traits & others
+            for each, traits in missing
+        )
+        return (
+            Result(Code.FAILURE if fails else Code.WARNING, " ".join(said))
+            if said
+            else Result(Code.SUCCESS)
+        )
 
     def _reports(self) -> Result:
         if not self._service or not self._placement:
@@ -163,20 +253,39 @@ class Checks(upgradecheck.UpgradeCommands):
         filters, options = self._service.filters, self._service.options
         fleet = read_fleet(self._placement, inventories=False)
         if not compute_nodes(fleet):
-            text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
+            text = (
+                "There is no compute node: no provider in Placement has the"
+                " trait COMPUTE_NODE."
+            )
             return Result(Code.WARNING, text)
         lines = readiness(fleet, filters, options)
         said = []
         for each in filters:
-            silent = {name for line in lines if line.filter == each.name for name in line.unreported}
+            silent = {
+                name
+                for line in lines
+                if line.filter == each.name
+                for name in line.unreported
+            }
             if silent:
-                how = "waits for" if self._waits(each, options) else "may exclude"
-                said.append(f"{each.name} {how} {Unreported.of(silent)} without a report.")
+                how = (
+                    "waits for"
+                    if self._waits(each, options)
+                    else "may exclude"
+                )
+                said.append(
+                    f"{each.name} {how} {Unreported.of(silent)} without a"
+                    " report."
+                )
         if not said:
-            return Result(Code.SUCCESS, "Every compute node has reported what the enabled filters require.")
+            return Result(
+                Code.SUCCESS,
+                "Every compute node has reported what the enabled filters"
+                " require.",
+            )
         advice = (
-            "Run the agent on each; 'os-prefilter readiness' shows more. With [prefilter] wait_for_reports, filters "
-            "wait for them."
+            "Run the agent on each; 'os-prefilter readiness' shows more. With"
+            " [prefilter] wait_for_reports, filters wait for them."
         )
         return Result(Code.WARNING, " ".join((*said, advice)))
 
@@ -184,23 +293,48 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             nova = version("nova")
         except PackageNotFoundError:
-            advice = "Run the os-prefilter-status of nova-scheduler's environment."
-            return Result(Code.WARNING, f"Nova is not installed beside {escape_line(sys.executable)}. {advice}")
+            advice = (
+                "Run the os-prefilter-status of nova-scheduler's environment."
+            )
+            return Result(
+                Code.WARNING,
+                f"Nova is not installed beside {escape_line(sys.executable)}."
+                f" {advice}",
+            )
         if outside := unsupported_nova():
             return Result(Code.WARNING, outside)
-        ours = f"os-prefilter {version('os-prefilter')}, os-traits {version('os-traits')}"
-        return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
+        ours = (
+            f"os-prefilter {version('os-prefilter')}, os-traits"
+            f" {version('os-traits')}"
+        )
+        return Result(
+            Code.SUCCESS,
+            f"{ours}, Nova {nova} (supported:"
+            f" {', '.join(map(str, NOVA_RELEASES))}).",
+        )
 
     def _where(self) -> str:
         return ", ".join((*self._conf.config_file, *self._conf.config_dir))
 
-    def _named_by(self, each: LoadedFilter, options: Options) -> frozenset[str]:
-        """Return the traits of a filter that must exist; nova-scheduler creates the ``CUSTOM_`` traits of rules."""
-        of_rules = read_rules(self._conf[GROUP].rules_dirs).rules.traits if RULES in each.facts else frozenset()
-        return traits_named_by(each, options).union(t for t in of_rules if not t.startswith(CUSTOM_PREFIX))
+    def _named_by(
+        self, each: LoadedFilter, options: Options
+    ) -> frozenset[str]:
+        """Return the traits of a filter that must exist; nova-scheduler
+        creates the ``CUSTOM_`` traits of rules.
+        """
+        of_rules = (
+            read_rules(self._conf[GROUP].rules_dirs).rules.traits
+            if RULES in each.facts
+            else frozenset()
+        )
+        return traits_named_by(each, options).union(
+            t for t in of_rules if not t.startswith(CUSTOM_PREFIX)
+        )
 
     def _waits(self, each: LoadedFilter, options: Options) -> bool:
-        """Return True if the filter requires nothing of hosts that have not reported."""
+        """Return True if the filter requires nothing of hosts that have not
+        reported.
+        """
         return options.wait_for_reports and not each.nova_style
 
     _upgrade_checks = (
@@ -214,58 +348,90 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; return its exit code: 0 success, 1 warning, 2 failure, 255 an unexpected error."""
+    """Run the command; return its exit code: 0 success, 1 warning, 2 failure,
+    255 an unexpected error.
+    """
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
     # As nova-scheduler does.
-    files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
+    files, folders = (
+        find("nova", "nova-scheduler")
+        for find in (cfg.find_config_files, cfg.find_config_dirs)
+    )
     prepare_output()
     try:
         options, others = _configuration_in(argv)
     except DocumentError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return int(Code.FAILURE)
-    # oslo.config reads them before the verb alone; people write them behind it, as of any command.
+    # oslo.config reads them before the verb alone; people write them behind
+    # it, as of any command.
     argv = [*options, *others]
     named = options[1::2] or [*files, *folders]
     try:
         for path in named:
             check_readable(path)
-        conf(argv, project="nova", default_config_files=files, default_config_dirs=folders)
+        conf(
+            argv,
+            project="nova",
+            default_config_files=files,
+            default_config_dirs=folders,
+        )
         if not (conf.config_file or conf.config_dir):
             raise DocumentError("/etc/nova", "there is no nova.conf.")
     except (cfg.Error, OSError, ValueError, PrefilterError) as error:
         # Without its cause, which has the line, in which a password may be.
-        where = f"{escape_line(', '.join(named))}: " if isinstance(error, UnicodeError) else ""
+        where = (
+            f"{escape_line(', '.join(named))}: "
+            if isinstance(error, UnicodeError)
+            else ""
+        )
         advice = "Correct it, or give --config-file."
-        print(f"The configuration cannot be read: {where}{reason_of(error)} {advice}", file=sys.stderr)  # noqa: T201
+        print(
+            f"The configuration cannot be read: {where}{reason_of(error)}"
+            f" {advice}",
+            file=sys.stderr,
+        )  # noqa: T201
         return int(Code.FAILURE)
-    # What client libraries log is in the failure of a check, without the passwords.
+    # What client libraries log is in the failure of a check, without the
+    # passwords.
     logging.getLogger().addHandler(logging.NullHandler())
     upgradecheck.CONF = conf
     looked_at = escape_line(", ".join((*conf.config_file, *conf.config_dir)))
     if "--json" not in argv:
-        print(f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr)  # noqa: T201
-    # oslo.upgradecheck would print a traceback where the reader of its output has gone.
+        print(
+            f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr
+        )  # noqa: T201
+    # oslo.upgradecheck would print a traceback where the reader of its output
+    # has gone.
     with redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))
     return flush(code, _UNEXPECTED, text.getvalue())
 
 
 def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options that name files and directories of the configuration, each with its path, and all others.
+    """Return the options that name files and directories of the configuration,
+    each with its path, and all others.
 
     :raises DocumentError: if such an option has no path
     """
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     for option in ("--config-file", "--config-dir"):
-        parser.add_argument(option, action="append", dest="named", default=[], type=partial(_named, option))
+        parser.add_argument(
+            option,
+            action="append",
+            dest="named",
+            default=[],
+            type=partial(_named, option),
+        )
     try:
         found, others = parser.parse_known_args(list(argv))
     except (argparse.ArgumentError, SystemExit) as error:
         without = getattr(error, "argument_name", None)
         if without:
-            raise DocumentError(without, f"it needs a value. {_PATH_NEEDED}") from error
+            raise DocumentError(
+                without, f"it needs a value. {_PATH_NEEDED}"
+            ) from error
         # oslo.config says what is wrong.
         return [], list(argv)
     for option, path in found.named:
@@ -278,7 +444,14 @@ def _named(option: str, path: str) -> tuple[str, str]:
     return option, path
 
 
-def _of_filters(missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]) -> str:
-    """Return the first of these missing traits, and the filters that name them."""
+def _of_filters(
+    missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]
+) -> str:
+    """Return the first of these missing traits, and the filters that name
+    them.
+    """
     filters = [each.name for each, of_one in missing if of_one & traits]
-    return f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))} ({', '.join(filters)})"
+    return (
+        f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))}"
+        f" ({', '.join(filters)})"
+    )

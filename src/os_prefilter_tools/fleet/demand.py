@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demand of a request on a host, as conditions that can be dropped one by one.
+"""The demand of a request on a host, as conditions that can be dropped one by
+one.
 
-The meaning of each parameter is Placement's (its API reference, "List Allocation Candidates", microversion 1.39).
+The meaning of each parameter is Placement's (its API reference, "List
+Allocation Candidates", microversion 1.39).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,10 +14,21 @@ from itertools import chain
 from typing import NamedTuple
 
 from os_prefilter.request.query import Query
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
+from os_prefilter.request.requirements import (
+    ROOT,
+    UNSUFFIXED,
+    AggregateRequirement,
+    Requirement,
+)
 from os_prefilter.request.spec import RequestGroup
 
-RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = "resource", "trait", "aggregate", "tree", "policy"
+RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = (
+    "resource",
+    "trait",
+    "aggregate",
+    "tree",
+    "policy",
+)
 """The kinds of a :class:`Condition`."""
 
 
@@ -29,7 +42,9 @@ class Condition(NamedTuple):
     wanted: bool
     """False: forbidden."""
     names: tuple[str, ...]
-    """A resource class; a trait; aggregates, of which one is enough unless they are forbidden; suffixes; a provider."""
+    """A resource class; a trait; aggregates, of which one is enough unless
+    they are forbidden; suffixes; a provider.
+    """
     amount: int = 0
     """The amount of the resource class, in its units."""
 
@@ -42,7 +57,9 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The suffix of the group; empty for the host itself, where root and unsuffixed group count as one."""
+        """The suffix of the group; empty for the host itself, where root and
+        unsuffixed group count as one.
+        """
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 
@@ -51,84 +68,170 @@ class Demand:
     """The demand of a query on one host."""
 
     groups: Mapping[str, RequestGroup]
-    """The request groups by suffix, the unsuffixed one under ``""``; see :meth:`merge_alike`."""
+    """The request groups by suffix, the unsuffixed one under ``""``; see
+    :meth:`merge_alike`.
+    """
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
     same_subtree: tuple[tuple[str, ...], ...] = ()
     isolate: bool = False
     """Suffixed groups must come from different providers."""
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Suffix -> resources that need not be given, but may be, with the traits of the provider that gives them; the
-    group needs one of its resources in any case."""
+    """Suffix -> resources that need not be given, but may be, with the traits
+    of the provider that gives them; the group needs one of its resources in
+    any case.
+    """
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return all that is demanded, in a fixed order: resources, traits, aggregates, the rest."""
-        found = [Condition(TRAIT, ROOT, True, (trait,)) for trait in sorted(self.root_required)]
-        found += [Condition(TRAIT, ROOT, False, (trait,)) for trait in sorted(self.root_forbidden)]
-        found += [item for suffix in self.groups for item in self._of_group(suffix)]
-        found += [Condition(TREE, ROOT, True, suffixes) for suffixes in self.same_subtree]
+        """Return all that is demanded, in a fixed order: resources, traits,
+        aggregates, the rest.
+        """
+        found = [
+            Condition(TRAIT, ROOT, True, (trait,))
+            for trait in sorted(self.root_required)
+        ]
+        found += [
+            Condition(TRAIT, ROOT, False, (trait,))
+            for trait in sorted(self.root_forbidden)
+        ]
+        found += [
+            item for suffix in self.groups for item in self._of_group(suffix)
+        ]
+        found += [
+            Condition(TREE, ROOT, True, suffixes)
+            for suffixes in self.same_subtree
+        ]
         if self.isolate:
             found.append(Condition(POLICY, ROOT, True, ("isolate",)))
         order = (RESOURCE, TRAIT, AGGREGATE, TREE, POLICY)
-        return tuple(dict.fromkeys(sorted(found, key=lambda item: order.index(item.kind))))
+        return tuple(
+            dict.fromkeys(
+                sorted(found, key=lambda item: order.index(item.kind))
+            )
+        )
 
     def merge_alike(self) -> "Demand":
-        """Return the same demand with groups that are alike as one, named by their suffixes joined by commas."""
+        """Return the same demand with groups that are alike as one, named by
+        their suffixes joined by commas.
+        """
         alike: dict[object, list[str]] = {}
         for suffix in self.groups:
             trees = tuple(suffix in names for names in self.same_subtree)
-            conditions = frozenset(item._replace(scope="") for item in self._of_group(suffix))
-            alike.setdefault((trees, conditions) if suffix else suffix, []).append(suffix)
-        return replace(self, groups={",".join(each): self.groups[each[0]] for each in alike.values()})
+            conditions = frozenset(
+                item._replace(scope="") for item in self._of_group(suffix)
+            )
+            alike.setdefault(
+                (trees, conditions) if suffix else suffix, []
+            ).append(suffix)
+        return replace(
+            self,
+            groups={
+                ",".join(each): self.groups[each[0]] for each in alike.values()
+            },
+        )
 
     def only(self, kept: Collection[Condition]) -> "Demand":
-        """Return what a host meets that Placement returns for any part of this demand that has all of ``kept``.
+        """Return what a host meets that Placement returns for any part of this
+        demand that has all of ``kept``.
 
-        A group of which nothing is kept is gone. A group always requests one of its resources: Placement looks for
-        traits and aggregates on the providers that give something.
+        A group of which nothing is kept is gone. A group always requests one
+        of its resources: Placement looks for traits and aggregates on the
+        providers that give something.
         """
-        left = {suffix: tuple(item for item in self._of_group(suffix) if item in kept) for suffix in self.groups}
-        groups = {suffix: _group_from(conditions) for suffix, conditions in left.items() if conditions}
+        left = {
+            suffix: tuple(
+                item for item in self._of_group(suffix) if item in kept
+            )
+            for suffix in self.groups
+        }
+        groups = {
+            suffix: _group_from(conditions)
+            for suffix, conditions in left.items()
+            if conditions
+        }
         dropped = {
-            suffix: {name: n for name, n in self.groups[suffix].resources.items() if name not in part.resources}
+            suffix: {
+                name: n
+                for name, n in self.groups[suffix].resources.items()
+                if name not in part.resources
+            }
             for suffix, part in groups.items()
         }
         of_root = demand_from(item for item in kept if item.scope == ROOT)
-        return replace(of_root, groups=groups, same_subtree=_among(of_root.same_subtree, groups), dropped=dropped)
+        return replace(
+            of_root,
+            groups=groups,
+            same_subtree=_among(of_root.same_subtree, groups),
+            dropped=dropped,
+        )
 
     def without(self, condition: Condition) -> "Demand":
-        """Return the demand, as Placement would be queried, without one condition.
+        """Return the demand, as Placement would be queried, without one
+        condition.
 
-        Placement takes a group without resources only where ``same_subtree`` names it; any other is gone.
+        Placement takes a group without resources only where ``same_subtree``
+        names it; any other is gone.
         """
-        part = self.only([item for item in self.conditions() if item != condition])
+        part = self.only(
+            [item for item in self.conditions() if item != condition]
+        )
         in_subtree = frozenset(chain.from_iterable(part.same_subtree))
         groups = {
             suffix: group
             for suffix, group in part.groups.items()
-            if group.resources or not part.dropped[suffix] or not in_subtree.isdisjoint(suffix.split(","))
+            if group.resources
+            or not part.dropped[suffix]
+            or not in_subtree.isdisjoint(suffix.split(","))
         }
-        return replace(part, groups=groups, same_subtree=_among(part.same_subtree, groups), dropped={})
+        return replace(
+            part,
+            groups=groups,
+            same_subtree=_among(part.same_subtree, groups),
+            dropped={},
+        )
 
-    def find_implied(self, dropped: Collection[Condition]) -> frozenset[Condition]:
-        """Return the conditions that go with those that are dropped: the rest of a group that has no resource left."""
+    def find_implied(
+        self, dropped: Collection[Condition]
+    ) -> frozenset[Condition]:
+        """Return the conditions that go with those that are dropped: the rest
+        of a group that has no resource left.
+        """
         found: set[Condition] = set()
         for suffix, group in self.groups.items():
             conditions = list(self._of_group(suffix))
-            if group.resources and all(item in dropped for item in conditions if item.kind == RESOURCE):
-                found.update(item for item in conditions if item.kind != RESOURCE)
+            if group.resources and all(
+                item in dropped for item in conditions if item.kind == RESOURCE
+            ):
+                found.update(
+                    item for item in conditions if item.kind != RESOURCE
+                )
         return frozenset(found)
 
     def _of_group(self, suffix: str) -> Iterator[Condition]:
         group, scope = self.groups[suffix], suffix or UNSUFFIXED
         yield from (
-            Condition(RESOURCE, scope, True, (name,), group.resources[name]) for name in sorted(group.resources)
+            Condition(RESOURCE, scope, True, (name,), group.resources[name])
+            for name in sorted(group.resources)
         )
-        yield from (Condition(TRAIT, scope, True, (trait,)) for trait in sorted(group.required_traits))
-        yield from (Condition(TRAIT, scope, False, (trait,)) for trait in sorted(group.forbidden_traits))
-        yield from (Condition(AGGREGATE, scope, True, tuple(names)) for names in sorted(map(sorted, group.aggregates)))
+        yield from (
+            Condition(TRAIT, scope, True, (trait,))
+            for trait in sorted(group.required_traits)
+        )
+        yield from (
+            Condition(TRAIT, scope, False, (trait,))
+            for trait in sorted(group.forbidden_traits)
+        )
+        yield from (
+            Condition(AGGREGATE, scope, True, tuple(names))
+            for names in sorted(map(sorted, group.aggregates))
+        )
         if group.forbidden_aggregates:
-            yield Condition(AGGREGATE, scope, False, tuple(sorted(group.forbidden_aggregates)))
+            yield Condition(
+                AGGREGATE,
+                scope,
+                False,
+                tuple(sorted(group.forbidden_aggregates)),
+            )
         if group.in_tree:
             yield Condition(TREE, scope, True, (group.in_tree,))
 
@@ -141,7 +244,10 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
     root = scopes.pop(ROOT)
     traits = _group_from(tuple(root))
     return Demand(
-        {"" if scope == UNSUFFIXED else scope: _group_from(tuple(items)) for scope, items in scopes.items()},
+        {
+            "" if scope == UNSUFFIXED else scope: _group_from(tuple(items))
+            for scope, items in scopes.items()
+        },
         frozenset(traits.required_traits),
         frozenset(traits.forbidden_traits),
         tuple(item.names for item in root if item.kind == TREE),
@@ -153,34 +259,63 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
 @lru_cache(4_000)
 def _group_from(conditions: tuple[Condition, ...]) -> RequestGroup:
     def names_of(kind: str, *, wanted: bool) -> list[list[str]]:
-        return [list(item.names) for item in conditions if item.kind == kind and item.wanted == wanted]
+        return [
+            list(item.names)
+            for item in conditions
+            if item.kind == kind and item.wanted == wanted
+        ]
 
     return RequestGroup(
         "",
-        {item.names[0]: item.amount for item in conditions if item.kind == RESOURCE},
+        {
+            item.names[0]: item.amount
+            for item in conditions
+            if item.kind == RESOURCE
+        },
         frozenset(chain.from_iterable(names_of(TRAIT, wanted=True))),
         frozenset(chain.from_iterable(names_of(TRAIT, wanted=False))),
         names_of(AGGREGATE, wanted=True),
         frozenset(chain.from_iterable(names_of(AGGREGATE, wanted=False))),
-        next((item.names[0] for item in conditions if item.kind == TREE), None),
+        next(
+            (item.names[0] for item in conditions if item.kind == TREE), None
+        ),
     )
 
 
-def _among(subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the suffixes that each ``same_subtree`` names, as far as there are such groups."""
-    suffixes = frozenset(suffix for joined in groups for suffix in joined.split(","))
-    return tuple(tuple(name for name in names if name in suffixes) for names in subtrees)
+def _among(
+    subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the suffixes that each ``same_subtree`` names, as far as there
+    are such groups.
+    """
+    suffixes = frozenset(
+        suffix for joined in groups for suffix in joined.split(",")
+    )
+    return tuple(
+        tuple(name for name in names if name in suffixes) for names in subtrees
+    )
 
 
 def condition_of(requirement: Requirement | AggregateRequirement) -> Condition:
-    """Return the condition that a requirement is in the query; forbidden aggregates of several are one condition."""
+    """Return the condition that a requirement is in the query; forbidden
+    aggregates of several are one condition.
+    """
     if isinstance(requirement, AggregateRequirement):
-        return Condition(AGGREGATE, requirement.scope, requirement.required, requirement.aggregates)
-    return Condition(TRAIT, requirement.scope, requirement.required, (requirement.trait,))
+        return Condition(
+            AGGREGATE,
+            requirement.scope,
+            requirement.required,
+            requirement.aggregates,
+        )
+    return Condition(
+        TRAIT, requirement.scope, requirement.required, (requirement.trait,)
+    )
 
 
 def demand_of(query: Query) -> Demand:
     """Return the demand of a query, as conditions on a host."""
     groups = dict(sorted(query.groups.items()))
     root = query.root_required, query.root_forbidden
-    return Demand(groups, *root, query.same_subtree, isolate=query.policy == "isolate")
+    return Demand(
+        groups, *root, query.same_subtree, isolate=query.policy == "isolate"
+    )

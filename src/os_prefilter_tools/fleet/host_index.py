@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Index of a fleet: the hosts that Placement would return for some conditions, as a set.
+"""Index of a fleet: the hosts that Placement would return for some conditions,
+as a set.
 
-A set of hosts is an ``int`` in which host n is bit n. Thousands of requests on thousands of hosts are intersections of
-such sets, one set for each condition. This is exact where a host has one way to serve a request group, and the groups
-do not compete; elsewhere :func:`os_prefilter_tools.fleet.matching.meets` decides for each kind of hosts that is left.
+A set of hosts is an ``int`` in which host n is bit n. Thousands of requests on
+thousands of hosts are intersections of such sets, one set for each condition.
+This is exact where a host has one way to serve a request group, and the groups
+do not compete; elsewhere :func:`os_prefilter_tools.fleet.matching.meets`
+decides for each kind of hosts that is left.
 
-:class:`HostIndex` counts amounts and usage. :meth:`HostIndex.by_capability` does not: each host counts as empty and
-large enough, and hosts in which the conditions see no difference are one kind. Neither decides whether the query is
+:class:`HostIndex` counts amounts and usage. :meth:`HostIndex.by_capability`
+does not: each host counts as empty and large enough, and hosts in which the
+conditions see no difference are one kind. Neither decides whether the query is
 valid, in which order candidates come, and which of them a limit cuts off.
 """
 
@@ -22,8 +26,25 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.host_sets import numbers_in, set_of, union
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, demand_from
-from os_prefilter_tools.fleet.matching import Host, capacity_of, fits, hosts_in, meets, room_in, traits_of
+from os_prefilter_tools.fleet.demand import (
+    AGGREGATE,
+    POLICY,
+    RESOURCE,
+    TRAIT,
+    TREE,
+    Condition,
+    Demand,
+    demand_from,
+)
+from os_prefilter_tools.fleet.matching import (
+    Host,
+    capacity_of,
+    fits,
+    hosts_in,
+    meets,
+    room_in,
+    traits_of,
+)
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
@@ -39,31 +60,51 @@ _STEP = 64
 def capability_of(demand: Demand) -> tuple[Condition, ...]:
     """Return the conditions of a demand, each with the least amount.
 
-    :raises ConfigurationError: if it names aggregates, a provider tree or a subtree, which images and flavors do not.
+    :raises ConfigurationError: if it names aggregates, a provider tree or a
+        subtree, which images and flavors do not.
     """
     conditions = demand.conditions()
     for item in conditions:
         if item.kind in (AGGREGATE, TREE):
-            name = "member_of" if item.kind == AGGREGATE else "same_subtree" if item.scope == ROOT else "in_tree"
-            raise ConfigurationError(
-                f"A request filter adds {name}{item.suffix} to the query, which an audit of images cannot judge. "
-                "Leave that filter out."
+            name = (
+                "member_of"
+                if item.kind == AGGREGATE
+                else "same_subtree"
+                if item.scope == ROOT
+                else "in_tree"
             )
-    return tuple(item._replace(amount=1) if item.kind == RESOURCE else item for item in conditions)
+            raise ConfigurationError(
+                f"A request filter adds {name}{item.suffix} to the query,"
+                " which an audit of images cannot judge. Leave that filter"
+                " out."
+            )
+    return tuple(
+        item._replace(amount=1) if item.kind == RESOURCE else item
+        for item in conditions
+    )
 
 
-def with_plenty(fleet: Fleet, classes: Collection[str], *, any_size: bool = False) -> Iterator[Host]:
-    """Yield the hosts of a fleet with plenty of those classes of which they can give any, and of no other.
+def with_plenty(
+    fleet: Fleet, classes: Collection[str], *, any_size: bool = False
+) -> Iterator[Host]:
+    """Yield the hosts of a fleet with plenty of those classes of which they
+    can give any, and of no other.
 
-    Without inventories, a root counts as having all classes, others as having those that a root does not usually have.
+    Without inventories, a root counts as having all classes, others as having
+    those that a root does not usually have.
 
-    :param any_size: count each root as having VCPU and MEMORY_MB, as if flavors of all sizes were requested
+    :param any_size: count each root as having VCPU and MEMORY_MB, as if
+        flavors of all sizes were requested
     """
     named = frozenset(classes)
 
     def fill(provider: Provider, *, is_root: bool = False) -> Provider:
         if fleet.has_inventories:
-            found = {each for each in named & provider.resources.keys() if capacity_of(provider.resources[each]) > 0}
+            found = {
+                each
+                for each in named & provider.resources.keys()
+                if capacity_of(provider.resources[each]) > 0
+            }
         else:
             found = set(named if is_root else named - _CLASSES_OF_ROOTS)
         if any_size and is_root:
@@ -79,10 +120,17 @@ class HostIndex:
     """The hosts of a fleet, by what they can take.
 
     :param ignore_usage: treat each host as empty
-    :param look: tells which hosts are of one kind; without it, each is of its own
+    :param look: tells which hosts are of one kind; without it, each is of its
+        own
     """
 
-    def __init__(self, hosts: Iterable[Host], *, ignore_usage: bool = False, look: "Look | None" = None) -> None:
+    def __init__(
+        self,
+        hosts: Iterable[Host],
+        *,
+        ignore_usage: bool = False,
+        look: "Look | None" = None,
+    ) -> None:
         self._ignore_usage = ignore_usage
         self.hosts: list[Host] = []
         """Each host, or the first of its kind."""
@@ -91,38 +139,64 @@ class HostIndex:
         """The number of the first host of each host's kind."""
         first: dict[object, int] = {}
         for number, host in enumerate(hosts):
-            kind = first.setdefault(look.key_of(host), number) if look else number
+            kind = (
+                first.setdefault(look.key_of(host), number) if look else number
+            )
             names.append(host.name)
             self._kinds.append(kind)
             self.hosts.append(host if kind == number else self.hosts[kind])
         self.names = tuple(names)
         self.all = (1 << len(names)) - 1
         self._offering: dict[str, dict[int, list[Provider]]] = {}
-        """Resource class -> number of a host -> the providers that have the class."""
+        """Resource class -> number of a host -> the providers that have the
+        class.
+        """
         shared: dict[str, list[int]] = {}
         for number, host in enumerate(self.hosts):
             for provider in (*host.own, *host.shared):
                 for name in provider.resources:
-                    self._offering.setdefault(name, {}).setdefault(number, []).append(provider)
+                    self._offering.setdefault(name, {}).setdefault(
+                        number, []
+                    ).append(provider)
             for provider in host.shared:
                 shared.setdefault(provider.uuid, []).append(number)
-        self._sharing = {uuid: set_of(numbers) for uuid, numbers in shared.items()}
-        """UUID of a provider -> the hosts that it shares its resources with."""
+        self._sharing = {
+            uuid: set_of(numbers) for uuid, numbers in shared.items()
+        }
+        """UUID of a provider -> the hosts that it shares its resources
+        with.
+        """
         roots = ((number, host.root) for number, host in enumerate(self.hosts))
-        self._roots = _Having((number, (*root.traits, *root.aggregates)) for number, root in roots)
+        self._roots = _Having(
+            (number, (*root.traits, *root.aggregates))
+            for number, root in roots
+        )
         self._view_of = cache(partial(_View, self.hosts, self._offering))
         self._amounts_of = cache(self._read_amounts)
         self._tried = lru_cache(_MOST_KEPT)(_Tried)
 
     @classmethod
-    def by_capability(cls, fleet: Fleet, conditions: Iterable[Condition], *, any_size: bool = False) -> "HostIndex":
-        """Return the index of a fleet by what its hosts could take if they were empty and large enough.
+    def by_capability(
+        cls,
+        fleet: Fleet,
+        conditions: Iterable[Condition],
+        *,
+        any_size: bool = False,
+    ) -> "HostIndex":
+        """Return the index of a fleet by what its hosts could take if they
+        were empty and large enough.
 
-        :param conditions: all that :meth:`find_candidates` will get; hosts are not told apart by anything else
+        :param conditions: all that :meth:`find_candidates` will get; hosts are
+            not told apart by anything else
         """
         conditions = tuple(conditions)
-        classes = {item.names[0] for item in conditions if item.kind == RESOURCE}
-        return cls(with_plenty(fleet, classes, any_size=any_size), look=Look(conditions))
+        classes = {
+            item.names[0] for item in conditions if item.kind == RESOURCE
+        }
+        return cls(
+            with_plenty(fleet, classes, any_size=any_size),
+            look=Look(conditions),
+        )
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -143,71 +217,136 @@ class HostIndex:
         for scope, group in groups.items():
             if not hosts:
                 return 0
-            hosts &= self._find_serving(group, hosts, is_suffixed=scope != UNSUFFIXED)
+            hosts &= self._find_serving(
+                group, hosts, is_suffixed=scope != UNSUFFIXED
+            )
         several = len(groups.keys() - {UNSUFFIXED}) > 1
-        together = [item for item in root if item.kind == TREE or (item.kind == POLICY and several)]
+        together = [
+            item
+            for item in root
+            if item.kind == TREE or (item.kind == POLICY and several)
+        ]
         competing = list(chain(*groups.values()))
-        classes = [item.names[0] for item in competing if item.kind == RESOURCE]
+        classes = [
+            item.names[0] for item in competing if item.kind == RESOURCE
+        ]
         # One group may take from another what that needs.
         if together or len(classes) > len(set(classes)):
             return self._find_meeting(hosts, [*together, *competing])
         return hosts
 
     def find_possible(self, condition: Condition) -> int:
-        """Return hosts among which are all that meet a condition, whatever else is demanded."""
+        """Return hosts among which are all that meet a condition, whatever
+        else is demanded.
+        """
         # Groups of one subtree are nothing without the groups.
         is_subtree = condition.kind == TREE and condition.scope == ROOT
         return self.all if is_subtree else self.find_candidates((condition,))
 
     def without_shared_of(self, owner: int, hosts: int, demand: Demand) -> int:
-        """Return those of ``hosts`` that meet a demand also without what the tree of the host ``owner`` shares."""
-        for number in numbers_in(hosts & union(self._sharing.get(each.uuid, 0) for each in self.hosts[owner].own)):
-            if not meets(self.host_without(number, owner), demand, ignore_usage=self._ignore_usage):
+        """Return those of ``hosts`` that meet a demand also without what the
+        tree of the host ``owner`` shares.
+        """
+        for number in numbers_in(
+            hosts
+            & union(
+                self._sharing.get(each.uuid, 0)
+                for each in self.hosts[owner].own
+            )
+        ):
+            if not meets(
+                self.host_without(number, owner),
+                demand,
+                ignore_usage=self._ignore_usage,
+            ):
                 hosts &= ~(1 << number)
         return hosts
 
     def host_without(self, number: int, owner: int | None) -> Host:
-        """Return a host without the providers of the tree of another one, if that is given."""
+        """Return a host without the providers of the tree of another one, if
+        that is given.
+        """
         host = self.hosts[number]
         if owner is None or not host.shared:
             return host
-        return replace(host, shared=tuple(each for each in host.shared if self._trees.get(each.uuid) != owner))
+        return replace(
+            host,
+            shared=tuple(
+                each
+                for each in host.shared
+                if self._trees.get(each.uuid) != owner
+            ),
+        )
 
     # ------------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _trees(self) -> Mapping[str, int]:
         """UUID of a provider -> the number of its host."""
-        return {each.uuid: number for number, host in enumerate(self.hosts) for each in host.own}
+        return {
+            each.uuid: number
+            for number, host in enumerate(self.hosts)
+            for each in host.own
+        }
 
     @cached_property
     def _nested(self) -> int:
-        return set_of(number for number, host in enumerate(self.hosts) if len(host.own) > 1 or host.shared)
+        return set_of(
+            number
+            for number, host in enumerate(self.hosts)
+            if len(host.own) > 1 or host.shared
+        )
 
-    def _find_serving(self, group: Sequence[Condition], among: int, *, is_suffixed: bool) -> int:
-        """Return the hosts among some that can serve one request group, were it the only one."""
+    def _find_serving(
+        self, group: Sequence[Condition], among: int, *, is_suffixed: bool
+    ) -> int:
+        """Return the hosts among some that can serve one request group, were
+        it the only one.
+        """
         for item in group:
             if item.kind == RESOURCE:
                 among &= self._amounts_of(item.names[0]).find(item.amount)
         if trees := [item.names[0] for item in group if item.kind == TREE]:
-            return self._find_meeting(among & set_of(self._trees[each] for each in trees if each in self._trees), group)
-        classes = frozenset(item.names[0] for item in group if item.kind == RESOURCE)
+            return self._find_meeting(
+                among
+                & set_of(
+                    self._trees[each] for each in trees if each in self._trees
+                ),
+                group,
+            )
+        classes = frozenset(
+            item.names[0] for item in group if item.kind == RESOURCE
+        )
         if not classes:
             hosts = among & ~self._nested & self._roots.find(group)
             return hosts | self._find_meeting(among & self._nested, group)
         view = self._view_of(classes, is_suffixed=is_suffixed)
         hosts = among & view.on_root & self._roots.find(group)
         if any(item.kind == AGGREGATE for item in group):
-            return hosts | self._find_meeting(among & (view.elsewhere.all | view.by_choice), group)
-        return hosts | among & view.elsewhere.find(group) | self._find_meeting(among & view.by_choice, group)
+            return hosts | self._find_meeting(
+                among & (view.elsewhere.all | view.by_choice), group
+            )
+        return (
+            hosts
+            | among & view.elsewhere.find(group)
+            | self._find_meeting(among & view.by_choice, group)
+        )
 
     def _read_amounts(self, name: str) -> "_Amounts":
         offering = self._offering.get(name, {}).items()
-        inventories = ((number, each.resources[name]) for number, some in offering for each in some)
+        inventories = (
+            (number, each.resources[name])
+            for number, some in offering
+            for each in some
+        )
         return _Amounts(inventories, ignore_usage=self._ignore_usage)
 
-    def _find_meeting(self, hosts: int, conditions: Iterable[Condition]) -> int:
-        """Return those of some hosts that meet conditions, one of each kind tried by the matcher."""
+    def _find_meeting(
+        self, hosts: int, conditions: Iterable[Condition]
+    ) -> int:
+        """Return those of some hosts that meet conditions, one of each kind
+        tried by the matcher.
+        """
         if not hosts:
             return 0
         tried = self._tried(frozenset(conditions))
@@ -217,9 +356,15 @@ class HostIndex:
             for number in numbers:
                 kind = self._kinds[number]
                 if kind not in met:
-                    met[kind] = meets(self.hosts[kind], tried.demand, ignore_usage=self._ignore_usage)
+                    met[kind] = meets(
+                        self.hosts[kind],
+                        tried.demand,
+                        ignore_usage=self._ignore_usage,
+                    )
             tried.hosts |= new
-            tried.meeting |= set_of(number for number in numbers if met[self._kinds[number]])
+            tried.meeting |= set_of(
+                number for number in numbers if met[self._kinds[number]]
+            )
         return hosts & tried.meeting
 
 
@@ -227,7 +372,8 @@ class _Tried:
     """The hosts that the matcher has tried for some conditions."""
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
-        # In an order that is the same in each process: a search that is cut off depends on it.
+        # In an order that is the same in each process: a search that is cut
+        # off depends on it.
         self.demand = demand_from(sorted(conditions))
         self.hosts = 0
         self.meeting = 0
@@ -244,14 +390,20 @@ class _Having:
             for name in names:
                 having.setdefault(name, []).append(number)
         self.all = set_of(every)
-        self._having = {name: set_of(numbers) for name, numbers in having.items()}
+        self._having = {
+            name: set_of(numbers) for name, numbers in having.items()
+        }
 
     def find(self, conditions: Iterable[Condition]) -> int:
-        """Return the hosts that have the wanted traits and aggregates, and no unwanted one."""
+        """Return the hosts that have the wanted traits and aggregates, and no
+        unwanted one.
+        """
         hosts = self.all
         for item in conditions:
             if item.kind in (TRAIT, AGGREGATE):
-                having = union(self._having.get(name, 0) for name in item.names)
+                having = union(
+                    self._having.get(name, 0) for name in item.names
+                )
                 hosts &= having if item.wanted else ~having
         return hosts
 
@@ -263,14 +415,25 @@ class _View:
     """
 
     def __init__(
-        self, hosts: Sequence[Host], offering: _Offering, classes: frozenset[str], *, is_suffixed: bool
+        self,
+        hosts: Sequence[Host],
+        offering: _Offering,
+        classes: frozenset[str],
+        *,
+        is_suffixed: bool,
     ) -> None:
         on_root, by_choice, elsewhere = [], [], []
         first, *others = (offering.get(name, {}) for name in classes)
         for number in sorted(set(first).intersection(*others)):
             ways = [each[number] for each in (first, *others)]
             if is_suffixed:
-                ways = [[each for each in ways[0] if classes <= each.resources.keys()]]
+                ways = [
+                    [
+                        each
+                        for each in ways[0]
+                        if classes <= each.resources.keys()
+                    ]
+                ]
             if all(len(each) == 1 for each in ways):
                 places = [provider for (provider,) in ways]
                 if all(each is hosts[number].root for each in places):
@@ -282,27 +445,49 @@ class _View:
         self.on_root = set_of(on_root)
         """The hosts whose root serves the group, if the host does."""
         self.elsewhere = _Having(elsewhere)
-        """The hosts with one way to serve it, which takes other providers, by the traits of these."""
+        """The hosts with one way to serve it, which takes other providers, by
+        the traits of these.
+        """
         self.by_choice = set_of(by_choice)
         """The hosts with several ways."""
 
 
 class _Amounts:
-    """The hosts by the largest amount of a resource class that one of their providers can give."""
+    """The hosts by the largest amount of a resource class that one of their
+    providers can give.
+    """
 
-    def __init__(self, inventories: Iterable[tuple[int, Inventory]], *, ignore_usage: bool) -> None:
+    def __init__(
+        self,
+        inventories: Iterable[tuple[int, Inventory]],
+        *,
+        ignore_usage: bool,
+    ) -> None:
         self._alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """``min_unit`` and ``step_size`` -> the largest amounts with these, sorted, each with its host."""
+        """``min_unit`` and ``step_size`` -> the largest amounts with these,
+        sorted, each with its host.
+        """
         for number, each in inventories:
-            largest = min(room_in(each, ignore_usage=ignore_usage), each.max_unit)
-            self._alike.setdefault((each.min_unit, each.step_size), []).append((largest, number))
+            largest = min(
+                room_in(each, ignore_usage=ignore_usage), each.max_unit
+            )
+            self._alike.setdefault((each.min_unit, each.step_size), []).append(
+                (largest, number)
+            )
         self._from: dict[tuple[int, int], list[int]] = {}
-        """The same -> for each 64th of these amounts, the set of the hosts from there on."""
+        """The same -> for each 64th of these amounts, the set of the hosts
+        from there on.
+        """
         for key, ranks in self._alike.items():
             ranks.sort()
             found = [0]
             for start in range((len(ranks) - 1) // _STEP * _STEP, -1, -_STEP):
-                found.append(found[-1] | set_of(number for _, number in ranks[start : start + _STEP]))
+                found.append(
+                    found[-1]
+                    | set_of(
+                        number for _, number in ranks[start : start + _STEP]
+                    )
+                )
             self._from[key] = found[::-1]
         self.find = lru_cache(_MOST_KEPT)(self._find)
 
@@ -313,26 +498,48 @@ class _Amounts:
                 place = bisect_left(ranks, (amount,))
                 block = -(-place // _STEP)
                 hosts |= self._from[least, step][block]
-                hosts |= set_of(number for _, number in ranks[place : block * _STEP])
+                hosts |= set_of(
+                    number for _, number in ranks[place : block * _STEP]
+                )
         return hosts
 
 
 class Look:
-    """View of a host by some conditions; hosts that look alike meet the same of them, alone and together."""
+    """View of a host by some conditions; hosts that look alike meet the same
+    of them, alone and together.
+    """
 
-    def __init__(self, conditions: Collection[Condition], *, ignore_usage: bool = False) -> None:
+    def __init__(
+        self, conditions: Collection[Condition], *, ignore_usage: bool = False
+    ) -> None:
         self._ignore_usage = ignore_usage
-        self._names = frozenset(name for item in conditions if item.kind != RESOURCE for name in item.names)
+        self._names = frozenset(
+            name
+            for item in conditions
+            if item.kind != RESOURCE
+            for name in item.names
+        )
         amounts: dict[str, list[int]] = {}
         for item in conditions:
             if item.kind == RESOURCE:
                 # Groups that are alike are one condition.
-                amounts.setdefault(item.names[0], []).extend([item.amount] * len(item.scope.split(",")))
-        self._amounts = {name: (sorted(set(each)), sum(each)) for name, each in amounts.items()}
+                amounts.setdefault(item.names[0], []).extend(
+                    [item.amount] * len(item.scope.split(","))
+                )
+        self._amounts = {
+            name: (sorted(set(each)), sum(each))
+            for name, each in amounts.items()
+        }
         scopes = {item.scope for item in conditions} - {ROOT}
-        self._any_provider = scopes != {item.scope for item in conditions if item.kind == RESOURCE}
-        """True if there is a group that providers without any of the resources may serve."""
-        self._by_place = any(item.kind == TREE and item.scope == ROOT for item in conditions)
+        self._any_provider = scopes != {
+            item.scope for item in conditions if item.kind == RESOURCE
+        }
+        """True if there is a group that providers without any of the resources
+        may serve.
+        """
+        self._by_place = any(
+            item.kind == TREE and item.scope == ROOT for item in conditions
+        )
 
     def key_of(self, host: Host) -> object:
         """Return a key that is equal for hosts that look alike."""
@@ -341,26 +548,53 @@ class Look:
             return root
         if self._by_place:
             every = (*host.own, *host.shared)
-            number = {provider.uuid: index for index, provider in enumerate(every)}
-            places = [(self._of(each), number.get(host.parents.get(each.uuid, ""))) for each in every]
+            number = {
+                provider.uuid: index for index, provider in enumerate(every)
+            }
+            places = [
+                (self._of(each), number.get(host.parents.get(each.uuid, "")))
+                for each in every
+            ]
             return len(host.own), tuple(places)
         trees = self._names.intersection(each.uuid for each in host.own)
         return root, self._count(host.own[1:]), self._count(host.shared), trees
 
     def _count(self, providers: Iterable[Provider]) -> object:
         looks = map(self._of, providers)
-        return frozenset(Counter(look for look in looks if self._any_provider or look[-1]).items())
+        return frozenset(
+            Counter(
+                look for look in looks if self._any_provider or look[-1]
+            ).items()
+        )
 
     def _of(self, provider: Provider) -> tuple[object, ...]:
         return (
             provider.traits & self._names,
             self._names.intersection((provider.uuid, *provider.aggregates)),
-            tuple(self._amount(name, provider.resources[name]) for name in self._amounts if name in provider.resources),
+            tuple(
+                self._amount(name, provider.resources[name])
+                for name in self._amounts
+                if name in provider.resources
+            ),
         )
 
     def _amount(self, name: str, inventory: Inventory) -> tuple[object, ...]:
-        """Return which of the amounts an inventory can give, and how much for several groups together."""
+        """Return which of the amounts an inventory can give, and how much for
+        several groups together.
+        """
         amounts, total = self._amounts[name]
-        fitting = tuple(amount for amount in amounts if fits(inventory, amount, ignore_usage=self._ignore_usage))
-        together = min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit, total) if fitting else 0
+        fitting = tuple(
+            amount
+            for amount in amounts
+            if fits(inventory, amount, ignore_usage=self._ignore_usage)
+        )
+        together = (
+            min(
+                room_in(inventory, ignore_usage=self._ignore_usage),
+                inventory.max_unit,
+                total,
+            )
+            if fitting
+            else 0
+        )
         return name, fitting, together

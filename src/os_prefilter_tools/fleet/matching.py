@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The matcher: which hosts of a fleet meet a demand, by Placement's rules for allocation candidates, on plain values.
+"""The matcher: which hosts of a fleet meet a demand, by Placement's rules for
+allocation candidates, on plain values.
 
-Diagnosis evaluates many parts of one query, which would take Placement up to a second each. The rules are those of
-``placement/objects/allocation_candidate.py``; the tests compare every result with a real Placement.
+Diagnosis evaluates many parts of one query, which would take Placement up to a
+second each. The rules are those of
+``placement/objects/allocation_candidate.py``; the tests compare every result
+with a real Placement.
 """
 
 from collections import Counter, defaultdict
@@ -18,21 +21,29 @@ from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000
-"""The most steps of one search: far more than any observed request needs, and less than a second."""
+"""The most steps of one search: far more than any observed request needs, and
+less than a second.
+"""
 
 _Option = tuple[Provider, Mapping[str, int]]
-"""A provider that may serve a suffixed group, and the resources that it gives."""
+"""A provider that may serve a suffixed group, and the resources that it
+gives.
+"""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host that instances can be on, with all providers that may serve them."""
+    """A host that instances can be on, with all providers that may serve
+    them.
+    """
 
     root: Provider
     own: tuple[Provider, ...]
     """Its tree, parents first."""
     shared: tuple[Provider, ...]
-    """Providers of other trees that share their resources with an aggregate of this one."""
+    """Providers of other trees that share their resources with an aggregate of
+    this one.
+    """
     parents: Mapping[str, str]
     """UUID of a provider -> that of its parent; roots have none."""
 
@@ -43,11 +54,18 @@ class Host:
 
     @cached_property
     def kinds(self) -> Mapping[str, int]:
-        """UUID of a provider -> a number that is equal for providers which differ only in name and place."""
+        """UUID of a provider -> a number that is equal for providers which
+        differ only in name and place.
+        """
         numbers: dict[object, int] = {}
         return {
             each.uuid: numbers.setdefault(
-                (number < len(self.own), each.traits, frozenset(each.resources.items()), frozenset(each.aggregates)),
+                (
+                    number < len(self.own),
+                    each.traits,
+                    frozenset(each.resources.items()),
+                    frozenset(each.aggregates),
+                ),
                 len(numbers),
             )
             for number, each in enumerate((*self.own, *self.shared))
@@ -55,20 +73,31 @@ class Host:
 
 
 class Work:
-    """Counts the steps of searches, which are limited by steps instead of time so that results are reproducible."""
+    """Counts the steps of searches, which are limited by steps instead of time
+    so that results are reproducible.
+    """
 
     def __init__(self) -> None:
         self.steps = 0
         self.given_up = 0
-        """How many searches reached the limit; each counts as one that found nothing."""
-        self.options: dict[tuple[int, bool], tuple[RequestGroup, list[_Option]]] = {}
-        """Options for each group on one host, by its identity and whether resources are dropped; the user of it clears
-        them for another host."""
+        """How many searches reached the limit; each counts as one that found
+        nothing.
+        """
+        self.options: dict[
+            tuple[int, bool], tuple[RequestGroup, list[_Option]]
+        ] = {}
+        """Options for each group on one host, by its identity and whether
+        resources are dropped; the user of it clears them for another host.
+        """
 
 
 def hosts_in(fleet: Fleet) -> list[Host]:
     """Return the hosts of a fleet, each with the providers that it can use."""
-    parents = {child.uuid: provider.uuid for provider in fleet.walk() for child in provider.providers}
+    parents = {
+        child.uuid: provider.uuid
+        for provider in fleet.walk()
+        for child in provider.providers
+    }
     sharing: dict[str, list[Provider]] = {}
     for provider in fleet.walk():
         if os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits:
@@ -78,35 +107,66 @@ def hosts_in(fleet: Fleet) -> list[Host]:
     for root in fleet.instance_hosts:
         own = tuple(root.walk())
         mine = {provider.uuid for provider in own} if sharing else set()
-        aggregates = dict.fromkeys(name for provider in own for name in provider.aggregates) if sharing else ()
-        shared = {each.uuid: each for name in aggregates for each in sharing.get(name, ()) if each.uuid not in mine}
+        aggregates = (
+            dict.fromkeys(
+                name for provider in own for name in provider.aggregates
+            )
+            if sharing
+            else ()
+        )
+        shared = {
+            each.uuid: each
+            for name in aggregates
+            for each in sharing.get(name, ())
+            if each.uuid not in mine
+        }
         hosts.append(Host(root, own, tuple(shared.values()), parents))
     return hosts
 
 
-def meets(host: Host, demand: Demand, *, ignore_usage: bool = False, work: Work | None = None) -> bool:
-    """Return whether a host, with the shared providers that it can use, meets a demand.
+def meets(
+    host: Host,
+    demand: Demand,
+    *,
+    ignore_usage: bool = False,
+    work: Work | None = None,
+) -> bool:
+    """Return whether a host, with the shared providers that it can use, meets
+    a demand.
 
-    :param work: counts the steps of the search, and keeps the options of the host between calls
+    :param work: counts the steps of the search, and keeps the options of the
+        host between calls
     """
-    return _ProviderSearch(host, demand, work or Work(), ignore_usage=ignore_usage).succeeds()
+    return _ProviderSearch(
+        host, demand, work or Work(), ignore_usage=ignore_usage
+    ).succeeds()
 
 
-def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | None:
-    """Return what one allocation candidate of a host takes; None if the host does not meet the demand.
+def allocate(
+    host: Host, demand: Demand
+) -> Mapping[str, Mapping[str, int]] | None:
+    """Return what one allocation candidate of a host takes; None if the host
+    does not meet the demand.
 
     :return: UUID of a provider -> resource class -> amount
     """
     search = _ProviderSearch(host, demand, Work())
     # What was tried and given back is still there, with 0.
-    return {uuid: +taken for uuid, taken in search.taken.items() if +taken} if search.succeeds() else None
+    return (
+        {uuid: +taken for uuid, taken in search.taken.items() if +taken}
+        if search.succeeds()
+        else None
+    )
 
 
-def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:
+def fits(
+    inventory: Inventory, amount: int, *, ignore_usage: bool = False
+) -> bool:
     """Return whether an inventory can give one allocation of that amount."""
     used = 0 if ignore_usage else inventory.used
     return (
-        used + amount <= (inventory.total - inventory.reserved) * inventory.allocation_ratio
+        used + amount
+        <= (inventory.total - inventory.reserved) * inventory.allocation_ratio
         and inventory.min_unit <= amount <= inventory.max_unit
         and amount % inventory.step_size == 0
     )
@@ -114,18 +174,29 @@ def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bo
 
 def capacity_of(inventory: Inventory) -> int:
     """Return how much of an inventory can be allocated if none is used."""
-    return int((inventory.total - inventory.reserved) * inventory.allocation_ratio)
+    return int(
+        (inventory.total - inventory.reserved) * inventory.allocation_ratio
+    )
 
 
 def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
-    """Return how much of an inventory is free for several groups together; below 0 where it is overcommitted."""
+    """Return how much of an inventory is free for several groups together;
+    below 0 where it is overcommitted.
+    """
     return capacity_of(inventory) - (0 if ignore_usage else inventory.used)
 
 
 class _ProviderSearch:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
-    def __init__(self, host: Host, demand: Demand, work: Work, *, ignore_usage: bool = False) -> None:
+    def __init__(
+        self,
+        host: Host,
+        demand: Demand,
+        work: Work,
+        *,
+        ignore_usage: bool = False,
+    ) -> None:
         self._host = host
         self._demand = demand
         self._ignore_usage = ignore_usage
@@ -139,14 +210,33 @@ class _ProviderSearch:
 
     def succeeds(self) -> bool:
         demand, traits = self._demand, self._host.root.traits
-        if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
+        if not (
+            demand.root_required <= traits
+            and demand.root_forbidden.isdisjoint(traits)
+        ):
             return False
-        named = [(suffix, self._options(suffix)) for suffix in demand.groups if suffix]
-        # Groups with few options first: it shows early if one cannot be served.
+        named = [
+            (suffix, self._options(suffix))
+            for suffix in demand.groups
+            if suffix
+        ]
+        # Groups with few options first: it shows early if one cannot be
+        # served.
         named.sort(key=lambda each: len(each[1]))
         self._work.steps += 1 + len(named)
-        self._suffixed = [(suffix, options) for joined, options in named for suffix in joined.split(",")]
-        self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
+        self._suffixed = [
+            (suffix, options)
+            for joined, options in named
+            for suffix in joined.split(",")
+        ]
+        self._classes = sorted(
+            {
+                name
+                for _, options in named
+                for _, resources in options
+                for name in resources
+            }
+        )
         # Whether it matters which of several equal providers serves a group.
         self._by_name = bool(demand.same_subtree) or not named
         # A group that cannot be served alone cannot be served beside others.
@@ -162,29 +252,41 @@ class _ProviderSearch:
     def _is_spent(self) -> bool:
         return self._work.steps > self._most
 
-    # -- suffixed groups -----------------------------------------------------------------------------------------------
+    # -- suffixed groups
+    # -----------------------------------------------------------------------------------------------
 
     def _options(self, suffix: str) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
-        group, dropped = self._demand.groups[suffix], self._demand.dropped.get(suffix, {})
+        group, dropped = (
+            self._demand.groups[suffix],
+            self._demand.dropped.get(suffix, {}),
+        )
         key = id(group), bool(dropped)
         if key not in self._work.options:
-            choices: list[Mapping[str, int]] = [{name: amount} for name, amount in dropped.items()]
+            choices: list[Mapping[str, int]] = [
+                {name: amount} for name, amount in dropped.items()
+            ]
             if group.resources or not choices:
                 choices = [group.resources]
             found = [
                 (provider, resources)
                 for provider in self._reachable(group)
                 # The aggregates that count are those of the provider itself.
-                if _suits(provider, group, frozenset(provider.aggregates)) and group.required_traits <= provider.traits
+                if _suits(provider, group, frozenset(provider.aggregates))
+                and group.required_traits <= provider.traits
                 for resources in choices
-                if all(self._fits(provider, name, amount) for name, amount in resources.items())
+                if all(
+                    self._fits(provider, name, amount)
+                    for name, amount in resources.items()
+                )
             ]
             self._work.options[key] = group, found
         return self._work.options[key][1]
 
     def _serve(self, index: int) -> bool:
-        """Return whether the suffixed groups from ``index`` on, and then the unsuffixed one, can be served."""
+        """Return whether the suffixed groups from ``index`` on, and then the
+        unsuffixed one, can be served.
+        """
         state = index, self._state()
         if state in self._failed or self._is_spent():
             return False
@@ -197,12 +299,19 @@ class _ProviderSearch:
         return False
 
     def _serve_by_any(self, index: int) -> bool:
-        """Return whether that works with any option for the group ``index``."""
+        """Return whether that works with any option for the group
+        ``index``.
+        """
         suffix, options = self._suffixed[index]
-        excluded = frozenset(self._serving.values()) if self._demand.isolate else frozenset()
+        excluded = (
+            frozenset(self._serving.values())
+            if self._demand.isolate
+            else frozenset()
+        )
         tried = set()
         for provider, resources in options:
-            # Of providers of the same kind that are used equally, one is enough.
+            # Of providers of the same kind that are used equally, one is
+            # enough.
             key = self._as_used(provider.uuid), *resources
             if key in tried or provider.uuid in excluded:
                 continue
@@ -217,50 +326,100 @@ class _ProviderSearch:
         return False
 
     def _as_used(self, uuid: str) -> object:
-        """Return a key that is equal for providers of one kind from which the same is taken."""
+        """Return a key that is equal for providers of one kind from which the
+        same is taken.
+        """
         kind = uuid if self._by_name else self._host.kinds[uuid]
         taken = self.taken.get(uuid)
-        return (kind, *(taken.get(name, 0) for name in self._classes)) if taken else kind
+        return (
+            (kind, *(taken.get(name, 0) for name in self._classes))
+            if taken
+            else kind
+        )
 
     def _state(self) -> object:
         """Return what decides about the remaining groups."""
-        touched = [uuid for uuid, taken in self.taken.items() if any(taken.values())]
+        touched = [
+            uuid for uuid, taken in self.taken.items() if any(taken.values())
+        ]
         if self._by_name:
-            return frozenset(self._serving.items()), frozenset(map(self._as_used, touched))
-        isolated = frozenset(self._serving.values()) if self._demand.isolate else frozenset()
-        return frozenset(Counter((uuid in isolated, self._as_used(uuid)) for uuid in isolated.union(touched)).items())
+            return frozenset(self._serving.items()), frozenset(
+                map(self._as_used, touched)
+            )
+        isolated = (
+            frozenset(self._serving.values())
+            if self._demand.isolate
+            else frozenset()
+        )
+        return frozenset(
+            Counter(
+                (uuid in isolated, self._as_used(uuid))
+                for uuid in isolated.union(touched)
+            ).items()
+        )
 
-    # -- the unsuffixed group ------------------------------------------------------------------------------------------
+    # -- the unsuffixed group
+    # ------------------------------------------------------------------------------------------
 
     def _serve_unsuffixed(self) -> bool:
-        """Return whether the unsuffixed group can be served beside what is taken."""
+        """Return whether the unsuffixed group can be served beside what is
+        taken.
+        """
         group = self._demand.groups.get("")
         if group is None:
             return True
         allowed = []
         for number, provider in enumerate(self._reachable(group)):
-            # An aggregate of the root is one of its tree; of shared providers, it only excludes.
-            spanned = frozenset((*provider.aggregates, *self._host.root.aggregates))
-            counting = spanned if number < len(self._host.own) else frozenset(provider.aggregates)
-            if _suits(provider, group, counting) and spanned.isdisjoint(group.forbidden_aggregates):
+            # An aggregate of the root is one of its tree; of shared providers,
+            # it only excludes.
+            spanned = frozenset(
+                (*provider.aggregates, *self._host.root.aggregates)
+            )
+            counting = (
+                spanned
+                if number < len(self._host.own)
+                else frozenset(provider.aggregates)
+            )
+            if _suits(provider, group, counting) and spanned.isdisjoint(
+                group.forbidden_aggregates
+            ):
                 allowed.append(provider)
-        needed = [(name, amount, True) for name, amount in group.resources.items()]
+        needed = [
+            (name, amount, True) for name, amount in group.resources.items()
+        ]
         # They may be taken for the traits that come with them.
-        optional = [(name, amount, False) for name, amount in self._demand.dropped.get("", {}).items()]
-        if not all(any(self._fits(each, name, amount) for each in allowed) for name, amount, _ in needed):
+        optional = [
+            (name, amount, False)
+            for name, amount in self._demand.dropped.get("", {}).items()
+        ]
+        if not all(
+            any(self._fits(each, name, amount) for each in allowed)
+            for name, amount, _ in needed
+        ):
             return False
         if not (needed or optional):
             # Without resources, any provider may have the traits.
-            return bool(allowed) and group.required_traits <= traits_of(allowed)
+            return bool(allowed) and group.required_traits <= traits_of(
+                allowed
+            )
         return self._place([*needed, *optional], allowed, [])
 
-    def _place(self, left: list[tuple[str, int, bool]], allowed: list[Provider], chosen: list[Provider]) -> bool:
-        """Return whether the unsuffixed group's remaining resources find providers which together have its traits."""
+    def _place(
+        self,
+        left: list[tuple[str, int, bool]],
+        allowed: list[Provider],
+        chosen: list[Provider],
+    ) -> bool:
+        """Return whether the unsuffixed group's remaining resources find
+        providers which together have its traits.
+        """
         self._work.steps += 1
         if self._is_spent():
             return False
         if not left:
-            return bool(chosen) and self._demand.groups[""].required_traits <= traits_of(chosen)
+            return bool(chosen) and self._demand.groups[
+                ""
+            ].required_traits <= traits_of(chosen)
         (name, amount, needed), *rest = left
         seen = set()
         for provider in allowed:
@@ -272,37 +431,60 @@ class _ProviderSearch:
                 self.taken[provider.uuid][name] -= amount
         return not needed and self._place(rest, allowed, chosen)
 
-    # -- providers -----------------------------------------------------------------------------------------------------
+    # -- providers
+    # -----------------------------------------------------------------------------------------------------
 
     def _reachable(self, group: RequestGroup) -> tuple[Provider, ...]:
         if not group.in_tree:
             return self._host.own + self._host.shared
-        return self._host.own if any(group.in_tree == each.uuid for each in self._host.own) else ()
+        return (
+            self._host.own
+            if any(group.in_tree == each.uuid for each in self._host.own)
+            else ()
+        )
 
     def _fits(self, provider: Provider, name: str, amount: int) -> bool:
-        """Return whether a provider has that much of a resource, with nothing taken."""
+        """Return whether a provider has that much of a resource, with nothing
+        taken.
+        """
         inventory = provider.resources.get(name)
-        return inventory is not None and fits(inventory, amount, ignore_usage=self._ignore_usage)
+        return inventory is not None and fits(
+            inventory, amount, ignore_usage=self._ignore_usage
+        )
 
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
-        """Take resources from a provider, all or none; return whether it has them beside what was taken before."""
+        """Take resources from a provider, all or none; return whether it has
+        them beside what was taken before.
+        """
         taken = self.taken[provider.uuid]
         for name, amount in resources.items():
             if not self._fits(provider, name, amount):
                 return False
             if before := taken.get(name, 0):
-                # Several groups together stay within the inventory; step_size applies to each alone.
+                # Several groups together stay within the inventory; step_size
+                # applies to each alone.
                 inventory = provider.resources[name]
-                if before + amount > min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit):
+                if before + amount > min(
+                    room_in(inventory, ignore_usage=self._ignore_usage),
+                    inventory.max_unit,
+                ):
                     return False
         taken.update(resources)
         return True
 
     def _is_one_subtree(self) -> bool:
-        """Return whether the groups that ``same_subtree`` names come from providers below one of them."""
+        """Return whether the groups that ``same_subtree`` names come from
+        providers below one of them.
+        """
         for suffixes in self._demand.same_subtree:
-            together = {uuid for suffix, uuid in self._serving.items() if suffix in suffixes}
-            if together and not together.intersection(*map(self._path_to_root, together)):
+            together = {
+                uuid
+                for suffix, uuid in self._serving.items()
+                if suffix in suffixes
+            }
+            if together and not together.intersection(
+                *map(self._path_to_root, together)
+            ):
                 return False
         return True
 
@@ -313,8 +495,12 @@ class _ProviderSearch:
             step = self._host.parents.get(step)
 
 
-def _suits(provider: Provider, group: RequestGroup, aggregates: frozenset[str]) -> bool:
-    """Return whether a provider in these aggregates may serve a group, apart from the required traits."""
+def _suits(
+    provider: Provider, group: RequestGroup, aggregates: frozenset[str]
+) -> bool:
+    """Return whether a provider in these aggregates may serve a group, apart
+    from the required traits.
+    """
     return (
         group.forbidden_traits.isdisjoint(provider.traits)
         and not any(aggregates.isdisjoint(each) for each in group.aggregates)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A fleet: hosts with their inventories, traits, usage, aggregates and nested providers, as plain values.
+"""A fleet: hosts with their inventories, traits, usage, aggregates and nested
+providers, as plain values.
 
-They come from a file (:mod:`os_prefilter_tools.fleet.reader`) or from a live Placement
-(:mod:`os_prefilter_tools.adapters.fleet_reader`). Meaning and limits of each field are those of Placement (its API
-reference, "Update resource provider inventories").
+They come from a file (:mod:`os_prefilter_tools.fleet.reader`) or from a live
+Placement (:mod:`os_prefilter_tools.adapters.fleet_reader`). Meaning and limits
+of each field are those of Placement (its API reference, "Update resource
+provider inventories").
 """
 
 import uuid
@@ -23,7 +25,9 @@ _NAMESPACE = uuid.UUID("4a1a4f0c-6a55-5d6b-9d0f-5c1d3f0f7a11")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """How much of one resource class a provider has, in the units of the class (``MEMORY_MB``: MiB)."""
+    """How much of one resource class a provider has, in the units of the class
+    (``MEMORY_MB``: MiB).
+    """
 
     total: int
     reserved: int = 0
@@ -37,14 +41,18 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A host aggregate of Nova, or any other aggregate in Placement that has a name."""
+    """A host aggregate of Nova, or any other aggregate in Placement that has a
+    name.
+    """
 
     uuid: str
     name: str
     availability_zone: str = ""
     """The availability zone of its hosts; empty if it defines none."""
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The rest of its metadata that request filters read: ``filter_tenant_id*`` and ``trait:NAME``."""
+    """The rest of its metadata that request filters read:
+    ``filter_tenant_id*`` and ``trait:NAME``.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,21 @@ class Fleet:
     """Hosts, in the order of the file."""
 
     hosts: tuple[Provider, ...]
-    """The root providers, including those that only share their resources: see :attr:`instance_hosts`."""
+    """The root providers, including those that only share their resources: see
+    :attr:`instance_hosts`.
+    """
     taken_at: str = ""
-    """When it was read from a live Placement, in UTC (ISO 8601); empty for a file written by hand."""
+    """When it was read from a live Placement, in UTC (ISO 8601); empty for a
+    file written by hand.
+    """
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     """The aggregates whose names are known, by UUID."""
     has_inventories: bool = True
     """False if only traits and aggregates were read."""
     changed_while_read: int = 0
-    """How many providers changed, or were deleted, while they were read: their data may be partly old."""
+    """How many providers changed, or were deleted, while they were read: their
+    data may be partly old.
+    """
 
     def walk(self) -> Iterator[Provider]:
         """Yield every provider of every host, parents first."""
@@ -88,39 +102,66 @@ class Fleet:
 
     @property
     def instance_hosts(self) -> tuple[Provider, ...]:
-        """The :attr:`hosts` that can run instances: all but those that only share their resources."""
+        """The :attr:`hosts` that can run instances: all but those that only
+        share their resources.
+        """
         return tuple(host for host in self.hosts if not _only_shares(host))
 
     @property
     def traits(self) -> frozenset[str]:
         """All traits of all providers."""
-        return frozenset().union(*(provider.traits for provider in self.walk()))
+        return frozenset().union(
+            *(provider.traits for provider in self.walk())
+        )
 
     @property
     def custom_traits(self) -> frozenset[str]:
         """The :attr:`traits` that must be created in Placement before use."""
-        return frozenset(trait for trait in self.traits if trait.startswith("CUSTOM_"))
+        return frozenset(
+            trait for trait in self.traits if trait.startswith("CUSTOM_")
+        )
 
     def every_compute_has(self, trait: str) -> bool:
-        """Return whether every compute node (``COMPUTE_NODE``) has ``trait`` on its root, and some host does."""
-        nodes = [host for host in self.hosts if os_traits.COMPUTE_NODE in host.traits]
-        return all(trait in host.traits for host in nodes) and any(trait in host.traits for host in self.hosts)
+        """Return whether every compute node (``COMPUTE_NODE``) has ``trait``
+        on its root, and some host does.
+        """
+        nodes = [
+            host
+            for host in self.hosts
+            if os_traits.COMPUTE_NODE in host.traits
+        ]
+        return all(trait in host.traits for host in nodes) and any(
+            trait in host.traits for host in self.hosts
+        )
 
     @property
     def has_nested_providers(self) -> bool:
-        """Return whether any provider is below another one, or shares its resources with hosts."""
-        return any(host.providers for host in self.hosts) or os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
+        """Return whether any provider is below another one, or shares its
+        resources with hosts.
+        """
+        return (
+            any(host.providers for host in self.hosts)
+            or os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
+        )
 
     @property
     def resource_classes(self) -> frozenset[str]:
         """All resource classes of all providers."""
-        return frozenset().union(*(provider.resources for provider in self.walk()))
+        return frozenset().union(
+            *(provider.resources for provider in self.walk())
+        )
 
 
 def _only_shares(root: Provider) -> bool:
-    if os_traits.MISC_SHARES_VIA_AGGREGATE not in root.traits or os_traits.COMPUTE_NODE in root.traits:
+    if (
+        os_traits.MISC_SHARES_VIA_AGGREGATE not in root.traits
+        or os_traits.COMPUTE_NODE in root.traits
+    ):
         return False
-    return all(provider.resources.keys().isdisjoint(HOST_CLASSES) for provider in root.walk())
+    return all(
+        provider.resources.keys().isdisjoint(HOST_CLASSES)
+        for provider in root.walk()
+    )
 
 
 def provider_uuid(name: str) -> str:
@@ -129,7 +170,9 @@ def provider_uuid(name: str) -> str:
 
 
 def aggregate_uuid(name: str) -> str:
-    """Return a UUID in its usual form, or the UUID of an aggregate with this name, which never changes."""
+    """Return a UUID in its usual form, or the UUID of an aggregate with this
+    name, which never changes.
+    """
     return uuid_in(name) or str(uuid.uuid5(_NAMESPACE, f"aggregate:{name}"))
 
 

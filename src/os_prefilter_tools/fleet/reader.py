@@ -16,8 +16,9 @@
         providers:
           kvm-1_gpu: {resources: {VGPU: 4}, traits: [OWNER_NOVA]}
 
-A file that begins with ``{`` is JSON. One with ``taken_at`` was read from a live Placement: it may have traits and
-resource classes newer than the installed packages, and amounts that only a live Placement has.
+A file that begins with ``{`` is JSON. One with ``taken_at`` was read from a
+live Placement: it may have traits and resource classes newer than the
+installed packages, and amounts that only a live Placement has.
 
 The checks are written by hand: jsonschema takes 42 s for 10,000 hosts.
 """
@@ -42,7 +43,9 @@ from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter_tools.fleet import model
 
 MAX_BYTES = 256 * 1024 * 1024
-"""The most that is read of a file: a fleet of 50,000 hosts with 90 traits each is about half of it."""
+"""The most that is read of a file: a fleet of 50,000 hosts with 90 traits each
+is about half of it.
+"""
 MAX_LIST = 1_000
 MAX_NESTING = 10
 MAX_NAME = 200
@@ -52,7 +55,14 @@ MAX_LABEL = 255
 
 _AGGREGATE_KEYS = ("uuid", "availability_zone", "metadata")
 _INVENTORY_KEYS = tuple(each.name for each in fields(model.Inventory))
-_PROVIDER_KEYS = ("uuid", "description", "resources", "traits", "aggregates", "providers")
+_PROVIDER_KEYS = (
+    "uuid",
+    "description",
+    "resources",
+    "traits",
+    "aggregates",
+    "providers",
+)
 _TOP_KEYS = ("hosts", "aggregates", "taken_at", "changed_while_read")
 _LOWEST = {"reserved": 0, "used": 0}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}")
@@ -61,29 +71,42 @@ _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}")
 def load_fleet(path: str | Path) -> model.Fleet:
     """Read a fleet file.
 
-    :raises DocumentError: with the place in the file, what was found there and what is expected
+    :raises DocumentError: with the place in the file, what was found there and
+        what is expected
     """
     return parse_fleet(read_bytes(path, MAX_BYTES), path)
 
 
 def example_fleet() -> model.Fleet:
-    """Return the fleet that comes with the library, for demonstrations and tests."""
-    return parse_fleet((resources.files("os_prefilter_tools") / "data" / "fleet.yaml").read_bytes(), "data/fleet.yaml")
+    """Return the fleet that comes with the library, for demonstrations and
+    tests.
+    """
+    return parse_fleet(
+        (
+            resources.files("os_prefilter_tools") / "data" / "fleet.yaml"
+        ).read_bytes(),
+        "data/fleet.yaml",
+    )
 
 
 def parse_fleet(data: bytes, path: object) -> model.Fleet:
     """Return the fleet in the content of a file; ``path`` names it in errors.
 
-    :raises DocumentError: with the place in the file, what was found there and what is expected
+    :raises DocumentError: with the place in the file, what was found there and
+        what is expected
     """
     is_json = data.removeprefix(b"\xef\xbb\xbf").startswith(b"{")
-    return _Reader(path).fleet(parse_json(data, path) if is_json else parse_yaml(data, path))
+    return _Reader(path).fleet(
+        parse_json(data, path) if is_json else parse_yaml(data, path)
+    )
 
 
 class _Reader:
-    """Turns plain Python types into a Fleet; ``where`` is the dotted place in the file.
+    """Turns plain Python types into a Fleet; ``where`` is the dotted place in
+    the file.
 
-    Equal values are kept once: ten thousand hosts have a few different sets of traits and inventories.
+    Equal values are kept once: ten thousand hosts have a few different sets of
+    traits and inventories.
     """
 
     def __init__(self, path: object) -> None:
@@ -93,47 +116,76 @@ class _Reader:
         self._aggregates: dict[str, model.Aggregate] = {}
         self._uuids_of_aggregates: dict[str, str] = {}
         self._is_snapshot = False
-        self._traits: dict[str, str] = {name: name for name in standard_traits()}
-        self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
+        self._traits: dict[str, str] = {
+            name: name for name in standard_traits()
+        }
+        self._classes: dict[str, str] = {
+            name: name for name in os_resource_classes.STANDARDS
+        }
         self._trait_sets: dict[frozenset[str], frozenset[str]] = {}
         self._inventories: dict[model.Inventory, model.Inventory] = {}
 
     def fleet(self, document: object) -> model.Fleet:
         if document is None:
             raise DocumentError(
-                self._path, "the file is empty; expected hosts. 'os-prefilter snapshot' writes such a file."
+                self._path,
+                "the file is empty; expected hosts. 'os-prefilter snapshot'"
+                " writes such a file.",
             )
         top = self._mapping("the file", document)
         for key in top:
             if key not in _TOP_KEYS and not key.startswith("x-"):
-                expected = f"{', '.join(_TOP_KEYS)}, or keys that start with 'x-'"
-                raise self._problem("the file", f"the key {quote(key)}", expected)
-        taken_at = self._name("taken_at", top["taken_at"]) if top.get("taken_at") else ""
+                expected = (
+                    f"{', '.join(_TOP_KEYS)}, or keys that start with 'x-'"
+                )
+                raise self._problem(
+                    "the file", f"the key {quote(key)}", expected
+                )
+        taken_at = (
+            self._name("taken_at", top["taken_at"])
+            if top.get("taken_at")
+            else ""
+        )
         self._is_snapshot = bool(taken_at)
-        for name, value in self._mapping("aggregates", top.get("aggregates", {})).items():
+        for name, value in self._mapping(
+            "aggregates", top.get("aggregates", {})
+        ).items():
             self._define_aggregate(name, value)
         hosts = self._providers("hosts", top.get("hosts"), depth=1)
         if not hosts and not self._is_snapshot:
-            raise self._problem("hosts", "an empty mapping", "at least one host")
+            raise self._problem(
+                "hosts", "an empty mapping", "at least one host"
+            )
         return model.Fleet(
             hosts,
             taken_at,
             {each.uuid: each for each in self._aggregates.values()},
-            changed_while_read=self._integer("changed_while_read", top.get("changed_while_read", 0), 0),
+            changed_while_read=self._integer(
+                "changed_while_read", top.get("changed_while_read", 0), 0
+            ),
         )
 
     def _define_aggregate(self, name: str, value: object) -> None:
         where = f"aggregates.{self._name('aggregates', name, MAX_LABEL)}"
         body = self._mapping(where, value, _AGGREGATE_KEYS)
-        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else model.aggregate_uuid(name)
+        uuid = (
+            self._uuid(f"{where}.uuid", body["uuid"])
+            if "uuid" in body
+            else model.aggregate_uuid(name)
+        )
         zone = body.get("availability_zone", "")
         if "availability_zone" in body:
             self._name(f"{where}.availability_zone", zone, MAX_LABEL)
         self._check_unique(where, "UUID", uuid, self._uuids_of_aggregates)
         metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
         for key, text in metadata.items():
-            self._text(f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}", text)
-        self._aggregates[name] = model.Aggregate(uuid, name, zone, dict(metadata))
+            self._text(
+                f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}",
+                text,
+            )
+        self._aggregates[name] = model.Aggregate(
+            uuid, name, zone, dict(metadata)
+        )
 
     def _aggregate(self, where: str, value: object) -> str:
         """Return the UUID of an aggregate; keep the name if it is new."""
@@ -141,81 +193,156 @@ class _Reader:
         if uuid := model.uuid_in(name):
             return uuid
         if name not in self._aggregates:
-            self._aggregates[name] = model.Aggregate(model.aggregate_uuid(name), name)
+            self._aggregates[name] = model.Aggregate(
+                model.aggregate_uuid(name), name
+            )
         return self._aggregates[name].uuid
 
-    def _providers(self, where: str, value: object, depth: int) -> tuple[model.Provider, ...]:
+    def _providers(
+        self, where: str, value: object, depth: int
+    ) -> tuple[model.Provider, ...]:
         if depth > MAX_NESTING:
-            raise self._problem(where, f"level {depth} of providers", f"at most {MAX_NESTING} levels")
-        return tuple(self._provider(where, *item, depth) for item in self._mapping(where, value).items())
+            raise self._problem(
+                where,
+                f"level {depth} of providers",
+                f"at most {MAX_NESTING} levels",
+            )
+        return tuple(
+            self._provider(where, *item, depth)
+            for item in self._mapping(where, value).items()
+        )
 
-    def _provider(self, parent: str, name: str, value: object, depth: int) -> model.Provider:
+    def _provider(
+        self, parent: str, name: str, value: object, depth: int
+    ) -> model.Provider:
         where = f"{parent}.{self._name(parent, name)}"
         self._check_unique(where, "name", name, self._names)
         body = self._mapping(where, value, _PROVIDER_KEYS)
-        uuid = self._uuid(f"{where}.uuid", body["uuid"]) if "uuid" in body else model.provider_uuid(name)
+        uuid = (
+            self._uuid(f"{where}.uuid", body["uuid"])
+            if "uuid" in body
+            else model.provider_uuid(name)
+        )
         self._check_unique(where, "UUID", uuid, self._uuids)
-        aggregates = self._strings(f"{where}.aggregates", body.get("aggregates", []), self._aggregate)
-        inventories = self._mapping(f"{where}.resources", body.get("resources", {}))
+        aggregates = self._strings(
+            f"{where}.aggregates", body.get("aggregates", []), self._aggregate
+        )
+        inventories = self._mapping(
+            f"{where}.resources", body.get("resources", {})
+        )
         found = {
-            self._class(f"{where}.resources", each): self._inventory(f"{where}.resources.{each}", inventory)
+            self._class(f"{where}.resources", each): self._inventory(
+                f"{where}.resources.{each}", inventory
+            )
             for each, inventory in inventories.items()
         }
-        traits = frozenset(self._strings(f"{where}.traits", body.get("traits", []), self._trait, self._traits))
+        traits = frozenset(
+            self._strings(
+                f"{where}.traits",
+                body.get("traits", []),
+                self._trait,
+                self._traits,
+            )
+        )
         return model.Provider(
             name=name,
             uuid=uuid,
             resources=found,
             traits=self._trait_sets.setdefault(traits, traits),
             aggregates=tuple(dict.fromkeys(aggregates)),
-            providers=self._providers(f"{where}.providers", body.get("providers", {}), depth + 1),
-            description=self._text(f"{where}.description", body.get("description", "")),
+            providers=self._providers(
+                f"{where}.providers", body.get("providers", {}), depth + 1
+            ),
+            description=self._text(
+                f"{where}.description", body.get("description", "")
+            ),
         )
 
-    def _check_unique(self, where: str, kind: str, value: str, taken: dict[str, str]) -> None:
+    def _check_unique(
+        self, where: str, kind: str, value: str, taken: dict[str, str]
+    ) -> None:
         if value in taken:
-            raise self._problem(where, f"a {kind} that {taken[value]} has too", f"{kind}s unique over the whole fleet")
+            raise self._problem(
+                where,
+                f"a {kind} that {taken[value]} has too",
+                f"{kind}s unique over the whole fleet",
+            )
         taken[value] = where
 
     def _inventory(self, where: str, value: object) -> model.Inventory:
         if not isinstance(value, dict):
-            inventory = model.Inventory(self._integer(where, value, 1, "or a mapping with 'total'"))
+            inventory = model.Inventory(
+                self._integer(where, value, 1, "or a mapping with 'total'")
+            )
             return self._inventories.setdefault(inventory, inventory)
         body = self._mapping(where, value, _INVENTORY_KEYS)
         if "total" not in body:
             raise self._problem(where, "no 'total'", "a mapping with 'total'")
-        ratio = self._ratio(f"{where}.allocation_ratio", body.pop("allocation_ratio", 1.0))
-        numbers = {key: self._integer(f"{where}.{key}", number, _LOWEST.get(key, 1)) for key, number in body.items()}
+        ratio = self._ratio(
+            f"{where}.allocation_ratio", body.pop("allocation_ratio", 1.0)
+        )
+        numbers = {
+            key: self._integer(f"{where}.{key}", number, _LOWEST.get(key, 1))
+            for key, number in body.items()
+        }
         inventory = model.Inventory(**numbers, allocation_ratio=ratio)
         # Placement accepts both; in a file written by hand it is a mistake.
-        for small, large in () if self._is_snapshot else (("reserved", "total"), ("min_unit", "max_unit")):
+        for small, large in (
+            ()
+            if self._is_snapshot
+            else (("reserved", "total"), ("min_unit", "max_unit"))
+        ):
             if getattr(inventory, small) > getattr(inventory, large):
-                found = f"{small} {getattr(inventory, small)} above {large} {getattr(inventory, large)}"
+                found = (
+                    f"{small} {getattr(inventory, small)} above {large}"
+                    f" {getattr(inventory, large)}"
+                )
                 raise self._problem(where, found, f"{small} up to {large}")
         return self._inventories.setdefault(inventory, inventory)
 
-    # -- single values -------------------------------------------------------------------------------------------------
+    # -- single values
+    # -------------------------------------------------------------------------------------------------
 
     def _problem(self, where: str, found: str, expected: str) -> DocumentError:
-        return DocumentError(self._path, f"{where}: found {found}; expected {expected}.")
+        return DocumentError(
+            self._path, f"{where}: found {found}; expected {expected}."
+        )
 
-    def _mapping(self, where: str, value: object, known: tuple[str, ...] | None = None) -> dict[str, Any]:
-        """Return a mapping with keys that are strings, and among ``known`` if that is given."""
+    def _mapping(
+        self, where: str, value: object, known: tuple[str, ...] | None = None
+    ) -> dict[str, Any]:
+        """Return a mapping with keys that are strings, and among ``known`` if
+        that is given.
+        """
         if not isinstance(value, dict):
             raise self._problem(where, quote(value), "a mapping")
         for key in value:
             if not isinstance(key, str):
-                raise self._problem(where, f"the key {quote(key)}", "keys that are strings; quote it")
+                raise self._problem(
+                    where,
+                    f"the key {quote(key)}",
+                    "keys that are strings; quote it",
+                )
             if known is not None and key not in known:
-                raise self._problem(where, f"the unknown key {quote(key)}", f"keys out of {', '.join(known)}")
+                raise self._problem(
+                    where,
+                    f"the unknown key {quote(key)}",
+                    f"keys out of {', '.join(known)}",
+                )
         return dict(value)
 
     def _strings(
-        self, where: str, value: object, check: Callable[[str, object], str], checked: dict[str, str] | None = None
+        self,
+        where: str,
+        value: object,
+        check: Callable[[str, object], str],
+        checked: dict[str, str] | None = None,
     ) -> list[str]:
-        """Read a list of strings, in which a list of strings (usually an alias) may stand for its members.
+        """Read a list of strings, in which a list of strings (usually an
+        alias) may stand for its members.
 
-        :param checked: strings that ``check`` has accepted already, and the ones to return for them
+        :param checked: strings that ``check`` has accepted already, and the
+            ones to return for them
         """
         if not isinstance(value, list):
             raise self._problem(where, quote(value), "a list of strings")
@@ -225,42 +352,96 @@ class _Reader:
         found: list[str] = []
         for index, item in enumerate(value):
             at = f"{where}[{index}]"
-            found += map(check, (f"{at}[{i}]" for i in count()), item) if isinstance(item, list) else [check(at, item)]
+            found += (
+                map(check, (f"{at}[{i}]" for i in count()), item)
+                if isinstance(item, list)
+                else [check(at, item)]
+            )
             if len(found) > MAX_LIST:
-                raise self._problem(where, f"{len(found)} entries", f"at most {MAX_LIST}")
+                raise self._problem(
+                    where, f"{len(found)} entries", f"at most {MAX_LIST}"
+                )
         return found
 
     def _trait(self, where: str, value: object) -> str:
         return self._symbol(where, value, self._traits, "trait", "os-traits")
 
     def _class(self, where: str, value: object) -> str:
-        return self._symbol(where, value, self._classes, "resource class", "os-resource-classes")
+        return self._symbol(
+            where,
+            value,
+            self._classes,
+            "resource class",
+            "os-resource-classes",
+        )
 
-    def _symbol(self, where: str, value: object, known: dict[str, str], kind: str, package: str) -> str:
-        """Return the name of a trait or a resource class, and add it to ``known``."""
+    def _symbol(
+        self,
+        where: str,
+        value: object,
+        known: dict[str, str],
+        kind: str,
+        package: str,
+    ) -> str:
+        """Return the name of a trait or a resource class, and add it to
+        ``known``.
+        """
         if isinstance(value, str) and value in known:
             return known[value]
         if not isinstance(value, str) or not _SYMBOL.fullmatch(value):
-            raise self._problem(where, quote(value), f"the name of a {kind}: 1 to 255 of A-Z, 0-9 and _")
-        if value == "CUSTOM_" or not (self._is_snapshot or value.startswith("CUSTOM_")):
-            expected = f"a {kind} that the installed {package} knows, or a name that starts with CUSTOM_"
+            raise self._problem(
+                where,
+                quote(value),
+                f"the name of a {kind}: 1 to 255 of A-Z, 0-9 and _",
+            )
+        if value == "CUSTOM_" or not (
+            self._is_snapshot or value.startswith("CUSTOM_")
+        ):
+            expected = (
+                f"a {kind} that the installed {package} knows, or a name that"
+                " starts with CUSTOM_"
+            )
             raise self._problem(where, quote(value), expected)
         return known.setdefault(value, value)
 
-    def _integer(self, where: str, value: object, low: int, alternative: str = "") -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= model.MAX_INT:
-            raise self._problem(where, quote(value), f"an integer from {low} to {model.MAX_INT} {alternative}".rstrip())
+    def _integer(
+        self, where: str, value: object, low: int, alternative: str = ""
+    ) -> int:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not low <= value <= model.MAX_INT
+        ):
+            raise self._problem(
+                where,
+                quote(value),
+                f"an integer from {low} to {model.MAX_INT} {alternative}".rstrip(),
+            )
         return value
 
     def _ratio(self, where: str, value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value <= model.MAX_INT or not (value or self._is_snapshot):
+        is_number = isinstance(value, int | float) and not isinstance(
+            value, bool
+        )
+        if (
+            not is_number
+            or not 0 <= value <= model.MAX_INT
+            or not (value or self._is_snapshot)
+        ):
             raise self._problem(where, quote(value), "a number above 0")
         return float(value)
 
     def _name(self, where: str, value: object, most: int = MAX_NAME) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
-            raise self._problem(where, quote(value), f"a name of 1 to {most} printable characters")
+        if (
+            not isinstance(value, str)
+            or not 0 < len(value) <= most
+            or not value.isprintable()
+        ):
+            raise self._problem(
+                where,
+                quote(value),
+                f"a name of 1 to {most} printable characters",
+            )
         return value
 
     def _uuid(self, where: str, value: object) -> str:
@@ -271,6 +452,8 @@ class _Reader:
 
     def _text(self, where: str, value: object) -> str:
         """Return text that can be written again: without lone surrogates."""
-        if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        if not isinstance(value, str) or any(
+            "\ud800" <= character <= "\udfff" for character in value
+        ):
             raise self._problem(where, quote(value), "text")
         return value

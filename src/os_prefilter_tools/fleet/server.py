@@ -15,7 +15,9 @@ _MOST_ON_HOST = "max_server_per_host"
 
 @dataclass(eq=False, slots=True)
 class ServerGroup:
-    """A server group whose policy Nova's host filters enforce (``nova/scheduler/filters/affinity_filter.py``)."""
+    """A server group whose policy Nova's host filters enforce
+    (``nova/scheduler/filters/affinity_filter.py``).
+    """
 
     uuid: str
     policy: str
@@ -23,19 +25,33 @@ class ServerGroup:
     most_on_host: int = 1
     """The most members on one host; only of an anti-affinity group."""
     members: Collection[str] = field(default=(), repr=False)
-    """UUIDs of the members that Nova lists; empty where only their own entries name the group."""
+    """UUIDs of the members that Nova lists; empty where only their own entries
+    name the group.
+    """
     hosts: dict[str, str] = field(default_factory=dict, repr=False)
-    """UUID of each member that was read -> the name of its host, empty if it has none."""
+    """UUID of each member that was read -> the name of its host, empty if it
+    has none.
+    """
 
     @classmethod
-    def of(cls, uuid: str, policy: object, rules: object, members: Collection[str] = ()) -> "ServerGroup | None":
-        """Return a group; None for a soft policy, which only prefers hosts, and for one that Nova does not know.
+    def of(
+        cls,
+        uuid: str,
+        policy: object,
+        rules: object,
+        members: Collection[str] = (),
+    ) -> "ServerGroup | None":
+        """Return a group; None for a soft policy, which only prefers hosts,
+        and for one that Nova does not know.
 
-        :raises ValueError: if the rules have no number of servers where there should be one
+        :raises ValueError: if the rules have no number of servers where there
+            should be one
         """
         if policy not in (AFFINITY, ANTI_AFFINITY):
             return None
-        most: object = rules.get(_MOST_ON_HOST, 1) if isinstance(rules, Mapping) else 1
+        most: object = (
+            rules.get(_MOST_ON_HOST, 1) if isinstance(rules, Mapping) else 1
+        )
         return cls(uuid, str(policy), int(str(most)), members)
 
     def members_on(self, numbers: Mapping[str, int]) -> Counter[int]:
@@ -43,19 +59,28 @@ class ServerGroup:
 
         :param numbers: name of a host -> its number
         """
-        return Counter(numbers[host] for host in self.hosts.values() if host in numbers)
+        return Counter(
+            numbers[host] for host in self.hosts.values() if host in numbers
+        )
 
     def count_lost(self, numbers: Mapping[str, int]) -> int:
         """Return how many members are on hosts that are not known."""
-        elsewhere = sum(bool(host) and host not in numbers for host in self.hosts.values())
-        return elsewhere + sum(member not in self.hosts for member in self.members)
+        elsewhere = sum(
+            bool(host) and host not in numbers for host in self.hosts.values()
+        )
+        return elsewhere + sum(
+            member not in self.hosts for member in self.members
+        )
 
 
 _PLAIN_PORTS = frozenset(("normal", "virtio-forwarder"))
 
 
-def needs_of_ports(vnic_types: Iterable[str], *, has_resources: bool) -> list[str]:
-    """Return what the ports of a server ask of its next host, beside a network.
+def needs_of_ports(
+    vnic_types: Iterable[str], *, has_resources: bool
+) -> list[str]:
+    """Return what the ports of a server ask of its next host, beside a
+    network.
 
     :param vnic_types: the type of each port: ``binding:vnic_type`` of Neutron
     :param has_resources: some port has a guaranteed bandwidth or packet rate
@@ -77,17 +102,21 @@ _STATES = {
     "soft-delete": _DELETED,
     "soft_deleted": _DELETED,
 }
-"""A server's status in Nova's API or its vm_state in the database, in lower case -> why it needs no place."""
+"""A server's status in Nova's API or its vm_state in the database, in lower
+case -> why it needs no place.
+"""
 
 
 def find_why_no_place(state: str, host: str, launched_at: object) -> str:
-    """Return why a server needs no place on another host; empty if it needs one.
+    """Return why a server needs no place on another host; empty if it needs
+    one.
 
     :param state: its status in Nova's API, or its vm_state in Nova's database
     :param launched_at: when it first ran; empty if it never did
     """
     why = _STATES.get(state.lower(), "")
-    # With a host, a server is there, in an error or not. Without one, a server that has run may be unshelved.
+    # With a host, a server is there, in an error or not. Without one, a server
+    # that has run may be unshelved.
     return why if why == _DELETED or not (host or launched_at) else ""
 
 
@@ -98,30 +127,42 @@ class Server:
     request: RequestSpec
     """The request that it was scheduled by."""
     host: str = ""
-    """The name of the resource provider of its host: Nova's ``node``; empty if it has no host."""
+    """The name of the resource provider of its host: Nova's ``node``; empty if
+    it has no host.
+    """
     uuid: str = ""
     name: str = ""
     project: str = ""
     machine_type: str | None = UNKNOWN_MACHINE_TYPE
-    """The machine type that it keeps; None if it keeps none and gets the default of its next host; empty if that is not
-    known, which excludes no host."""
+    """The machine type that it keeps; None if it keeps none and gets the
+    default of its next host; empty if that is not known, which excludes no
+    host.
+    """
     unknown: str = ""
-    """Why too little of :attr:`request` is known for an all-clear; empty if it is known."""
+    """Why too little of :attr:`request` is known for an all-clear; empty if it
+    is known.
+    """
     not_judged: Sequence[str] = ()
     """Other needs of its next host, which are not part of :attr:`request`."""
     group: ServerGroup | None = None
     """The group whose policy excludes hosts."""
     no_place: str = ""
-    """Why it needs no place on another host, such as a failed boot; empty if it needs one."""
+    """Why it needs no place on another host, such as a failed boot; empty if
+    it needs one.
+    """
 
 
 @dataclass(frozen=True)
 class HostFilter:
-    """A host filter of Nova, run on the candidates that those before it left."""
+    """A host filter of Nova, run on the candidates that those before it
+    left.
+    """
 
     name: str
     left: int
     """How many hosts it left."""
     excluded: tuple[str, ...]
     not_known: tuple[str, ...]
-    """What it read and no API shows: fields of hosts, or its error. Such hosts are left."""
+    """What it read and no API shows: fields of hosts, or its error. Such hosts
+    are left.
+    """

@@ -8,25 +8,45 @@ from dataclasses import fields
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter_tools.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid, uuid_in
+from os_prefilter_tools.fleet.model import (
+    Aggregate,
+    Fleet,
+    Inventory,
+    Provider,
+    aggregate_uuid,
+    provider_uuid,
+    uuid_in,
+)
 from os_prefilter_tools.fleet.reader import MAX_BYTES
 
 _AMOUNTS = [each.name for each in fields(Inventory)]
 
 
 def snapshot(fleet: Fleet) -> str:
-    """Return a fleet as JSON, one line a host, which :func:`os_prefilter_tools.fleet.reader.load_fleet` reads.
+    """Return a fleet as JSON, one line a host, which
+    :func:`os_prefilter_tools.fleet.reader.load_fleet` reads.
 
-    :raises DocumentError: the file would be larger than what is read, two aggregates share a name, or the fleet was
-        read without inventories
+    :raises DocumentError: the file would be larger than what is read, two
+        aggregates share a name, or the fleet was read without inventories
     """
     parts = [f"{_json(name)}: {_json(value)}" for name, value in _head(fleet)]
-    names = {each.uuid: each.name for each in fleet.aggregates.values() if not uuid_in(each.name)}
-    hosts = [f"{_json(host.name)}: {_json(_provider(host, names))}" for host in fleet.hosts]
+    names = {
+        each.uuid: each.name
+        for each in fleet.aggregates.values()
+        if not uuid_in(each.name)
+    }
+    hosts = [
+        f"{_json(host.name)}: {_json(_provider(host, names))}"
+        for host in fleet.hosts
+    ]
     parts.append('"hosts": {\n' + ",\n".join(hosts) + "\n}")
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     if len(text.encode()) > MAX_BYTES:
-        raise DocumentError("the snapshot", f"it would exceed {MAX_BYTES >> 20} MiB, the limit for reading it.")
+        raise DocumentError(
+            "the snapshot",
+            f"it would exceed {MAX_BYTES >> 20} MiB, the limit for"
+            " reading it.",
+        )
     return text
 
 
@@ -38,31 +58,58 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
     if fleet.taken_at:
         yield "taken_at", fleet.taken_at
     if not fleet.has_inventories:
-        raise DocumentError("the snapshot", "the fleet was read without inventories; read it with them.")
+        raise DocumentError(
+            "the snapshot",
+            "the fleet was read without inventories; read it with them.",
+        )
     if fleet.changed_while_read:
         yield "changed_while_read", fleet.changed_while_read
     if fleet.aggregates:
-        named = {each.name: _aggregate(each) for each in fleet.aggregates.values()}
+        named = {
+            each.name: _aggregate(each) for each in fleet.aggregates.values()
+        }
         if len(named) < len(fleet.aggregates):
-            raise DocumentError("the snapshot", "two aggregates have the same name; rename one of them.")
+            raise DocumentError(
+                "the snapshot",
+                "two aggregates have the same name; rename one of them.",
+            )
         yield "aggregates", named
 
 
 def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
-    own: dict[str, Any] = {} if aggregate.uuid == aggregate_uuid(aggregate.name) else {"uuid": aggregate.uuid}
-    own |= {"availability_zone": aggregate.availability_zone} if aggregate.availability_zone else {}
-    return own | ({"metadata": dict(aggregate.metadata)} if aggregate.metadata else {})
+    own: dict[str, Any] = (
+        {}
+        if aggregate.uuid == aggregate_uuid(aggregate.name)
+        else {"uuid": aggregate.uuid}
+    )
+    own |= (
+        {"availability_zone": aggregate.availability_zone}
+        if aggregate.availability_zone
+        else {}
+    )
+    return own | (
+        {"metadata": dict(aggregate.metadata)} if aggregate.metadata else {}
+    )
 
 
 def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
     """Return the fields that differ from the defaults."""
     document = {
-        "uuid": provider.uuid if provider.uuid != provider_uuid(provider.name) else "",
+        "uuid": (
+            provider.uuid
+            if provider.uuid != provider_uuid(provider.name)
+            else ""
+        ),
         "description": provider.description,
-        "resources": {name: _inventory(inventory) for name, inventory in provider.resources.items()},
+        "resources": {
+            name: _inventory(inventory)
+            for name, inventory in provider.resources.items()
+        },
         "traits": sorted(provider.traits),
         "aggregates": [names.get(uuid, uuid) for uuid in provider.aggregates],
-        "providers": {child.name: _provider(child, names) for child in provider.providers},
+        "providers": {
+            child.name: _provider(child, names) for child in provider.providers
+        },
     }
     return {key: value for key, value in document.items() if value}
 
@@ -70,5 +117,9 @@ def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
 def _inventory(inventory: Inventory) -> int | dict[str, Any]:
     usual = Inventory(inventory.total)
     amounts = {name: getattr(inventory, name) for name in _AMOUNTS}
-    own = {name: amount for name, amount in amounts.items() if amount != getattr(usual, name)}
+    own = {
+        name: amount
+        for name, amount in amounts.items()
+        if amount != getattr(usual, name)
+    }
     return {"total": inventory.total, **own} if own else inventory.total

@@ -1,3 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers for operators: pure functions over requests, decisions and fleets."""
+"""Answers for operators: pure functions over requests, decisions and
+fleets.
+"""

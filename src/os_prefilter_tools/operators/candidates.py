@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Query Placement for the hosts that remain for a request that the service was applied to."""
+"""Query Placement for the hosts that remain for a request that the service was
+applied to.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,8 +16,9 @@ from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
 
 _NO_GROUP_POLICY = (
-    "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a provider) "
-    "or isolate (they must not)."
+    "Several request groups need a policy: set the flavor extra spec"
+    " group_policy to none (they may share a provider) or isolate (they must"
+    " not)."
 )
 
 
@@ -33,15 +36,23 @@ class CandidatesFound(NamedTuple):
     query: str
     candidates: Any
     created: tuple[str, ...] = ()
-    """Traits that had to be created, because a filter requires them and Placement did not know them."""
+    """Traits that had to be created, because a filter requires them and
+    Placement did not know them.
+    """
     unknown: tuple[str, ...] = ()
-    """Required traits that do not exist in Placement: no host has them, and the query was not sent."""
+    """Required traits that do not exist in Placement: no host has them, and
+    the query was not sent.
+    """
     notes: tuple[str, ...] = ()
-    """The parts of the request that are not required, or not yet, and why; each once."""
+    """The parts of the request that are not required, or not yet, and why;
+    each once.
+    """
 
 
 class Placement(Protocol):
-    """The methods used of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
+    """The methods used of a Placement client
+    (:class:`os_prefilter.adapters.placement.client.PlacementClient`).
+    """
 
     def allocation_candidates(self, query: str) -> Any:
         """Return the candidates for a query string."""
@@ -53,68 +64,113 @@ class Placement(Protocol):
         """Return all traits."""
 
 
-def find_candidates(request_spec: Any, service: Service, placement: Placement) -> CandidatesFound:
+def find_candidates(
+    request_spec: Any, service: Service, placement: Placement
+) -> CandidatesFound:
     """Apply the service to the request, and ask Placement.
 
-    :raises PrefilterError: if a filter rejects the request, or Placement does not answer.
+    :raises PrefilterError: if a filter rejects the request, or Placement does
+        not answer.
     """
     decision = service.apply(request_spec)
     return ask_placement(query_of(request_spec), decision, placement)
 
 
 def ask_placement(
-    query: Query, decision: Decision, placement: Placement, limit: int | None = None, *, live: bool = False
+    query: Query,
+    decision: Decision,
+    placement: Placement,
+    limit: int | None = None,
+    *,
+    live: bool = False,
 ) -> CandidatesFound:
-    """Ask Placement for the query of a request that the service was applied to.
+    """Ask Placement for the query of a request that the service was applied
+    to.
 
-    The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
-    not know. Traits that a tenant wrote are not created.
+    The ``CUSTOM_`` traits that filters require are created first: Placement
+    refuses a query with a trait that it does not know. Traits that a tenant
+    wrote are not created.
 
-    Nothing is written to a live Placement: no host has a trait that does not exist. If filters require one, the query,
-    which Placement would refuse, is not sent; if they forbid it, it is left out of the query.
+    Nothing is written to a live Placement: no host has a trait that does not
+    exist. If filters require one, the query, which Placement would refuse, is
+    not sent; if they forbid it, it is left out of the query.
 
-    :param limit: the most candidates; None for all: a part of them could pass for all
+    :param limit: the most candidates; None for all: a part of them could pass
+        for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     :raises RequestRejected: for request groups that Placement refuses
     """
-    notes = tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
+    notes = tuple(
+        dict.fromkeys(
+            f"Not required yet: {note}" if note.waits else str(note)
+            for note in decision.notes
+        )
+    )
     created: tuple[str, ...] = ()
     if not live:
         created = placement.ensure_traits(
-            {item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)}
+            {
+                item.trait
+                for item in decision.requirements
+                if item.trait.startswith(CUSTOM_PREFIX)
+            }
         )
-    elif missing := find_unknown(decision.requirements, placement.traits()) if decision.requirements else []:
-        if unknown := tuple(sorted({item.trait for item in missing if item.required})):
-            return CandidatesFound(query_string(query, limit), NoCandidates(), (), unknown, notes)
+    elif missing := (
+        find_unknown(decision.requirements, placement.traits())
+        if decision.requirements
+        else []
+    ):
+        if unknown := tuple(
+            sorted({item.trait for item in missing if item.required})
+        ):
+            return CandidatesFound(
+                query_string(query, limit), NoCandidates(), (), unknown, notes
+            )
         query = _without_forbidden(query, {item.trait for item in missing})
     check_groups(query)
     text = query_string(query, limit)
-    return CandidatesFound(text, placement.allocation_candidates(text), created, notes=notes)
+    return CandidatesFound(
+        text, placement.allocation_candidates(text), created, notes=notes
+    )
 
 
 def check_groups(query: Query) -> None:
-    """Refuse request groups that Placement refuses in words that no author of a flavor knows.
+    """Refuse request groups that Placement refuses in words that no author of
+    a flavor knows.
 
     :raises MalformedRequest: for traits of a request group without resources.
-    :raises RequestRejected: for several request groups without ``group_policy``
+    :raises RequestRejected: for several request groups without
+        ``group_policy``
     """
     for suffix, group in query.groups.items():
         if not suffix or group.resources or query.same_subtree:
             continue
         names = sorted({*group.required_traits, *group.forbidden_traits})
         name = names[0] if names else "NAME"
-        expected = f"of a group with resources{suffix}:CLASS. Add them, or write trait:{name} for one of the host"
+        expected = (
+            f"of a group with resources{suffix}:CLASS. Add them, or write"
+            f" trait:{name} for one of the host"
+        )
         if suffix == "s":
             # The most common suffix that is meant to be none.
-            expected = f"of a group with resources. Did you mean 'trait:{name}'? That one is of the host"
-        raise MalformedRequest("flavor extra spec", f"trait{suffix}:{name}", expected)
+            expected = (
+                f"of a group with resources. Did you mean 'trait:{name}'? That"
+                " one is of the host"
+            )
+        raise MalformedRequest(
+            "flavor extra spec", f"trait{suffix}:{name}", expected
+        )
     if len(query.groups.keys() - {""}) > 1 and not query.policy:
         raise RequestRejected(_NO_GROUP_POLICY)
 
 
 def _without_forbidden(query: Query, traits: set[str]) -> Query:
     groups = {
-        suffix: replace(group, forbidden_traits=set(group.forbidden_traits) - traits)
+        suffix: replace(
+            group, forbidden_traits=set(group.forbidden_traits) - traits
+        )
         for suffix, group in query.groups.items()
     }
-    return query._replace(groups=groups, root_forbidden=query.root_forbidden - traits)
+    return query._replace(
+        groups=groups, root_forbidden=query.root_forbidden - traits
+    )

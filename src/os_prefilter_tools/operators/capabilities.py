@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capabilities of a host as a table: each trait of the vocabulary, whether the host has it, and why not."""
+"""The capabilities of a host as a table: each trait of the vocabulary, whether
+the host has it, and why not.
+"""
 
 from typing import NamedTuple
 
@@ -9,7 +11,10 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 COLUMNS = ("Trait", "Host has it", "Because")
-_ARCHITECTURE_OF = {qualified: architecture for (_, architecture), qualified in QUALIFIED.items()}
+_ARCHITECTURE_OF = {
+    qualified: architecture
+    for (_, architecture), qualified in QUALIFIED.items()
+}
 
 
 class Capability(NamedTuple):
@@ -22,17 +27,31 @@ class Capability(NamedTuple):
 
 
 def capabilities(facts: HostFacts) -> list[Capability]:
-    """Return one line for each trait of a host, without those of guest architectures that it does not emulate.
+    """Return one line for each trait of a host, without those of guest
+    architectures that it does not emulate.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reasons = refusals(facts)
     emulated = BY_NAME["emulation_architecture"]
-    emulates = {value for value, term in emulated.values.items() if term.trait and not reasons.get(term.trait, "not")}
+    emulates = {
+        value
+        for value, term in emulated.values.items()
+        if term.trait and not reasons.get(term.trait, "not")
+    }
     return [
-        Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])
-        if trait in reasons
-        else Capability(trait, "not owned", f"set by operators; the reporter {facts.driver} does not report it")
+        (
+            Capability(
+                trait, "no" if reasons[trait] else "yes", reasons[trait]
+            )
+            if trait in reasons
+            else Capability(
+                trait,
+                "not owned",
+                f"set by operators; the reporter {facts.driver} does not"
+                " report it",
+            )
+        )
         # With the traits of configuration templates.
         for trait in dict.fromkeys((*known_traits(), *reasons))
         if _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}

@@ -13,22 +13,41 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import open_file
 from os_prefilter.documents.strict_json import strict
-from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
+from os_prefilter.request.requirements import (
+    AggregateRequirement,
+    Preference,
+    Requirement,
+)
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 
 _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
-    "requirements": {"trait": str, "required": bool, "scope": str, "filter": str, "source": str},
+    "requirements": {
+        "trait": str,
+        "required": bool,
+        "scope": str,
+        "filter": str,
+        "source": str,
+    },
     "preferences": {"trait": str, "filter": str, "source": str},
     "hosts": {"by": str, "before": int, "after": int},
-    "aggregates": {"aggregates": list, "required": bool, "filter": str, "source": str},
+    "aggregates": {
+        "aggregates": list,
+        "required": bool,
+        "filter": str,
+        "source": str,
+    },
 }
 """Keys of each item of these fields."""
 
-# A quotation mark within a text of JSON is escaped, so that no text of a decision has it.
+# A quotation mark within a text of JSON is escaped, so that no text of a
+# decision has it.
 _START = b'{"time": "'
-# The beginning of a line in oslo.log's text formats, in ours with the level and the logger.
+# The beginning of a line in oslo.log's text formats, in ours with the level
+# and the logger.
 _TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} \d+ ")
-_OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(LOGGER.encode()) + rb" \[")
+_OURS = re.compile(
+    _TEXT.pattern + rb"INFO " + re.escape(LOGGER.encode()) + rb" \["
+)
 # An older oslo.log ends each line with the end of a colour.
 _RESET = b"\x1b[00m"
 # With the prefix and the other keys of a log line, each character escaped.
@@ -36,7 +55,9 @@ _LONGEST_LINE = 8 * MAX_BYTES
 
 
 class LoggedDecision(NamedTuple):
-    """A decision as it was recorded. Its text is printable, whatever the file has."""
+    """A decision as it was recorded. Its text is printable, whatever the file
+    has.
+    """
 
     time: str
     """In UTC, as ``2026-11-03T14:02:11.123Z``."""
@@ -47,57 +68,88 @@ class LoggedDecision(NamedTuple):
     server: str | None
     """The UUID of the server."""
     result: str
-    """``passed``, ``rejected`` because of what the request requires, ``failed`` because of an error, or ``no_host``: no
-    host was left for a request that had passed."""
+    """``passed``, ``rejected`` because of what the request requires,
+    ``failed`` because of an error, or ``no_host``: no host was left for a
+    request that had passed.
+    """
     reason: str | None
     """Why the request was rejected, failed, or has no host."""
     hosts: list[dict[str, Any]]
-    """Of ``no_host``: each host filter or resource class (``by``), with the hosts ``before`` and ``after`` it."""
+    """Of ``no_host``: each host filter or resource class (``by``), with the
+    hosts ``before`` and ``after`` it.
+    """
     requirements: list[dict[str, Any]]
-    """The requirements, each with ``trait``, ``required``, ``scope``, ``filter`` and ``source``."""
+    """The requirements, each with ``trait``, ``required``, ``scope``,
+    ``filter`` and ``source``.
+    """
     preferences: list[dict[str, Any]]
     """The preferred traits, each with ``trait``, ``filter`` and ``source``."""
     aggregates: list[dict[str, Any]]
-    """The aggregates that the host had to be, or not to be, in, each with ``aggregates``, ``required``, ``filter`` and
-    ``source``."""
+    """The aggregates that the host had to be, or not to be, in, each with
+    ``aggregates``, ``required``, ``filter`` and ``source``.
+    """
     notes: list[str]
     """The parts of the request that did not become requirements, and why."""
     left_out: int
-    """How many more requirements, preferences and notes there were than a line has room for."""
+    """How many more requirements, preferences and notes there were than a line
+    has room for.
+    """
 
     @property
     def outcome(self) -> str:
-        """The result in one line, with the reason and the numbers of hosts, or with the number of requirements."""
+        """The result in one line, with the reason and the numbers of hosts, or
+        with the number of requirements.
+        """
         if self.reason is not None:
-            numbers = "; ".join(f"{each['by']}: {each['after']} of {each['before']} hosts" for each in self.hosts)
-            return f"{self.result}: {self.reason}{f' ({numbers})' * bool(numbers)}"
+            numbers = "; ".join(
+                f"{each['by']}: {each['after']} of {each['before']} hosts"
+                for each in self.hosts
+            )
+            return (
+                f"{self.result}:"
+                f" {self.reason}{f' ({numbers})' * bool(numbers)}"
+            )
         number = len(self.requirements) + len(self.aggregates)
         return pluralize(number, "requirement") if number else "no requirement"
 
-    def items(self) -> Iterator[Requirement | AggregateRequirement | Preference]:
-        """Yield the requirements and preferences as those of a request that is decided now."""
+    def items(
+        self,
+    ) -> Iterator[Requirement | AggregateRequirement | Preference]:
+        """Yield the requirements and preferences as those of a request that is
+        decided now.
+        """
         yield from (Requirement(**item) for item in self.requirements)
         for item in self.aggregates:
-            yield AggregateRequirement(**{**item, "aggregates": tuple(map(str, item["aggregates"]))})
+            yield AggregateRequirement(
+                **{**item, "aggregates": tuple(map(str, item["aggregates"]))}
+            )
         yield from (Preference(**item) for item in self.preferences)
 
 
 _KINDS: Final = {
-    name: list if get_origin(kind) is list else kind for name, kind in get_type_hints(LoggedDecision).items()
+    name: list if get_origin(kind) is list else kind
+    for name, kind in get_type_hints(LoggedDecision).items()
 }
 
 
-def decisions_in(paths: Iterable[str], warn: Callable[[str], None]) -> Iterator[LoggedDecision]:
+def decisions_in(
+    paths: Iterable[str], warn: Callable[[str], None]
+) -> Iterator[LoggedDecision]:
     """Yield the decisions in logs; a log that is named twice is read once.
 
     :param warn: gets a sentence about the damaged lines of a log
     :raises DocumentError: as :class:`DecisionFile`
     """
-    for path in {each if each == "-" else os.path.realpath(each): each for each in paths}.values():
+    for path in {
+        each if each == "-" else os.path.realpath(each): each for each in paths
+    }.values():
         file = DecisionFile(path)
         yield from file
         if file.damaged:
-            problem = f"left out {pluralize(len(file.damaged), 'damaged decision')}, the first one here."
+            problem = (
+                f"left out {pluralize(len(file.damaged), 'damaged decision')},"
+                " the first one here."
+            )
             warn(str(DocumentError(path, problem, file.damaged[0])))
 
 
@@ -110,23 +162,35 @@ class DecisionFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.damaged: list[int] = []
-        """After the file was read: the lines with a decision that cannot be read, such as half of one."""
+        """After the file was read: the lines with a decision that cannot be
+        read, such as half of one.
+        """
 
     def __iter__(self) -> Iterator[LoggedDecision]:
         """Read the decisions; there may be millions of them.
 
-        :raises DocumentError: if the file cannot be read, or it has lines but no decision
+        :raises DocumentError: if the file cannot be read, or it has lines but
+            no decision
         """
         found, number, is_text = False, 0, None
-        with nullcontext(sys.stdin.buffer) if self.path == "-" else open_file(self.path) as file:
+        with (
+            nullcontext(sys.stdin.buffer)
+            if self.path == "-"
+            else open_file(self.path)
+        ) as file:
             for number, line in enumerate(_whole_lines(file), 1):
-                if is_text is None and (line.startswith(_START) or _TEXT.match(line)):
-                    # The whole file has one format: what a tenant has another logger write may have several lines.
+                if is_text is None and (
+                    line.startswith(_START) or _TEXT.match(line)
+                ):
+                    # The whole file has one format: what a tenant has another
+                    # logger write may have several lines.
                     is_text = not line.startswith(_START)
                 if is_text is None or (is_text and not _OURS.match(line)):
                     continue
                 try:
-                    decision = _parse(line[max(line.rfind(_START), 0) :] if is_text else line)
+                    decision = _parse(
+                        line[max(line.rfind(_START), 0) :] if is_text else line
+                    )
                 except (ValueError, RecursionError):
                     self.damaged.append(number)
                 else:
@@ -135,13 +199,16 @@ class DecisionFile:
         if number and not (found or self.damaged):
             raise DocumentError(
                 self.path,
-                f"there is no decision in this file. Give a log with the lines of the logger {LOGGER}: in oslo.log's "
-                "text format, or a file with nothing but the messages.",
+                "there is no decision in this file. Give a log with the lines"
+                f" of the logger {LOGGER}: in oslo.log's text format, or a"
+                " file with nothing but the messages.",
             )
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; one that is too long for a decision is cut, and its rest is no line of its own."""
+    """Yield the lines of a file; one that is too long for a decision is cut,
+    and its rest is no line of its own.
+    """
     while line := file.readline(_LONGEST_LINE):
         rest = line
         while rest and not rest.endswith(b"\n"):
@@ -156,17 +223,25 @@ def _parse(message: bytes) -> LoggedDecision:
     :raises RecursionError: if it is nested too deep
     """
     found = strict(message.rstrip().removesuffix(_RESET).decode())
-    if not (_has(found, _KINDS) and all(isinstance(each, str) for each in found["notes"])):
+    if not (
+        _has(found, _KINDS)
+        and all(isinstance(each, str) for each in found["notes"])
+    ):
         raise ValueError("not a decision")
     for name, kinds in _PARTS.items():
         if not all(_has(each, kinds) for each in found[name]):
             raise ValueError("not a requirement")
-        found[name] = [{key: each[key] for key in kinds} for each in found[name]]
+        found[name] = [
+            {key: each[key] for key in kinds} for each in found[name]
+        ]
     return LoggedDecision(*(_printable(found[name]) for name in _KINDS))
 
 
 def _has(found: Any, kinds: Mapping[str, Any]) -> bool:
-    return isinstance(found, dict) and all(name in found and isinstance(found[name], kinds[name]) for name in kinds)
+    return isinstance(found, dict) and all(
+        name in found and isinstance(found[name], kinds[name])
+        for name in kinds
+    )
 
 
 def _printable(value: Any) -> Any:

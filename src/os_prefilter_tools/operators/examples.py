@@ -27,15 +27,32 @@ class Example:
         return RequestSpec(Flavor(**self.flavor), Image(**self.image))
 
     def list_requested(self) -> list[str]:
-        """Return its properties, extra specs and disk format, each as ``key=value``."""
-        requested = [f"{key}={value}" for key, value in self.image.get("properties", {}).items()]
-        requested += [f"{key}={value}" for key, value in self.flavor.get("extra_specs", {}).items()]
+        """Return its properties, extra specs and disk format, each as
+        ``key=value``.
+        """
+        requested = [
+            f"{key}={value}"
+            for key, value in self.image.get("properties", {}).items()
+        ]
+        requested += [
+            f"{key}={value}"
+            for key, value in self.flavor.get("extra_specs", {}).items()
+        ]
         disk_format = self.image.get("disk_format")
-        return [*requested, f"disk_format={disk_format}"] if disk_format else requested
+        return (
+            [*requested, f"disk_format={disk_format}"]
+            if disk_format
+            else requested
+        )
 
 
 def example_requests() -> dict[str, Example]:
     """Return the bundled requests by name, in the order of their file."""
-    data = resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
+    data = (
+        resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
+    )
     document: Any = parse_yaml(data, _FILE)
-    return {name: Example(name, **each) for name, each in document["requests"].items()}
+    return {
+        name: Example(name, **each)
+        for name, each in document["requests"].items()
+    }

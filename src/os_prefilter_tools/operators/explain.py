@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requirements and preferences of a request, each with its filter and source."""
+"""The requirements and preferences of a request, each with its filter and
+source.
+"""
 
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import requirements_without_filters
-from os_prefilter.request.requirements import ROOT, AggregateRequirement, Preference, Requirement
+from os_prefilter.request.requirements import (
+    ROOT,
+    AggregateRequirement,
+    Preference,
+    Requirement,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 
@@ -16,19 +23,27 @@ class Explanation(NamedTuple):
     """One requirement or preference, or an ignored part of the request."""
 
     trait: str
-    """The trait, or ``member_of=in:UUID,UUID`` for aggregates; empty where nothing is required."""
+    """The trait, or ``member_of=in:UUID,UUID`` for aggregates; empty where
+    nothing is required.
+    """
     rule: str
     """``required``, ``forbidden``, ``preferred`` or ``not required``."""
     scope: str
     by: str
-    """The filter, or ``request`` for flavor, image and request groups themselves."""
+    """The filter, or ``request`` for flavor, image and request groups
+    themselves.
+    """
     because: str
 
 
-def explain(request_spec: Any, service: Service, context: Any = None) -> tuple[Explanation, ...]:
-    """Apply ``service`` to the request spec and return each requirement, its filter and its source.
+def explain(
+    request_spec: Any, service: Service, context: Any = None
+) -> tuple[Explanation, ...]:
+    """Apply ``service`` to the request spec and return each requirement, its
+    filter and its source.
 
-    Requirements of the request itself come first, then those of the filters in their order, with ignored parts.
+    Requirements of the request itself come first, then those of the filters in
+    their order, with ignored parts.
 
     :raises PrefilterError: as :meth:`os_prefilter.service.Service.apply` does.
     """
@@ -43,17 +58,45 @@ def lines_of(decision: Decision) -> tuple[Explanation, ...]:
     for run in decision.runs:
         for items in (run.requirements, run.aggregates, run.preferences):
             lines += map(line_of, items)
-        lines += (Explanation("", "not required", "", run.filter, str(note)) for note in run.notes)
-    lines += (Explanation("", "not required", "", "request", str(note)) for note in decision.remarks)
+        lines += (
+            Explanation("", "not required", "", run.filter, str(note))
+            for note in run.notes
+        )
+    lines += (
+        Explanation("", "not required", "", "request", str(note))
+        for note in decision.remarks
+    )
     return tuple(lines)
 
 
-def line_of(item: Requirement | AggregateRequirement | Preference) -> Explanation:
-    """Return the line of one requirement or preference, of a request or of the history."""
+def line_of(
+    item: Requirement | AggregateRequirement | Preference,
+) -> Explanation:
+    """Return the line of one requirement or preference, of a request or of the
+    history.
+    """
     if isinstance(item, Preference):
-        return Explanation(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))
+        return Explanation(
+            item.trait,
+            "preferred",
+            ROOT,
+            item.filter,
+            escape_line(item.source),
+        )
     rule = "required" if item.required else "forbidden"
     if isinstance(item, AggregateRequirement):
         names = ",".join(item.aggregates)
-        return Explanation(f"member_of=in:{names}", rule, item.scope, item.filter, escape_line(item.because))
-    return Explanation(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
+        return Explanation(
+            f"member_of=in:{names}",
+            rule,
+            item.scope,
+            item.filter,
+            escape_line(item.because),
+        )
+    return Explanation(
+        item.trait,
+        rule,
+        escape_line(item.scope),
+        item.filter,
+        escape_line(item.source),
+    )

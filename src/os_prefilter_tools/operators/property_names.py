@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of image properties and extra specs: those without a row, each with the reason, and notes on unknown ones."""
+"""Names of image properties and extra specs: those without a row, each with
+the reason, and notes on unknown ones.
+"""
 
 import re
 from collections.abc import Collection, Iterator
@@ -14,7 +16,12 @@ from typing import Any, NamedTuple
 from os_prefilter.adapters.osinfo import DEVICES, has_libosinfo, implied_by
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.request.remarks import known_properties, nearest_name, nearest_property, remarks_in_nova
+from os_prefilter.request.remarks import (
+    known_properties,
+    nearest_name,
+    nearest_property,
+    remarks_in_nova,
+)
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS, table
@@ -22,11 +29,21 @@ from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.options import Options
 
 _FILE = "properties-without-rows.yaml"
-# Between the names that are free. os_* is not: Glance and users have properties of their own there.
+# Between the names that are free. os_* is not: Glance and users have
+# properties of their own there.
 _OF_NOVA = ("hw_", "img_", "hw:", "os:")
 _FREE_IN_IMAGE = re.compile(rf"(trait:|{PREFIX}|hw_numa_(cpus|mem)\.\d+$)")
-_FREE_IN_FLAVOR = re.compile(rf"((resources|trait)[a-zA-Z0-9_-]{{0,64}}:|preferred_trait:|{PREFIX})")
-_OTHERS = ("resources:", "trait:", "preferred_trait:", PREFIX, "capabilities:", "aggregate_instance_extra_specs:")
+_FREE_IN_FLAVOR = re.compile(
+    rf"((resources|trait)[a-zA-Z0-9_-]{{0,64}}:|preferred_trait:|{PREFIX})"
+)
+_OTHERS = (
+    "resources:",
+    "trait:",
+    "preferred_trait:",
+    PREFIX,
+    "capabilities:",
+    "aggregate_instance_extra_specs:",
+)
 _CUTOFF = 0.8
 # A request may have any number of them.
 _MOST = 10
@@ -48,46 +65,73 @@ class WithoutRow(NamedTuple):
 
 @cache
 def properties_without_rows() -> tuple[WithoutRow, ...]:
-    """Return all properties that require no trait; with the rows of the vocabulary they are all that Nova has."""
-    data = resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
+    """Return all properties that require no trait; with the rows of the
+    vocabulary they are all that Nova has.
+    """
+    data = (
+        resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
+    )
     groups: Any = parse_yaml(data, _FILE)
     return tuple(
         WithoutRow(
-            each["reason"], tuple(each.get("image_properties", "").split()), tuple(each.get("extra_specs", "").split())
+            each["reason"],
+            tuple(each.get("image_properties", "").split()),
+            tuple(each.get("extra_specs", "").split()),
         )
         for each in groups
     )
 
 
 def reason_without_row(name: str) -> str:
-    """Return why an image property or extra spec has no row; empty if it is none of these."""
-    found = (each for each in properties_without_rows() if name in each.image_properties or each.has_extra_spec(name))
+    """Return why an image property or extra spec has no row; empty if it is
+    none of these.
+    """
+    found = (
+        each
+        for each in properties_without_rows()
+        if name in each.image_properties or each.has_extra_spec(name)
+    )
     return next((each.reason for each in found), "")
 
 
-def remarks_of_commands(request: Request, options: Options, enabled: Collection[str]) -> Iterator[Note]:
-    """Yield what commands say of a request beside the notes of its filters; as :func:`remarks_in_nova`."""
-    return chain(notes_on_names(request), notes_on_implied_devices(request), remarks_in_nova(request, options, enabled))
+def remarks_of_commands(
+    request: Request, options: Options, enabled: Collection[str]
+) -> Iterator[Note]:
+    """Yield what commands say of a request beside the notes of its filters; as
+    :func:`remarks_in_nova`.
+    """
+    return chain(
+        notes_on_names(request),
+        notes_on_implied_devices(request),
+        remarks_in_nova(request, options, enabled),
+    )
 
 
 def notes_on_implied_devices(request: Request) -> Iterator[Note]:
-    """Yield a note for each device that Nova takes from libosinfo, because the image names its system alone."""
+    """Yield a note for each device that Nova takes from libosinfo, because the
+    image names its system alone.
+    """
     distro = request.image_property("os_distro")
     names = [name for name in DEVICES if request.image_property(name) is None]
     if not isinstance(distro, str) or not distro or not names:
         return
     if not has_libosinfo():
-        told = f"where nova-compute has libosinfo, it decides {' and '.join(DEVICES)} if not set: not known here"
+        told = (
+            "where nova-compute has libosinfo, it decides"
+            f" {' and '.join(DEVICES)} if not set: not known here"
+        )
         yield Note("image property os_distro", told, warn=True)
     for name in implied_by(distro).keys() & names:
         given = (
-            f"where nova-compute has libosinfo, the guest has {name}={implied_by(distro)[name]}: set it in the image"
+            "where nova-compute has libosinfo, the guest has"
+            f" {name}={implied_by(distro)[name]}: set it in the image"
         )
         yield Note(f"image property os_distro={distro}", given, warn=True)
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:
-    """Yield a note for each image property and extra spec that Nova does not know, and that looks like one of its own.
+    """Yield a note for each image property and extra spec that Nova does not
+    know, and that looks like one of its own.
 
     Slow, for commands: a scheduler has better things to do for each request.
     """
@@ -95,8 +139,19 @@ def notes_on_names(request: Request) -> Iterator[Note]:
         (request.image_properties, "image property", _problem_of_property),
         (request.extra_specs, "flavor extra spec", _problem_of_extra_spec),
     ):
-        found = ((name, problem(name)) for name in names if isinstance(name, str) and len(name) <= _LONGEST_NAME)
-        yield from islice((Note(f"{place} {name}", text, warn=True) for name, text in found if text), _MOST)
+        found = (
+            (name, problem(name))
+            for name in names
+            if isinstance(name, str) and len(name) <= _LONGEST_NAME
+        )
+        yield from islice(
+            (
+                Note(f"{place} {name}", text, warn=True)
+                for name, text in found
+                if text
+            ),
+            _MOST,
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -115,34 +170,68 @@ def _problem_of_extra_spec(name: str) -> str:
     if namespace == "traits":
         # The most common suffix that is meant to be none.
         meant = quote(f"trait:{rest}")
-        return f"a trait of a request group named s, which Placement refuses without resources. Did you mean {meant}?"
-    if name in _extra_specs() or _FREE_IN_FLAVOR.match(name) or reason_without_row(name):
+        return (
+            "a trait of a request group named s, which Placement refuses"
+            f" without resources. Did you mean {meant}?"
+        )
+    if (
+        name in _extra_specs()
+        or _FREE_IN_FLAVOR.match(name)
+        or reason_without_row(name)
+    ):
         return ""
     of_nova = f"{namespace}:" in _namespaces()
-    known = [each for each in _extra_specs() if of_nova == each.startswith(f"{namespace}:")]
+    known = [
+        each
+        for each in _extra_specs()
+        if of_nova == each.startswith(f"{namespace}:")
+    ]
     close = nearest_name(name, known if of_nova or not colon else [])
     for each in _extra_specs() if of_nova else ():
         # Of another namespace.
-        close = f". Did you mean {each}?" if each.partition(":")[2] == rest else close
+        close = (
+            f". Did you mean {each}?"
+            if each.partition(":")[2] == rest
+            else close
+        )
     others = () if of_nova or not colon else sorted((*_namespaces(), *_OTHERS))
     for other in get_close_matches(f"{namespace}:", others, cutoff=_CUTOFF):
-        if other != f"{namespace}:" and not _problem_of_extra_spec(f"{other}{rest}"):
+        if other != f"{namespace}:" and not _problem_of_extra_spec(
+            f"{other}{rest}"
+        ):
             close = f". Did you mean {quote(other + rest)}?"
             break
     in_image = name.replace(":", "_", 1)
-    if not close and name.startswith(_OF_NOVA) and in_image in known_properties():
+    if (
+        not close
+        and name.startswith(_OF_NOVA)
+        and in_image in known_properties()
+    ):
         return f"no effect: Nova reads {in_image} of an image alone"
     return f"Nova knows no such extra spec{close}" if of_nova or close else ""
 
 
 @cache
 def _extra_specs() -> frozenset[str]:
-    others = chain.from_iterable(each.extra_specs for each in properties_without_rows())
-    return frozenset(name for name in (*(row.extra_spec for row in table()), *others) if name and "*" not in name)
+    others = chain.from_iterable(
+        each.extra_specs for each in properties_without_rows()
+    )
+    return frozenset(
+        name
+        for name in (*(row.extra_spec for row in table()), *others)
+        if name and "*" not in name
+    )
 
 
 @cache
 def _namespaces() -> frozenset[str]:
     """Return the namespaces of which Nova knows all extra specs."""
-    names = chain((row.extra_spec or "" for row in ROWS), *(each.extra_specs for each in properties_without_rows()))
-    return frozenset(f"{start}:" for start, colon, rest in (name.partition(":") for name in names) if rest.strip("*"))
+    names = chain(
+        (row.extra_spec or "" for row in ROWS),
+        *(each.extra_specs for each in properties_without_rows()),
+    )
+    return frozenset(
+        f"{start}:"
+        for start, colon, rest in (name.partition(":") for name in names)
+        if rest.strip("*")
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Readiness of filters: which requirements exclude no capable host, and which hosts have not reported the others."""
+"""Readiness of filters: which requirements exclude no capable host, and which
+hosts have not reported the others.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -12,16 +14,24 @@ from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.hosts.reports import WANTED, Part, keys_in, parts_of
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
-from os_prefilter.service.wanted import traits_named_by, traits_to_create, wanted_parts
+from os_prefilter.service.wanted import (
+    traits_named_by,
+    traits_to_create,
+    wanted_parts,
+)
 from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
 ENFORCED = "enforced"
-"""The state of a row whose requirements are enforced: each compute node has reported it."""
+"""The state of a row whose requirements are enforced: each compute node has
+reported it.
+"""
 DEFERRED = "deferred"
-"""The state of a row that some compute node has not reported, or of any row without a compute node."""
+"""The state of a row that some compute node has not reported, or of any row
+without a compute node.
+"""
 
 
 class ReadinessLine(NamedTuple):
@@ -29,7 +39,9 @@ class ReadinessLine(NamedTuple):
 
     filter: str
     row: str
-    """A row of the vocabulary, ``deploy-config``, or ``owner`` for the trait of the filter of that name."""
+    """A row of the vocabulary, ``deploy-config``, or ``owner`` for the trait
+    of the filter of that name.
+    """
     traits: tuple[str, ...]
     """The traits of the row that have this state, sorted."""
     state: str
@@ -39,24 +51,35 @@ class ReadinessLine(NamedTuple):
 
 
 def find_unwanted(
-    unused: Collection[str], filters: Collection[LoadedFilter], options: Options
+    unused: Collection[str],
+    filters: Collection[LoadedFilter],
+    options: Options,
 ) -> tuple[list[str], list[str]]:
     """Compare the wishes in Placement with what a section wants, key by key.
 
     A wish for a part of it, as of a scheduler with fewer filters, is wanted.
 
     :param unused: names of traits in Placement that no provider has
-    :return: the names that can be deleted, wishes before report markers; and the rows of the vocabulary that only these
-        wishes name, as far as this release knows them
+    :return: the names that can be deleted, wishes before report markers; and
+        the rows of the vocabulary that only these wishes name, as far as this
+        release knows them
     """
     wanted = keys_in(WANTED, traits_to_create(filters, options))
     wishes = sorted(name for name in unused if name.startswith(WANTED))
-    markers = sorted(name for name in unused if name.startswith(RESERVED) and not name.startswith(WANTED))
+    markers = sorted(
+        name
+        for name in unused
+        if name.startswith(RESERVED) and not name.startswith(WANTED)
+    )
     other = [name for name in wishes if not keys_in(WANTED, [name]) <= wanted]
     # An agent that sees a wanted key in no name would stop reporting it.
     left = keys_in(WANTED, (name for name in wishes if name not in other))
-    names = [name for name in other if keys_in(WANTED, [name]) & wanted <= left]
-    gone = keys_in(WANTED, names) - keys_in(WANTED, (name for name in wishes if name not in names))
+    names = [
+        name for name in other if keys_in(WANTED, [name]) & wanted <= left
+    ]
+    gone = keys_in(WANTED, names) - keys_in(
+        WANTED, (name for name in wishes if name not in names)
+    )
     parts = parts_of(options.templates, options.emulated_architectures)
     rows = dict.fromkeys(part.row for part in parts if part.keys & gone)
     return [*names, *markers], list(rows)
@@ -68,24 +91,38 @@ def reports_of(fleet: Fleet, parts: Iterable[Part]) -> Reports:
     :param parts: what the filters may require
     """
     unreported: dict[str, Unreported] = {
-        trait: Unreported.of(names) for part, names in unreported_parts(fleet, parts).items() for trait in part.traits
+        trait: Unreported.of(names)
+        for part, names in unreported_parts(fleet, parts).items()
+        for trait in part.traits
     }
     return Reports(unreported, bool(compute_nodes(fleet)), fleet.traits)
 
 
-def unreported_parts(fleet: Fleet, parts: Iterable[Part]) -> Mapping[Part, Collection[str]]:
-    """Return the names of the compute nodes that have not reported each part."""
+def unreported_parts(
+    fleet: Fleet, parts: Iterable[Part]
+) -> Mapping[Part, Collection[str]]:
+    """Return the names of the compute nodes that have not reported each
+    part.
+    """
     nodes = compute_nodes(fleet)
     return read_reports(
-        parts, fleet.traits, lambda traits: tuple(each.name for each in nodes if traits.isdisjoint(each.traits))
+        parts,
+        fleet.traits,
+        lambda traits: tuple(
+            each.name for each in nodes if traits.isdisjoint(each.traits)
+        ),
     )
 
 
-def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[ReadinessLine]:
-    """Return what each filter would wait for, in the order of the filters and of the vocabulary.
+def readiness(
+    fleet: Fleet, filters: Iterable[LoadedFilter], options: Options
+) -> list[ReadinessLine]:
+    """Return what each filter would wait for, in the order of the filters and
+    of the vocabulary.
 
-    What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
-    the vocabulary: it needs no capability reports.
+    What is not required, because it is not in ``reported_traits``, is not
+    listed. Nor is what a filter requires beyond the vocabulary: it needs no
+    capability reports.
     """
     nodes = compute_nodes(fleet)
     filters = tuple(filters)
@@ -95,19 +132,45 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
         if each.declaration.gate:
             owner = tuple(each.declaration.traits(options))
             if owner:
-                missing = tuple(sorted(node.name for node in nodes if node.traits.isdisjoint(owner)))
-                lines.append(ReadinessLine(each.name, each.name, owner, _state(nodes, missing), missing))
+                missing = tuple(
+                    sorted(
+                        node.name
+                        for node in nodes
+                        if node.traits.isdisjoint(owner)
+                    )
+                )
+                lines.append(
+                    ReadinessLine(
+                        each.name,
+                        each.name,
+                        owner,
+                        _state(nodes, missing),
+                        missing,
+                    )
+                )
             continue
-        named, rows = traits_named_by(each, options), {row.name for row in rows_required_by(each.name)}
+        named, rows = (
+            traits_named_by(each, options),
+            {row.name for row in rows_required_by(each.name)},
+        )
         declared = frozenset(each.declaration.traits(options))
         found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for part, names in unreported.items():
-            # What a filter only forbids, as a device does some default machine types, needs no report.
+            # What a filter only forbids, as a device does some default machine
+            # types, needs no report.
             traits = part.traits & (named if part.row in rows else declared)
             if traits:
-                found.setdefault((part.row, tuple(sorted(names))), []).extend(traits)
+                found.setdefault((part.row, tuple(sorted(names))), []).extend(
+                    traits
+                )
         lines += [
-            ReadinessLine(each.name, row, tuple(sorted(traits)), _state(nodes, missing), missing)
+            ReadinessLine(
+                each.name,
+                row,
+                tuple(sorted(traits)),
+                _state(nodes, missing),
+                missing,
+            )
             for (row, missing), traits in found.items()
         ]
     return lines
@@ -120,29 +183,49 @@ def _state(nodes: Collection[Provider], unreported: Collection[str]) -> str:
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
     """Return a fleet as it is when the gate of the filter ``owner`` opens.
 
-    Each compute node has the owner's trait then, and so has each provider below it that the owner creates, as
-    ``os-prefilter capabilities report`` recognizes them; of a fleet without inventories, each that is not another's.
-    What belongs to another owner below a root does not have it.
+    Each compute node has the owner's trait then, and so has each provider
+    below it that the owner creates, as ``os-prefilter capabilities report``
+    recognizes them; of a fleet without inventories, each that is not
+    another's. What belongs to another owner below a root does not have it.
     """
 
     def own(provider: Provider, *, is_root: bool = False) -> Provider:
-        if is_foreign(provider.traits, options, uuid=provider.uuid, name=provider.name):
+        if is_foreign(
+            provider.traits, options, uuid=provider.uuid, name=provider.name
+        ):
             return provider if is_root else disown(provider)
-        recognized = is_root or not fleet.has_inventories or is_recognized(provider.resources, options)
+        recognized = (
+            is_root
+            or not fleet.has_inventories
+            or is_recognized(provider.resources, options)
+        )
         if not recognized and options.owner_trait not in provider.traits:
             return provider
         below = tuple(map(own, provider.providers))
-        return replace(provider, traits=provider.traits | {options.owner_trait}, providers=below)
+        return replace(
+            provider,
+            traits=provider.traits | {options.owner_trait},
+            providers=below,
+        )
 
     def disown(provider: Provider) -> Provider:
         below = tuple(map(disown, provider.providers))
-        return replace(provider, traits=provider.traits - {options.owner_trait}, providers=below)
+        return replace(
+            provider,
+            traits=provider.traits - {options.owner_trait},
+            providers=below,
+        )
 
     compute = os_traits.COMPUTE_NODE
-    hosts = (own(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)
+    hosts = (
+        own(host, is_root=True) if compute in host.traits else host
+        for host in fleet.hosts
+    )
     return replace(fleet, hosts=tuple(hosts))
 
 
 def compute_nodes(fleet: Fleet) -> tuple[Provider, ...]:
     """Return the resource providers of a fleet that are compute nodes."""
-    return tuple(each for each in fleet.walk() if os_traits.COMPUTE_NODE in each.traits)
+    return tuple(
+        each for each in fleet.walk() if os_traits.COMPUTE_NODE in each.traits
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Test kit for authors of filters, reporters and rows: builders behind the fixtures, and ready-made tests.
+"""Test kit for authors of filters, reporters and rows: builders behind the
+fixtures, and ready-made tests.
 
 ::
 
@@ -15,12 +16,25 @@ It needs the extra ``testing``: pytest, hypothesis, and the embedded Placement.
 from os_prefilter.common.errors import ConfigurationError, install_extra
 
 try:
-    from os_prefilter_tools.testing.builders import facts_of, pipeline_of, placement_with, request_of
+    from os_prefilter_tools.testing.builders import (
+        facts_of,
+        pipeline_of,
+        placement_with,
+        request_of,
+    )
     from os_prefilter_tools.testing.filters import filter_conformance
     from os_prefilter_tools.testing.reporters import reporter_conformance
 except ModuleNotFoundError as error:
     raise ConfigurationError(
-        f"The test kit needs {error.name}, which is not installed: {install_extra('testing')}."
+        f"The test kit needs {error.name}, which is not installed:"
+        f" {install_extra('testing')}."
     ) from error
 
-__all__ = ["facts_of", "filter_conformance", "pipeline_of", "placement_with", "reporter_conformance", "request_of"]
+__all__ = [
+    "facts_of",
+    "filter_conformance",
+    "pipeline_of",
+    "placement_with",
+    "reporter_conformance",
+    "request_of",
+]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Failures with a reason and without a traceback, and a guard against input and output, for the conformance tests."""
+"""Failures with a reason and without a traceback, and a guard against input
+and output, for the conformance tests.
+"""
 
 import sys
 import threading
@@ -12,12 +14,24 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
-_INPUT_OUTPUT = ("open", "socket.", "subprocess.", "os.", "shutil.", "sqlite3.", "urllib.", "tempfile.", "glob.")
+_INPUT_OUTPUT = (
+    "open",
+    "socket.",
+    "subprocess.",
+    "os.",
+    "shutil.",
+    "sqlite3.",
+    "urllib.",
+    "tempfile.",
+    "glob.",
+)
 _guarded_thread = threading.local()
 
 
 def fail(reason: str) -> NoReturn:
-    """Fail the test without a traceback, which would show this kit and not the plugin."""
+    """Fail the test without a traceback, which would show this kit and not the
+    plugin.
+    """
     pytest.fail(reason, pytrace=False)
 
 
@@ -28,16 +42,23 @@ class NotLoaded:
 
     def test_it_loads(self) -> None:
         """A service that enables it starts."""
-        fail(f"{self.problem} After a change of entry points the package must be installed again (pip install -e .).")
+        fail(
+            f"{self.problem} After a change of entry points the package must"
+            " be installed again (pip install -e .)."
+        )
 
 
 class Forbidden(BaseException):
-    """Input or output of a plugin. Not an ``Exception``, so that the plugin does not catch it."""
+    """Input or output of a plugin. Not an ``Exception``, so that the plugin
+    does not catch it.
+    """
 
 
 @contextmanager
 def forbid_io() -> Iterator[None]:
-    """Raise :class:`Forbidden` at the first input or output in the block, which Python's audit events report."""
+    """Raise :class:`Forbidden` at the first input or output in the block,
+    which Python's audit events report.
+    """
     _add_audit_hook()
     _guarded_thread.on = True
     try:
@@ -53,10 +74,19 @@ def _add_audit_hook() -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not getattr(_guarded_thread, "on", False) or not event.startswith(_INPUT_OUTPUT):
+    if not getattr(_guarded_thread, "on", False) or not event.startswith(
+        _INPUT_OUTPUT
+    ):
         return
     # An import reads files once.
-    if any(frame.f_code.co_filename.startswith("<frozen importlib") for frame, _ in walk_stack(None)):
+    if any(
+        frame.f_code.co_filename.startswith("<frozen importlib")
+        for frame, _ in walk_stack(None)
+    ):
         return
     _guarded_thread.on = False
-    raise Forbidden(f"it does input or output: {event}({', '.join(map(repr, arguments[:2]))})"[:300])
+    raise Forbidden(
+        f"it does input or output: {event}({', '.join(map(repr, arguments[:2]))})"[
+            :300
+        ]
+    )

@@ -13,33 +13,61 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    PrefilterError,
+    RequestRejected,
+)
+from os_prefilter.common.trait_names import (
+    CUSTOM_PREFIX,
+    is_trait_name,
+    standard_traits,
+)
 from os_prefilter.pipeline.decision import Progress
 from os_prefilter.pipeline.filter_calls import bind, call_filter
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
+from os_prefilter.request.requirements import (
+    AggregateRequirement,
+    Preference,
+    Requirement,
+    Requirements,
+)
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing import generated
-from os_prefilter_tools.testing.builders import ALL_REPORTED, pipeline_of, request_of
-from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, fail, forbid_io
+from os_prefilter_tools.testing.builders import (
+    ALL_REPORTED,
+    pipeline_of,
+    request_of,
+)
+from os_prefilter_tools.testing.checks import (
+    Forbidden,
+    NotLoaded,
+    fail,
+    forbid_io,
+)
 from os_prefilter_tools.testing.law import choices, spec_with
 
-# The same requests at each run, as many as hypothesis' profile says: a filter that conforms today does so tomorrow.
+# The same requests at each run, as many as hypothesis' profile says: a filter
+# that conforms today does so tomorrow.
 _any = settings(
     deadline=None,
     derandomize=True,
     database=None,
     phases=(Phase.generate, Phase.shrink),
     report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.differing_executors,
+        HealthCheck.data_too_large,
+    ],
 )
 _MOST_CHARACTERS = 400
-# One of Nova's objects, and those of Glance and of JSON. "1" and "on" may mean something else.
+# One of Nova's objects, and those of Glance and of JSON. "1" and "on" may mean
+# something else.
 _SPELLINGS = ((True, "true", "True", "yes"), (False, "false", "False", "no"))
 
 
@@ -51,10 +79,12 @@ def filter_conformance(
     options: Options = ALL_REPORTED,
     facts: Mapping[str, object] | None = None,
 ) -> type:
-    """Return a class of tests, one for each law of filters, to be assigned to a name that begins with ``Test``.
+    """Return a class of tests, one for each law of filters, to be assigned to
+    a name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the filter itself
-    :param asks: requests for which it requires something; needed if no value of the vocabulary makes it do so
+    :param asks: requests for which it requires something; needed if no value
+        of the vocabulary makes it do so
     :param never_asks: whether it requires nothing, whatever the request
     :param options: by default, hosts report all traits
     :param facts: values of the deployment facts that it needs, by name
@@ -63,19 +93,33 @@ def filter_conformance(
     try:
         pipeline = pipeline_of(plugin, options=options, facts=facts)
     except ConfigurationError as error:
-        advice = "A fact is given to filter_conformance(..., facts={name: value})."
-        return type("Conformance", (NotLoaded,), {"problem": f"{error} {advice}"})
+        advice = (
+            "A fact is given to filter_conformance(..., facts={name: value})."
+        )
+        return type(
+            "Conformance", (NotLoaded,), {"problem": f"{error} {advice}"}
+        )
     members = {
         "pipeline": pipeline,
         "filter": pipeline.filters[0],
         "facts": facts or {},
         "asks": some,
         # Many times: what is decided at random is the same half of the time.
-        "requests": [*some * 200, *(spec_with((choice,)) for choice in choices(frozenset(ARCHITECTURES.split())))],
+        "requests": [
+            *some * 200,
+            *(
+                spec_with((choice,))
+                for choice in choices(frozenset(ARCHITECTURES.split()))
+            ),
+        ],
         "never_asks": never_asks,
         "any_request": generated.any_request(some),
     }
-    return type("Conformance", (_EachFilter if pipeline.filters[0].nova_style else _PureFilter,), members)
+    return type(
+        "Conformance",
+        (_EachFilter if pipeline.filters[0].nova_style else _PureFilter,),
+        members,
+    )
 
 
 class _EachFilter:
@@ -103,12 +147,21 @@ class _EachFilter:
     def _fail(self, what: str, spec: Any = None) -> NoReturn:
         request = ""
         if spec is not None:
-            text = f"{getattr(spec, 'image', None)!a}, {getattr(spec, 'flavor', None)!a}"
-            request = f" The request: {text[:_MOST_CHARACTERS]}{'...' * (len(text) > _MOST_CHARACTERS)}."
+            text = (
+                f"{getattr(spec, 'image', None)!a},"
+                f" {getattr(spec, 'flavor', None)!a}"
+            )
+            request = (
+                " The request:"
+                f" {text[:_MOST_CHARACTERS]}{'...' * (len(text) > _MOST_CHARACTERS)}."
+            )
         fail(f"The request filter {self.filter.name!r} {what}{request}")
 
-    def _answer(self, spec: Any, guard: Any = nullcontext) -> Requirements | str:
-        """Return its result for a request, which it may change, or the message of its rejection.
+    def _answer(
+        self, spec: Any, guard: Any = nullcontext
+    ) -> Requirements | str:
+        """Return its result for a request, which it may change, or the message
+        of its rejection.
 
         :param guard: the context in which the filter is called
         """
@@ -122,23 +175,42 @@ class _EachFilter:
         except PrefilterError as error:
             problem = str(error)
         # Outside of the handler, so that no traceback of this kit is shown.
-        return self._fail(f"must answer, or reject the request with a RequestRejected. {problem}", spec)
+        return self._fail(
+            "must answer, or reject the request with a RequestRejected."
+            f" {problem}",
+            spec,
+        )
 
-    def _required(self, spec: Any) -> tuple[Requirement | Preference | AggregateRequirement, ...]:
+    def _required(
+        self, spec: Any
+    ) -> tuple[Requirement | Preference | AggregateRequirement, ...]:
         """Return what it requires and prefers."""
         answer = self._answer(deepcopy(spec))
-        return () if isinstance(answer, str) else (*answer.requirements, *answer.preferences, *answer.aggregates)
+        return (
+            ()
+            if isinstance(answer, str)
+            else (
+                *answer.requirements,
+                *answer.preferences,
+                *answer.aggregates,
+            )
+        )
 
     def test_it_loads_and_says_what_it_does(self) -> None:
         """'os-prefilter filter list' shows the first line of its docstring."""
         if not self.filter.summary:
-            self._fail("has no docstring: 'os-prefilter filter list' shows its first line.")
+            self._fail(
+                "has no docstring: 'os-prefilter filter list' shows its first"
+                " line."
+            )
 
     def test_it_asks_for_something(self) -> None:
         """Else the other tests would prove nothing."""
         asking = [spec for spec in self.requests if self._required(spec)]
         if self.never_asks and asking:
-            self._fail("requires something, although never_asks is set.", asking[0])
+            self._fail(
+                "requires something, although never_asks is set.", asking[0]
+            )
         if self.never_asks:
             return
         for spec in self.asks:
@@ -146,44 +218,75 @@ class _EachFilter:
                 self._fail("requires nothing for a request of asks.", spec)
         if not asking:
             self._fail(
-                "required nothing in all requests that were tried, so the tests prove nothing. Give one for which it "
-                "requires something: filter_conformance(..., asks=request_of({...}))."
+                "required nothing in all requests that were tried, so the"
+                " tests prove nothing. Give one for which it requires"
+                " something: filter_conformance(..., asks=request_of({...}))."
             )
 
     def test_the_same_request_gets_the_same_answer(self) -> None:
-        """Again, in another order, in another thread: it keeps nothing and reads nothing that changes."""
+        """Again, in another order, in another thread: it keeps nothing and
+        reads nothing that changes.
+        """
         first = list(map(self._answer, deepcopy(self.requests)))
         with ThreadPoolExecutor(1) as thread:
-            again = list(thread.map(self._answer, deepcopy(self.requests[::-1])))[::-1]
+            again = list(
+                thread.map(self._answer, deepcopy(self.requests[::-1]))
+            )[::-1]
         for spec, one, other in zip(self.requests, first, again, strict=True):
             if one != other:
-                what = f"gave another answer when it was called again, in another order: {one} and then {other}"
-                self._fail(f"{what}. Keep no state, and read no clock and no random numbers.", spec)
+                what = (
+                    "gave another answer when it was called again, in another"
+                    f" order: {one} and then {other}"
+                )
+                self._fail(
+                    f"{what}. Keep no state, and read no clock and no random"
+                    " numbers.",
+                    spec,
+                )
 
     def test_each_spelling_of_a_boolean_gets_the_same_answer(self) -> None:
-        """An image property is True in Nova's objects, and "true" or "yes" in Glance and in JSON."""
+        """An image property is True in Nova's objects, and "true" or "yes" in
+        Glance and in JSON.
+        """
         for spec in self.requests:
             for name, value, others in _booleans(spec):
                 for other in others:
                     changed = generated.with_value(spec, name, other)
-                    if _meaning(self._answer(changed)) != _meaning(self._answer(deepcopy(spec))):
-                        what = f"gave another answer to {name}={other!r} than to {name}={value!r}"
-                        self._fail(f"{what}. Read booleans with os_prefilter.as_boolean.", spec)
+                    if _meaning(self._answer(changed)) != _meaning(
+                        self._answer(deepcopy(spec))
+                    ):
+                        what = (
+                            f"gave another answer to {name}={other!r} than to"
+                            f" {name}={value!r}"
+                        )
+                        self._fail(
+                            f"{what}. Read booleans with"
+                            " os_prefilter.as_boolean.",
+                            spec,
+                        )
 
     def test_no_odd_value_makes_it_raise(self) -> None:
-        """Each value that it reads is left out, or is a list, a number, 20,000 characters, half a character."""
+        """Each value that it reads is left out, or is a list, a number, 20,000
+        characters, half a character.
+        """
         for spec in generated.odd_requests(self.asks):
             self._answer(spec)
 
     @_any
     @given(st.data())
-    def test_no_request_makes_it_raise_but_to_reject_it(self, data: st.DataObject) -> None:
-        """Values of odd types and sizes, or no image: RequestRejected, or an answer."""
+    def test_no_request_makes_it_raise_but_to_reject_it(
+        self, data: st.DataObject
+    ) -> None:
+        """Values of odd types and sizes, or no image: RequestRejected, or an
+        answer.
+        """
         self._answer(deepcopy(data.draw(self.any_request)))
 
     @_any
     @given(st.data())
-    def test_applied_twice_it_changes_nothing_more(self, data: st.DataObject) -> None:
+    def test_applied_twice_it_changes_nothing_more(
+        self, data: st.DataObject
+    ) -> None:
         """Schedulers apply filters again when they try again."""
         spec = deepcopy(data.draw(self.any_request))
         try:
@@ -194,34 +297,69 @@ class _EachFilter:
         try:
             self.pipeline.apply(spec)
         except RequestRejected as error:
-            self._fail(f"rejects a request that it has been applied to: {error}", once)
+            self._fail(
+                f"rejects a request that it has been applied to: {error}", once
+            )
         if spec != once:
-            self._fail(f"changes a request that it has been applied to: {once} became {spec}.", once)
+            self._fail(
+                f"changes a request that it has been applied to: {once} became"
+                f" {spec}.",
+                once,
+            )
 
-    def test_traits_are_valid_names_and_never_what_a_tenant_wrote(self) -> None:
-        """Placement refuses the whole query for a trait that it cannot have. Names are constants of the code."""
+    def test_traits_are_valid_names_and_never_what_a_tenant_wrote(
+        self,
+    ) -> None:
+        """Placement refuses the whole query for a trait that it cannot have.
+        Names are constants of the code.
+        """
         standard = standard_traits()
-        for spec in (*self.requests, *generated.written_by_a_tenant(self.asks)):
+        for spec in (
+            *self.requests,
+            *generated.written_by_a_tenant(self.asks),
+        ):
             for item in self._required(spec):
-                trait = "" if isinstance(item, AggregateRequirement) else item.trait
+                trait = (
+                    ""
+                    if isinstance(item, AggregateRequirement)
+                    else item.trait
+                )
                 if generated.TENANT in trait.upper().replace("_", ""):
-                    self._fail(f"builds the trait {trait} from what a tenant wrote.", spec)
-                if trait and not (is_trait_name(trait) and (trait.startswith(CUSTOM_PREFIX) or trait in standard)):
-                    self._fail(f"requires {trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec)
+                    self._fail(
+                        f"builds the trait {trait} from what a tenant wrote.",
+                        spec,
+                    )
+                if trait and not (
+                    is_trait_name(trait)
+                    and (trait.startswith(CUSTOM_PREFIX) or trait in standard)
+                ):
+                    self._fail(
+                        f"requires {trait!a}: no trait of os-traits, nor a"
+                        " name that begins with CUSTOM_.",
+                        spec,
+                    )
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
-        """No files, no network, no processes: a scheduler waits for it, and keeps its answer."""
+        """No files, no network, no processes: a scheduler waits for it, and
+        keeps its answer.
+        """
         # The library loads these once; the filter is not to blame.
         self._answer(request_of())
         for spec in self.requests:
             try:
                 self._answer(deepcopy(spec), forbid_io)
             except Forbidden as error:
-                self._fail(f"must be a function of the request and its facts, but {error}.", spec)
+                self._fail(
+                    "must be a function of the request and its facts, but"
+                    f" {error}.",
+                    spec,
+                )
 
 
 class _PureFilter(_EachFilter):
-    """The laws of filters that return Requirements; those of the Nova way change the request themselves."""
+    """The laws of filters that return Requirements; those of the Nova way
+    change the request themselves.
+    """
 
     def test_fields_that_are_unset_do_not_make_it_raise(self) -> None:
         """Nova's objects have fields that are not set."""
@@ -231,28 +369,55 @@ class _PureFilter(_EachFilter):
     @_any
     @given(st.data())
     def test_the_request_is_left_as_it_was(self, data: st.DataObject) -> None:
-        """The pipeline applies its answer, or nothing if a later filter fails."""
+        """The pipeline applies its answer, or nothing if a later filter
+        fails.
+        """
         for spec in (data.draw(self.any_request), *self.asks):
             before, after = deepcopy(spec), deepcopy(spec)
             self._answer(after)
             # By repr: a NaN is not equal to itself.
             if after != before and repr(after) != repr(before):
-                self._fail(f"changes the request: {before} became {after}. Return what it needs instead.", before)
+                self._fail(
+                    f"changes the request: {before} became {after}. Return"
+                    " what it needs instead.",
+                    before,
+                )
 
     def test_every_requirement_names_its_source(self) -> None:
-        """The part of the request that requires it, on one line: 'os-prefilter explain' and errors show it."""
+        """The part of the request that requires it, on one line: 'os-prefilter
+        explain' and errors show it.
+        """
         for spec in (*self.requests, *generated.odd_requests(self.asks)):
             for item in self._required(spec):
                 if not item.source.strip():
-                    what = "aggregates" if isinstance(item, AggregateRequirement) else item.trait
-                    self._fail(f"does not name the source of {what}: its source is empty.", spec)
+                    what = (
+                        "aggregates"
+                        if isinstance(item, AggregateRequirement)
+                        else item.trait
+                    )
+                    self._fail(
+                        f"does not name the source of {what}: its source is"
+                        " empty.",
+                        spec,
+                    )
                 if not item.source.isprintable():
-                    advice = "put what a tenant wrote through os_prefilter.common.quoting.quote."
-                    self._fail(f"has a source that is not one printable line, {item.source!a}: {advice}", spec)
+                    advice = (
+                        "put what a tenant wrote through"
+                        " os_prefilter.common.quoting.quote."
+                    )
+                    self._fail(
+                        "has a source that is not one printable line,"
+                        f" {item.source!a}: {advice}",
+                        spec,
+                    )
 
 
-def _booleans(spec: RequestSpec) -> Iterator[tuple[str, object, Iterable[object]]]:
-    """Yield the image properties that look like booleans: name, value, and other spellings of it."""
+def _booleans(
+    spec: RequestSpec,
+) -> Iterator[tuple[str, object, Iterable[object]]]:
+    """Yield the image properties that look like booleans: name, value, and
+    other spellings of it.
+    """
     for name, value in spec.image.properties.items() if spec.image else ():
         for spellings in _SPELLINGS:
             if isinstance(value, (bool, str)) and value in spellings:
@@ -263,6 +428,10 @@ def _meaning(answer: Requirements | str) -> Any:
     """Return the result of a filter without its sources and messages."""
     if isinstance(answer, str):
         return answer.partition(":")[0]
-    traits = {(item.trait, item.required, item.scope) for item in answer.requirements}
-    aggregates = {(item.aggregates, item.required) for item in answer.aggregates}
+    traits = {
+        (item.trait, item.required, item.scope) for item in answer.requirements
+    }
+    aggregates = {
+        (item.aggregates, item.required) for item in answer.aggregates
+    }
     return traits, aggregates, {item.trait for item in answer.preferences}

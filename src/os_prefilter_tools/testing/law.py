@@ -2,8 +2,9 @@
 
 """The law of the whole project, as code.
 
-A host reports all that the filters require of it if and only if its late check accepts the request. Requests are made
-of values of the vocabulary: one by one, in pairs, and in triples with a platform.
+A host reports all that the filters require of it if and only if its late check
+accepts the request. Requests are made of values of the vocabulary: one by one,
+in pairs, and in triples with a platform.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,31 +55,51 @@ class Case(NamedTuple):
     choices: tuple[Choice, ...]
     spec: RequestSpec
     required: tuple[tuple[str, bool], ...] | None
-    """(trait, required) of all requirements of the host; None where the filters, or Nova's query, reject it."""
+    """(trait, required) of all requirements of the host; None where the
+    filters, or Nova's query, reject it.
+    """
     is_complete: bool = True
-    """False if no host reports a part of what it requests, which the filters note."""
+    """False if no host reports a part of what it requests, which the filters
+    note.
+    """
 
     def __str__(self) -> str:
-        return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)
+        return " ".join(
+            f"{row.name}={value}" for row, value in self.choices
+        ) or str(self.spec.flavor.extra_specs)
 
 
 @cache
 def list_requiring_filters() -> tuple[str, ...]:
-    """Return the filters that require abilities of a host; the others are about its owner or its state."""
-    return tuple(dict.fromkeys(name for row in Options().rows for name in row.required_by if name != "query"))
+    """Return the filters that require abilities of a host; the others are
+    about its owner or its state.
+    """
+    return tuple(
+        dict.fromkeys(
+            name
+            for row in Options().rows
+            for name in row.required_by
+            if name != "query"
+        )
+    )
 
 
 @cache
 def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
-    """Return each value of each row that filters require, with those of the bundled configuration templates.
+    """Return each value of each row that filters require, with those of the
+    bundled configuration templates.
 
     :param emulated: the option ``emulated_architectures``
     """
     rows = Options(emulated_architectures=emulated).rows
-    return tuple((row, value) for row in rows if row.required_by for value in row.values)
+    return tuple(
+        (row, value) for row in rows if row.required_by for value in row.values
+    )
 
 
-def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
+def spec_with(
+    some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None
+) -> RequestSpec:
     """Return a request for these values."""
     properties: dict[str, object] = {}
     specs = dict(extra_specs or {})
@@ -90,18 +111,31 @@ def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = No
             specs[row.extra_spec] = value
         else:
             disk_format = value
-    return RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs=specs), Image(properties, disk_format=disk_format))
+    return RequestSpec(
+        Flavor(vcpus=1, memory_mb=512, extra_specs=specs),
+        Image(properties, disk_format=disk_format),
+    )
 
 
-def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = None, cloud: Cloud = _PLAIN) -> Case:
-    """Return a request for these values with what the filters and Nova's own translation require."""
+def case_of(
+    some: tuple[Choice, ...],
+    extra_specs: Mapping[str, str] | None = None,
+    cloud: Cloud = _PLAIN,
+) -> Case:
+    """Return a request for these values with what the filters and Nova's own
+    translation require.
+    """
     spec = spec_with(some, extra_specs)
     try:
         decision = _pipeline(cloud).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
-    items = (item for item in (*decision.requirements, *from_request) if Request(spec).is_of_host(item.scope))
+    items = (
+        item
+        for item in (*decision.requirements, *from_request)
+        if Request(spec).is_of_host(item.scope)
+    )
     required = tuple({(item.trait, item.required) for item in items})
     notes = (note for run in decision.runs for note in run.notes)
     return Case(some, spec_with(some, extra_specs), required, not any(notes))
@@ -109,26 +143,52 @@ def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = No
 
 @cache
 def _pipeline(cloud: Cloud) -> Service:
-    options = Options(reported_traits=("*",), emulated_architectures=cloud.emulated, nova_builds_guests=cloud.by_nova)
-    return replace(Service.from_names(*list_requiring_filters(), options=options), remark=remarks_in_nova)
+    options = Options(
+        reported_traits=("*",),
+        emulated_architectures=cloud.emulated,
+        nova_builds_guests=cloud.by_nova,
+    )
+    return replace(
+        Service.from_names(*list_requiring_filters(), options=options),
+        remark=remarks_in_nova,
+    )
 
 
 @cache
 def single_cases(cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
-    """Return each value alone, and each with one of the flavor's ways to name a device by its trait."""
+    """Return each value alone, and each with one of the flavor's ways to name
+    a device by its trait.
+    """
     explicit = [
-        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, cloud=cloud)
+        case_of(
+            (),
+            {**resources, f"trait{suffix}:{row.values['true'].trait}": rule},
+            cloud=cloud,
+        )
         for row in table()
         if row.boolean and row.values["true"].trait
-        for suffix, resources in (("", {}), ("1", {"resources1:VCPU": "1"}), ("2", {"resources2:VGPU": "1"}))
+        for suffix, resources in (
+            ("", {}),
+            ("1", {"resources1:VCPU": "1"}),
+            ("2", {"resources2:VGPU": "1"}),
+        )
         for rule in ("required", "forbidden")
     ]
-    return (*(case_of((choice,), cloud=cloud) for choice in choices(cloud.emulated)), *explicit)
+    return (
+        *(
+            case_of((choice,), cloud=cloud)
+            for choice in choices(cloud.emulated)
+        ),
+        *explicit,
+    )
 
 
 @cache
 def pair_cases(
-    owned: frozenset[str] | None = None, first: int = 0, step: int = 1, cloud: Cloud = _PLAIN
+    owned: frozenset[str] | None = None,
+    first: int = 0,
+    step: int = 1,
+    cloud: Cloud = _PLAIN,
 ) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
@@ -139,21 +199,38 @@ def pair_cases(
     pairs = (
         pair
         for pair in combinations(choices(cloud.emulated), 2)
-        if pair[0][0] is not pair[1][0] and (owned is None or any(row.name in owned for row, _ in pair))
+        if pair[0][0] is not pair[1][0]
+        and (owned is None or any(row.name in owned for row, _ in pair))
     )
-    return tuple(case_of(pair, cloud=cloud) for pair in islice(pairs, first, None, step))
+    return tuple(
+        case_of(pair, cloud=cloud) for pair in islice(pairs, first, None, step)
+    )
 
 
 @cache
-def platform_cases(first: int = 0, step: int = 1, cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
-    """Return each value on each machine type of some emulated architectures, and on the default one of i686.
+def platform_cases(
+    first: int = 0, step: int = 1, cloud: Cloud = _PLAIN
+) -> tuple[Case, ...]:
+    """Return each value on each machine type of some emulated architectures,
+    and on the default one of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
-    machine, emulation = row_named("machine_type"), row_named("emulation_architecture")
-    offered = [choice for choice in choices(cloud.emulated) if choice[0] is emulation and choice[1] in _EMULATED]
-    platforms: list[tuple[Choice, ...]] = [((machine, family), each) for family in machine.values for each in offered]
+    machine, emulation = (
+        row_named("machine_type"),
+        row_named("emulation_architecture"),
+    )
+    offered = [
+        choice
+        for choice in choices(cloud.emulated)
+        if choice[0] is emulation and choice[1] in _EMULATED
+    ]
+    platforms: list[tuple[Choice, ...]] = [
+        ((machine, family), each)
+        for family in machine.values
+        for each in offered
+    ]
     # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
     platforms += [(i686,), *((i686, each) for each in offered)]
@@ -163,13 +240,18 @@ def platform_cases(first: int = 0, step: int = 1, cloud: Cloud = _PLAIN) -> tupl
         for choice in choices(cloud.emulated)
         if choice[0] not in (platform[0][0], emulation)
     )
-    return tuple(case_of(triple, cloud=cloud) for triple in islice(triples, first, None, step))
+    return tuple(
+        case_of(triple, cloud=cloud)
+        for triple in islice(triples, first, None, step)
+    )
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
-    """Yield each request for which a host's traits and its late check do not say the same.
+    """Yield each request for which a host's traits and its late check do not
+    say the same.
 
-    Where hosts do not report a part of it, the late check may refuse more; the filters must exclude no capable host.
+    Where hosts do not report a part of it, the late check may refuse more; the
+    filters must exclude no capable host.
     """
     traits: dict[str, bool] = dict.fromkeys(known_traits(), False)
     traits.update(dict.fromkeys(facts.other_traits, True))
@@ -182,11 +264,22 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
         missing = (
             ["rejected"]
             if case.required is None
-            else [name if wanted else f"!{name}" for name, wanted in case.required if traits.get(name, False) != wanted]
+            else [
+                name if wanted else f"!{name}"
+                for name, wanted in case.required
+                if traits.get(name, False) != wanted
+            ]
         )
         if bool(refused) != bool(missing) and (missing or case.is_complete):
-            # The host lacks a trait that means more than the value of the request.
+            # The host lacks a trait that means more than the value of the
+            # request.
             alike = [
-                f"{row.name}={value}" for row in table() for value in row.values if row.values[value].trait in missing
+                f"{row.name}={value}"
+                for row in table()
+                for value in row.values
+                if row.values[value].trait in missing
             ]
-            yield f"{case} on {facts}: missing {missing}, which mean {alike}, late check {refused}"
+            yield (
+                f"{case} on {facts}: missing {missing}, which mean {alike},"
+                f" late check {refused}"
+            )

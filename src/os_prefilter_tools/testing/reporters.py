@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The laws of capability reporters as ready-made tests, one for each law and host."""
+"""The laws of capability reporters as ready-made tests, one for each law and
+host.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +19,20 @@ from os_prefilter.hosts.capabilities import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
-from os_prefilter_tools.testing.checks import Forbidden, NotLoaded, fail, forbid_io
-from os_prefilter_tools.testing.law import Case, cloud_of, disagreements, pair_cases, platform_cases, single_cases
+from os_prefilter_tools.testing.checks import (
+    Forbidden,
+    NotLoaded,
+    fail,
+    forbid_io,
+)
+from os_prefilter_tools.testing.law import (
+    Case,
+    cloud_of,
+    disagreements,
+    pair_cases,
+    platform_cases,
+    single_cases,
+)
 
 Record = Callable[[str, object], None]
 Question = tuple[str, str, str]
@@ -34,22 +48,41 @@ _LONGER = tuple(
 )
 
 
-def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts], one_in: int = 1) -> type:
-    """Return a class of tests, one for each law and host, to be assigned to a name that begins with ``Test``.
+def reporter_conformance(
+    plugin: str | Reporter, *, facts: Iterable[HostFacts], one_in: int = 1
+) -> type:
+    """Return a class of tests, one for each law and host, to be assigned to a
+    name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the reporter itself
     :param facts: of hosts of every kind that the reporter distinguishes
-    :param one_in: for a quick run, compare one in this many requests with several values, different ones on each host
+    :param one_in: for a quick run, compare one in this many requests with
+        several values, different ones on each host
     """
     hosts = tuple(facts)
     if not hosts:
-        raise ValueError("reporter_conformance needs the facts of at least one host.")
+        raise ValueError(
+            "reporter_conformance needs the facts of at least one host."
+        )
     try:
-        reporter = plugin if isinstance(plugin, Reporter) else load_reporter(plugin)
+        reporter = (
+            plugin if isinstance(plugin, Reporter) else load_reporter(plugin)
+        )
     except ConfigurationError as error:
         return type("Conformance", (NotLoaded,), {"problem": str(error)})
-    laws: type = type("Conformance", (_Laws,), {"reporter": reporter, "name": plugin, "hosts": hosts, "one_in": one_in})
-    return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)
+    laws: type = type(
+        "Conformance",
+        (_Laws,),
+        {
+            "reporter": reporter,
+            "name": plugin,
+            "hosts": hosts,
+            "one_in": one_in,
+        },
+    )
+    return pytest.mark.parametrize(
+        "facts", hosts, ids=[each.host for each in hosts]
+    )(laws)
 
 
 class _Laws:
@@ -62,11 +95,15 @@ class _Laws:
 
     @pytest.fixture(autouse=True)
     def _is_installed(self) -> Iterator[None]:
-        """Use the reporter for its driver, whether or not its package is installed."""
+        """Use the reporter for its driver, whether or not its package is
+        installed.
+        """
         found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
         own = self.reporter
         with mock.patch.object(
-            capabilities, "_reporter", lambda name: own if name == own.facts.driver else found(name)
+            capabilities,
+            "_reporter",
+            lambda name: own if name == own.facts.driver else found(name),
         ):
             yield
 
@@ -76,7 +113,9 @@ class _Laws:
             for row in table()
             if row.name in self.reporter.owns
             for value in (*row.values, *_LONGER * (row.name == "machine_type"))
-            for architecture in (_ARCHITECTURES if row.per_architecture else ("",))
+            for architecture in (
+                _ARCHITECTURES if row.per_architecture else ("",)
+            )
         ]
 
     def _refusal(self, facts: HostFacts, question: Question) -> str:
@@ -84,23 +123,34 @@ class _Laws:
             with forbid_io():
                 return self.reporter.refusal(facts, *question)
         except Forbidden as error:
-            fail(f"{_call(facts, question)} must read its facts alone, but {error}.")
+            fail(
+                f"{_call(facts, question)} must read its facts alone, but"
+                f" {error}."
+            )
         except Exception as error:  # noqa: BLE001 - that is the test
-            fail(f"{_call(facts, question)} raises {type(error).__name__}: {error}. It must answer, with a reason.")
+            fail(
+                f"{_call(facts, question)} raises {type(error).__name__}:"
+                f" {error}. It must answer, with a reason."
+            )
 
     def test_its_facts_name_the_driver(self, facts: HostFacts) -> None:
         """The driver leads to the reporter."""
         kind = type(facts)
         if not facts.driver:
             fail(
-                f'{kind.__name__} names no driver. Add to the class: driver: ClassVar[str] = "the entry point\'s name".'
+                f"{kind.__name__} names no driver. Add to the class: driver:"
+                ' ClassVar[str] = "the entry point\'s name".'
             )
         if isinstance(self.name, str) and facts.driver != self.name:
             fail(
-                f"{kind.__name__} names the driver {facts.driver!r}, the entry point is {self.name!r}. Make them equal."
+                f"{kind.__name__} names the driver {facts.driver!r}, the entry"
+                f" point is {self.name!r}. Make them equal."
             )
         if not isinstance(facts, self.reporter.facts):
-            fail(f"The reporter reads {self.reporter.facts.__name__} and was given {kind.__name__}.")
+            fail(
+                f"The reporter reads {self.reporter.facts.__name__} and was"
+                f" given {kind.__name__}."
+            )
 
     def test_it_owns_rows_that_exist(self, facts: HostFacts) -> None:
         """It answers for rows of the vocabulary, and for some at all."""
@@ -108,61 +158,103 @@ class _Laws:
         unknown = self.reporter.owns - known
         if unknown or not self.reporter.owns:
             fail(
-                f"The reporter of {facts.driver} owns {join_names(unknown)}, no row of the vocabulary: "
-                f"{join_names(known)}."
+                f"The reporter of {facts.driver} owns {join_names(unknown)},"
+                f" no row of the vocabulary: {join_names(known)}."
             )
 
     def test_it_answers_for_every_value(self, facts: HostFacts) -> None:
-        """Total: each value of each row that it owns, each architecture, exact machine types. It never raises.
+        """Total: each value of each row that it owns, each architecture, exact
+        machine types. It never raises.
 
         No files, no network, no processes: the host was probed before.
         """
         for question in self._questions():
             reason = self._refusal(facts, question)
-            # A tenant's text may be in it, and is put on one line where it is shown.
-            text = reason if question[1] in row_named(question[0]).values else escape_line(str(reason))
-            if not isinstance(reason, str) or (text and not (text.strip() and text.isprintable())):
-                fail(f"{_call(facts, question)} returns {reason!a}. Expected one line, or an empty text.")
+            # A tenant's text may be in it, and is put on one line where it is
+            # shown.
+            text = (
+                reason
+                if question[1] in row_named(question[0]).values
+                else escape_line(str(reason))
+            )
+            if not isinstance(reason, str) or (
+                text and not (text.strip() and text.isprintable())
+            ):
+                fail(
+                    f"{_call(facts, question)} returns {reason!a}. Expected"
+                    " one line, or an empty text."
+                )
 
-    def test_the_same_facts_get_the_same_answer(self, facts: HostFacts) -> None:
-        """Pure: again, in another order, in another thread, for equal facts; and the facts stay as they are."""
-        before, equal, questions = repr(facts), replace(facts), self._questions()
+    def test_the_same_facts_get_the_same_answer(
+        self, facts: HostFacts
+    ) -> None:
+        """Pure: again, in another order, in another thread, for equal facts;
+        and the facts stay as they are.
+        """
+        before, equal, questions = (
+            repr(facts),
+            replace(facts),
+            self._questions(),
+        )
         first = [self._refusal(facts, each) for each in questions]
         with ThreadPoolExecutor(1) as thread:
-            again = list(thread.map(lambda each: self._refusal(equal, each), reversed(questions)))[::-1]
+            again = list(
+                thread.map(
+                    lambda each: self._refusal(equal, each),
+                    reversed(questions),
+                )
+            )[::-1]
         for question, one, other in zip(questions, first, again, strict=True):
             if one != other:
-                fail(f"{_call(facts, question)} first returns {one!a} and then {other!a}. It must keep no state.")
+                fail(
+                    f"{_call(facts, question)} first returns {one!a} and then"
+                    f" {other!a}. It must keep no state."
+                )
         if repr(facts) != before:
             fail(f"The reporter changes the facts: {before} became {facts}.")
 
     def test_each_request_is_reported_if_and_only_if_the_late_check_accepts_it(
         self, facts: HostFacts, record_property: Record
     ) -> None:
-        """The law: each value alone, with each value of other rows, and with each machine type and architecture.
+        """The law: each value alone, with each value of other rows, and with
+        each machine type and architecture.
 
         Of two values, one is of a row that it owns.
         """
         first, cloud = self.hosts.index(facts) % self.one_in, cloud_of(facts)
         compare(single_cases(cloud), facts, record_property)
-        compare(pair_cases(self.reporter.owns, first, self.one_in, cloud), facts, record_property)
-        compare(platform_cases(first, self.one_in, cloud), facts, record_property)
+        compare(
+            pair_cases(self.reporter.owns, first, self.one_in, cloud),
+            facts,
+            record_property,
+        )
+        compare(
+            platform_cases(first, self.one_in, cloud), facts, record_property
+        )
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
-    """Fail the test if a host's traits and its driver-side check disagree about a request.
+    """Fail the test if a host's traits and its driver-side check disagree
+    about a request.
 
-    :param record: pytest's ``record_property``, which receives the number of requests
+    :param record: pytest's ``record_property``, which receives the number of
+        requests
     """
     found = list(disagreements(cases, facts))
     if found:
         fail(
-            f"{len(found)} of {len(cases)} requests break the law: the host has the traits that filters require if and "
-            f"only if the late check accepts the request. The first: {found[0]}."
+            f"{len(found)} of {len(cases)} requests break the law: the host"
+            " has the traits that filters require if and only if the late"
+            f" check accepts the request. The first: {found[0]}."
         )
     record("law_cases", len(cases))
 
 
 def _call(facts: HostFacts, question: Question) -> str:
-    """Return a call as the author writes it, with the facts by their name, as they may be long."""
-    return f"refusal(<{type(facts).__name__} of {facts.host}>, {', '.join(map(ascii, question))})"
+    """Return a call as the author writes it, with the facts by their name, as
+    they may be long.
+    """
+    return (
+        f"refusal(<{type(facts).__name__} of {facts.host}>,"
+        f" {', '.join(map(ascii, question))})"
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The probe against a binding made up here: what is asked, and that a libvirt that fails never becomes "cannot".
+"""The probe against a binding made up here: what is asked, and that a libvirt
+that fails never becomes "cannot".
 
 The real one: test_libvirt_real.
 """
@@ -15,20 +16,31 @@ import pytest
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ProbeFailed
-from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
+from tests.support.libvirt_xml import (
+    X86_MACHINES,
+    FakeError,
+    FakeLibvirt,
+    capabilities,
+    domain_capabilities,
+)
 
 KVM = LibvirtSettings(virt_type="kvm")
 CALLS_OF_A_PROBE = 15
 
 
 def host_of(
-    monkeypatch: pytest.MonkeyPatch, libvirt: FakeLibvirt, settings: LibvirtSettings = KVM, uri: str = ""
+    monkeypatch: pytest.MonkeyPatch,
+    libvirt: FakeLibvirt,
+    settings: LibvirtSettings = KVM,
+    uri: str = "",
 ) -> LibvirtHost:
     monkeypatch.setitem(sys.modules, "libvirt", libvirt)
     return LibvirtHost(uri, settings)
 
 
-def failure_of(monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]) -> ProbeFailed:
+def failure_of(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]
+) -> ProbeFailed:
     libvirt = FakeLibvirt(answers)
     with pytest.raises(ProbeFailed) as raised:
         host_of(monkeypatch, libvirt).facts()
@@ -37,26 +49,48 @@ def failure_of(monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]) -> P
     return raised.value
 
 
-def test_a_probe_gives_all_facts_by_one_query_for_each_family_of_machine_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call can take seconds. Nothing is asked of what has no known name, and of foreign domain types."""
+def test_a_probe_gives_all_facts_by_one_query_for_each_family_of_machine_types(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each call can take seconds. Nothing is asked of what has no known name,
+    and of foreign domain types.
+    """
     libvirt = FakeLibvirt()
     facts = host_of(monkeypatch, libvirt).facts()
-    assert (facts.host, facts.architecture, facts.virt_type) == ("compute-1", "x86_64", "kvm")
-    assert (facts.libvirt_version, facts.hypervisor_version) == ((9, 0, 0), (7, 2, 22))
+    assert (facts.host, facts.architecture, facts.virt_type) == (
+        "compute-1",
+        "x86_64",
+        "kvm",
+    )
+    assert (facts.libvirt_version, facts.hypervisor_version) == (
+        (9, 0, 0),
+        (7, 2, 22),
+    )
     assert set(facts.guests) == {"x86_64", "i686", "aarch64"}
     assert facts.guests["x86_64"].machines == set(X86_MACHINES)
     assert facts.guests["x86_64"].buses == {"ide", "scsi", "virtio", "sata"}
     assert facts.guests["aarch64"].buses == {"virtio", "sata"}
-    assert (libvirt.calls[0], libvirt.opened, len(libvirt.calls)) == (("open", "qemu:///system"), 0, CALLS_OF_A_PROBE)
+    assert (libvirt.calls[0], libvirt.opened, len(libvirt.calls)) == (
+        ("open", "qemu:///system"),
+        0,
+        CALLS_OF_A_PROBE,
+    )
     assert libvirt.asked == [
         (None, "aarch64", None, "qemu"),
-        *((None, "i686", machine, "qemu") for machine in (None, "isapc", "microvm", "q35")),
-        *((None, "x86_64", machine, "kvm") for machine in (None, "isapc", "microvm", "q35")),
+        *(
+            (None, "i686", machine, "qemu")
+            for machine in (None, "isapc", "microvm", "q35")
+        ),
+        *(
+            (None, "x86_64", machine, "kvm")
+            for machine in (None, "isapc", "microvm", "q35")
+        ),
     ]
 
 
 @pytest.mark.parametrize(
-    ("emulated", "asked"), [((), {"x86_64", "i686"}), (("aarch64",), {"x86_64", "i686", "aarch64"})]
+    ("emulated", "asked"),
+    [((), {"x86_64", "i686"}), (("aarch64",), {"x86_64", "i686", "aarch64"})],
 )
 def test_agent_asks_only_for_the_architectures_that_schedulers_want(
     emulated: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
@@ -66,32 +100,55 @@ def test_agent_asks_only_for_the_architectures_that_schedulers_want(
     assert {architecture for _, architecture, _, _ in libvirt.asked} == asked
 
 
-def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     libvirt = FakeLibvirt()
     usual: Any = libvirt.answers["getDomainCapabilities"]
 
-    def answer(emulator: None, architecture: str, machine: str | None, domain: str) -> str:
+    def answer(
+        emulator: None, architecture: str, machine: str | None, domain: str
+    ) -> str:
         if machine is None and architecture == "x86_64":
             return domain_capabilities(machine="x-remote").decode()
         return str(usual(emulator, architecture, machine, domain))
 
     libvirt.answers["getDomainCapabilities"] = answer
     facts = host_of(monkeypatch, libvirt).facts()
-    asked = [machine for _, architecture, machine, _ in libvirt.asked if architecture == "x86_64"]
-    assert (asked, facts.guests["x86_64"].default_machine) == ([None, "isapc", "microvm", "pc", "q35"], "pc")
+    asked = [
+        machine
+        for _, architecture, machine, _ in libvirt.asked
+        if architecture == "x86_64"
+    ]
+    assert (asked, facts.guests["x86_64"].default_machine) == (
+        [None, "isapc", "microvm", "pc", "q35"],
+        "pc",
+    )
 
 
-def test_probe_of_lxc_queries_no_domain_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
-    libvirt = FakeLibvirt({"getCapabilities": capabilities(guests={"x86_64": "lxc"}).decode()})
-    facts = host_of(monkeypatch, libvirt, LibvirtSettings(virt_type="lxc")).facts()
-    assert (facts.virt_type, dict(facts.guests), libvirt.asked) == ("lxc", {}, [])
+def test_probe_of_lxc_queries_no_domain_capabilities(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    libvirt = FakeLibvirt(
+        {"getCapabilities": capabilities(guests={"x86_64": "lxc"}).decode()}
+    )
+    facts = host_of(
+        monkeypatch, libvirt, LibvirtSettings(virt_type="lxc")
+    ).facts()
+    assert (facts.virt_type, dict(facts.guests), libvirt.asked) == (
+        "lxc",
+        {},
+        [],
+    )
 
 
 @pytest.mark.parametrize("lives", range(CALLS_OF_A_PROBE - 1))
 def test_connection_lost_at_any_call_raises_probe_failed_and_the_next_probe_works(
     monkeypatch: pytest.MonkeyPatch, lives: int
 ) -> None:
-    """No facts with holes; the connection is let go; the next probe opens another and gives the same facts."""
+    """No facts with holes; the connection is let go; the next probe opens
+    another and gives the same facts.
+    """
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     expected, calls = host.facts(), libvirt.calls[:]
@@ -107,16 +164,27 @@ def test_connection_lost_at_any_call_raises_probe_failed_and_the_next_probe_work
     assert host.facts() == expected
 
 
-def test_probe_succeeds_even_if_closing_the_connection_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_succeeds_even_if_closing_the_connection_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All answers were there."""
     libvirt = FakeLibvirt(lives=CALLS_OF_A_PROBE - 1)
     assert host_of(monkeypatch, libvirt).facts().guests
     assert libvirt.calls[-1] == ("close",)
 
 
-@pytest.mark.parametrize("code", [FakeLibvirt.VIR_ERR_OPERATION_DENIED, FakeLibvirt.VIR_ERR_ACCESS_DENIED])
-def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    denied = FakeError("operation forbidden: read only access prevents virConnectGetDomainCapabilities", code)
+@pytest.mark.parametrize(
+    "code",
+    [FakeLibvirt.VIR_ERR_OPERATION_DENIED, FakeLibvirt.VIR_ERR_ACCESS_DENIED],
+)
+def test_access_denied_error_says_that_the_connection_is_read_only(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    denied = FakeError(
+        "operation forbidden: read only access prevents"
+        " virConnectGetDomainCapabilities",
+        code,
+    )
     message = str(failure_of(monkeypatch, {"getDomainCapabilities": denied}))
     assert "qemu:///system: operation forbidden" in message
     assert "The connection is read-only" in message
@@ -125,21 +193,46 @@ def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: 
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        ({"open": FakeError("Failed to connect\nsocket")}, "open('qemu:///system'): Failed to connect socket. Check"),
+        (
+            {"open": FakeError("Failed to connect\nsocket")},
+            "open('qemu:///system'): Failed to connect socket. Check",
+        ),
         (
             {"getCapabilities": FakeError("internal\x1b[2J error")},
             r"getCapabilities() of qemu:///system: internal\x1b[2J",
         ),
-        ({"getCapabilities": FakeError("")}, "getCapabilities() of qemu:///system: no explanation. Check"),
-        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: not XML of libvirt"),
-        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: not XML of libvirt"),
         (
-            {"getDomainCapabilities": lambda *_: domain_capabilities("aarch64", "xen").decode()},
-            "'aarch64', None, 'qemu') of qemu:///system: these are domain capabilities of type 'xen'",
+            {"getCapabilities": FakeError("")},
+            "getCapabilities() of qemu:///system: no explanation. Check",
+        ),
+        (
+            {"getCapabilities": "<capabilities"},
+            "getCapabilities() of qemu:///system: not XML of libvirt",
+        ),
+        (
+            {"getDomainCapabilities": "garbage\n"},
+            "'aarch64', None, 'qemu') of qemu:///system: not XML of libvirt",
+        ),
+        (
+            {
+                "getDomainCapabilities": (
+                    lambda *_: domain_capabilities("aarch64", "xen").decode()
+                )
+            },
+            (
+                "'aarch64', None, 'qemu') of qemu:///system: these are domain"
+                " capabilities of type 'xen'"
+            ),
         ),
         # libvirt's "not known", which would read as too old for everything.
-        ({"getVersion": 0}, "getVersion() of qemu:///system: 0 is not a version"),
-        ({"getLibVersion": 0}, "getLibVersion() of qemu:///system: 0 is not a version"),
+        (
+            {"getVersion": 0},
+            "getVersion() of qemu:///system: 0 is not a version",
+        ),
+        (
+            {"getLibVersion": 0},
+            "getLibVersion() of qemu:///system: 0 is not a version",
+        ),
     ],
 )
 def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
@@ -155,7 +248,8 @@ def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
         ("qemu:///system", 0, False),
         ("qemu:///session", 0, False),
         ("qemu+unix:///system?socket=/run/libvirt/libvirt-sock", 0, False),
-        # Of a KVM of another machine, and of one that cannot be asked, nothing is known.
+        # Of a KVM of another machine, and of one that cannot be asked, nothing
+        # is known.
         ("qemu+ssh://compute-2/system", 0, None),
         ("qemu+tcp://[compute-2/system", 0, None),
         ("qemu:///system", OSError("Inappropriate ioctl for device"), None),
@@ -163,7 +257,11 @@ def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
     ],
 )
 def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, answer: "int | OSError | None", smm: bool | None
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    uri: str,
+    answer: "int | OSError | None",
+    smm: bool | None,
 ) -> None:
     """It is a file that stands for /dev/kvm here; None: there is none."""
     asked: list[tuple[int, int]] = []
@@ -177,7 +275,9 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     device = tmp_path / "kvm"
     if answer is not None:
         device.touch()
-    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.KVM_DEVICE", str(device))
+    monkeypatch.setattr(
+        "os_prefilter.adapters.libvirt.host.KVM_DEVICE", str(device)
+    )
     monkeypatch.setattr("fcntl.ioctl", ioctl)
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="x86_64"))
     host = host_of(monkeypatch, FakeLibvirt(), uri=uri)
@@ -188,7 +288,9 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     assert host.facts().smm is None
 
 
-def test_identity_changes_only_with_upgrades_capabilities_or_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_changes_only_with_upgrades_capabilities_or_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     first = host.identity()
@@ -205,7 +307,9 @@ def test_identity_changes_only_with_upgrades_capabilities_or_the_name(monkeypatc
         assert changed.isprintable()
 
 
-def test_identity_raises_probe_failed_if_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_raises_probe_failed_if_the_connection_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for lives in range(4):
         libvirt = FakeLibvirt(lives=lives)
         with pytest.raises(ProbeFailed, match="Broken pipe"):
@@ -227,4 +331,7 @@ def test_identity_raises_probe_failed_if_the_connection_is_lost(monkeypatch: pyt
 def test_default_uri_is_the_one_nova_would_use(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], uri: str
 ) -> None:
-    assert host_of(monkeypatch, FakeLibvirt(), LibvirtSettings(**settings)).uri == uri
+    assert (
+        host_of(monkeypatch, FakeLibvirt(), LibvirtSettings(**settings)).uri
+        == uri
+    )

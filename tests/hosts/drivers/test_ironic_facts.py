@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ironic: a node is read as the API and the command line show it, and what is not one is an error that says where."""
+"""ironic: a node is read as the API and the command line show it, and what is
+not one is an error that says where.
+"""
 
 import json
 from dataclasses import replace
@@ -11,7 +13,11 @@ import pytest
 from nova.virt.ironic.driver import IronicDriver
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.ironic_facts import (
+    BiosSetting,
+    IronicFacts,
+    facts_from_node,
+)
 from os_prefilter.vocabulary import BY_NAME
 
 # What openstackclient prints (python-ironicclient 5), shortened.
@@ -29,7 +35,9 @@ _NODE: dict[str, Any] = json.loads("""
   "uuid": "6d85703a-565d-469a-96ce-30b6de53079d"
 }
 """)
-_SHORT = '[{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]'
+_SHORT = (
+    '[{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]'
+)
 _LONG = """
 [{"Name": "LogicalProc", "Value": "Enabled", "Attribute Type": "Enumeration",
   "Allowable Values": ["Enabled", "Disabled"], "Read Only": false, "Reset Required": true, "Unique": false},
@@ -47,7 +55,12 @@ _API = """
 
 
 def _node(properties: object = None, **fields: Any) -> dict[str, Any]:
-    return {"uuid": "6d85", "traits": [], "properties": properties or {}, **fields}
+    return {
+        "uuid": "6d85",
+        "traits": [],
+        "properties": properties or {},
+        **fields,
+    }
 
 
 def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
@@ -69,12 +82,23 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
         ({"provision_state": "active", "last_error": None}, False),
         ({"provision_state": "servicing"}, False),
         ({"provision_state": "service failed"}, True),
-        ({"provision_state": "active", "last_error": "By request, the service operation was aborted"}, True),
+        (
+            {
+                "provision_state": "active",
+                "last_error": "By request, the service operation was aborted",
+            },
+            True,
+        ),
     ],
 )
-def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict[str, Any], *, expected: bool) -> None:
+def test_bios_settings_are_uncertain_after_an_operation_that_failed(
+    fields: dict[str, Any], *, expected: bool
+) -> None:
     facts = facts_from_node(_node(**fields, driver="prefilter-redfish"))
-    assert (facts.bios_may_differ, facts.hardware_type) == (expected, "redfish")
+    assert (facts.bios_may_differ, facts.hardware_type) == (
+        expected,
+        "redfish",
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,25 +109,43 @@ def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict
         (
             _LONG,
             {
-                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"), attribute_type="Enumeration"),
-                "SystemModelName": BiosSetting("R660", changeable=False, attribute_type="String"),
-                "ProcSettings": BiosSetting("On", changeable=False, allowed=("On",)),
-                "Fans": BiosSetting("4", attribute_type="Integer", least=1, most=9),
+                "LogicalProc": BiosSetting(
+                    "Enabled",
+                    allowed=("Enabled", "Disabled"),
+                    attribute_type="Enumeration",
+                ),
+                "SystemModelName": BiosSetting(
+                    "R660", changeable=False, attribute_type="String"
+                ),
+                "ProcSettings": BiosSetting(
+                    "On", changeable=False, allowed=("On",)
+                ),
+                "Fans": BiosSetting(
+                    "4", attribute_type="Integer", least=1, most=9
+                ),
                 "AssetTag": BiosSetting("", attribute_type="String", most=8),
             },
         ),
         (
             _API,
             {
-                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"), attribute_type="Enumeration"),
-                "SystemModelName": BiosSetting("R660", changeable=False, attribute_type="String", least=2),
+                "LogicalProc": BiosSetting(
+                    "Enabled",
+                    allowed=("Enabled", "Disabled"),
+                    attribute_type="Enumeration",
+                ),
+                "SystemModelName": BiosSetting(
+                    "R660", changeable=False, attribute_type="String", least=2
+                ),
                 "Quiet": BiosSetting("1", attribute_type="Boolean"),
             },
         ),
         ('{"bios": []}', {}),
     ],
 )
-def test_bios_settings_are_read_in_every_format(document: str, expected: dict[str, BiosSetting]) -> None:
+def test_bios_settings_are_read_in_every_format(
+    document: str, expected: dict[str, BiosSetting]
+) -> None:
     assert facts_from_node(_node(), json.loads(document)).bios == expected
 
 
@@ -113,41 +155,76 @@ def test_bios_settings_are_read_in_every_format(document: str, expected: dict[st
         (None, {}, ("", None)),
         ("", {"boot_mode": None, "secure_boot": None}, ("", None)),
         ("boot_mode:UEFI , secure_boot:True", {}, ("uefi", True)),
-        # The capability is what Ironic deploys with, whatever the machine is in now.
-        ("boot_mode:bios,secure_boot:false", {"boot_mode": "uefi", "secure_boot": True}, ("bios", False)),
+        # The capability is what Ironic deploys with, whatever the machine is
+        # in now.
+        (
+            "boot_mode:bios,secure_boot:false",
+            {"boot_mode": "uefi", "secure_boot": True},
+            ("bios", False),
+        ),
         ("gpu:2", {"boot_mode": "uefi", "secure_boot": True}, ("uefi", True)),
-        # As Ironic reads them: what is malformed is passed over, the first of two counts.
-        ("boot_mode,boot_mode:,:uefi,a:b:c,boot_mode:bios,boot_mode:uefi,", {}, ("bios", None)),
+        # As Ironic reads them: what is malformed is passed over, the first of
+        # two counts.
+        (
+            "boot_mode,boot_mode:,:uefi,a:b:c,boot_mode:bios,boot_mode:uefi,",
+            {},
+            ("bios", None),
+        ),
     ],
 )
 def test_boot_mode_and_secure_boot_come_from_capabilities_before_node_fields(
-    capabilities: str | None, fields: dict[str, Any], expected: tuple[str, bool | None]
+    capabilities: str | None,
+    fields: dict[str, Any],
+    expected: tuple[str, bool | None],
 ) -> None:
     facts = facts_from_node(_node({"capabilities": capabilities}, **fields))
     assert (facts.boot_mode, facts.secure_boot) == expected
 
 
 def test_cpu_arch_is_normalized_as_nova_does() -> None:
-    for text in (*BY_NAME["architecture"].values, "AMD64", "i386", "I586", "AArch64", "x86", "64-bit", "", None):
-        nova = IronicDriver._parse_node_properties(None, SimpleNamespace(id="n", properties={"cpu_arch": text}))
-        assert facts_from_node(_node({"cpu_arch": text})).architecture == (nova["cpu_arch"] or "")
+    for text in (
+        *BY_NAME["architecture"].values,
+        "AMD64",
+        "i386",
+        "I586",
+        "AArch64",
+        "x86",
+        "64-bit",
+        "",
+        None,
+    ):
+        nova = IronicDriver._parse_node_properties(
+            None, SimpleNamespace(id="n", properties={"cpu_arch": text})
+        )
+        assert facts_from_node(_node({"cpu_arch": text})).architecture == (
+            nova["cpu_arch"] or ""
+        )
 
 
-def test_an_unknown_cpu_arch_is_warned_of_and_leaves_all_else_of_the_node(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_cpu_arch_is_warned_of_and_leaves_all_else_of_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """As in Nova: one property must not end the report of the others."""
-    node = {**_NODE, "properties": {**_NODE["properties"], "cpu_arch": "x86\x1b"}}
+    node = {
+        **_NODE,
+        "properties": {**_NODE["properties"], "cpu_arch": "x86\x1b"},
+    }
     facts = facts_from_node(node, json.loads(_SHORT))
-    assert facts == replace(facts_from_node(_NODE, json.loads(_SHORT)), architecture="")
+    assert facts == replace(
+        facts_from_node(_NODE, json.loads(_SHORT)), architecture=""
+    )
     assert len(caplog.messages) == 1
     assert (
-        r"Node 6d85703a-565d-469a-96ce-30b6de53079d: properties.cpu_arch is 'x86\x1b', no architecture that Nova knows"
-        in caplog.text
+        r"Node 6d85703a-565d-469a-96ce-30b6de53079d: properties.cpu_arch is"
+        r" 'x86\x1b', no architecture that Nova knows" in caplog.text
     )
 
 
 def test_separately_given_traits_replace_those_of_the_node() -> None:
     node = {**_NODE, "traits": None}
-    assert facts_from_node(node, traits=iter(["CUSTOM_A"])).other_traits == {"CUSTOM_A"}
+    assert facts_from_node(node, traits=iter(["CUSTOM_A"])).other_traits == {
+        "CUSTOM_A"
+    }
     assert facts_from_node(_NODE, traits=[]).other_traits == frozenset()
 
 
@@ -160,17 +237,32 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
         (_node(driver=7), "driver is 7; expected a string"),
         (_node(bios_interface=7), "bios_interface is 7; expected a string"),
         (_node(uuid=7), "uuid is 7; expected a string"),
-        (_node({"cpu_arch": 64}), "properties.cpu_arch is 64; expected a string"),
-        (_node({"capabilities": {"boot_mode": "uefi"}}), "properties.capabilities is a dict; expected a string"),
+        (
+            _node({"cpu_arch": 64}),
+            "properties.cpu_arch is 64; expected a string",
+        ),
+        (
+            _node({"capabilities": {"boot_mode": "uefi"}}),
+            "properties.capabilities is a dict; expected a string",
+        ),
         (_node({"vendor": 7}), "properties.vendor is 7; expected a string"),
         (_node(boot_mode=["uefi"]), "boot_mode is a list"),
-        (_node(secure_boot="on"), "secure_boot is 'on'; expected true, false or null"),
+        (
+            _node(secure_boot="on"),
+            "secure_boot is 'on'; expected true, false or null",
+        ),
         (
             _node(traits=None),
-            r"traits is None; expected a list of names of traits \(show the node with API version 1.37",
+            (
+                r"traits is None; expected a list of names of traits \(show"
+                r" the node with API version 1.37"
+            ),
         ),
         (_node(traits="CUSTOM_A"), "traits is 'CUSTOM_A'"),
-        (_node(traits=["CUSTOM_A", "b\x1b"]), r"an item of traits is 'b\\x1b'; expected the name of a trait"),
+        (
+            _node(traits=["CUSTOM_A", "b\x1b"]),
+            r"an item of traits is 'b\\x1b'; expected the name of a trait",
+        ),
     ],
 )
 def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
@@ -184,12 +276,23 @@ def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
     ("bios", "message"),
     [
         (7, "the document is 7; expected a list of BIOS settings"),
-        (["LogicalProc"], "item 1 is 'LogicalProc'; expected names with values"),
-        ([{"name": "A"}, {"value": "Enabled"}], "the name in item 2 is None; expected a string"),
+        (
+            ["LogicalProc"],
+            "item 1 is 'LogicalProc'; expected names with values",
+        ),
+        (
+            [{"name": "A"}, {"value": "Enabled"}],
+            "the name in item 2 is None; expected a string",
+        ),
         ({"bios": [{"name": 1}]}, "the name in item 1 is 1"),
-        ({"LogicalProc": "Enabled"}, "the document is None; expected a list of BIOS settings"),
+        (
+            {"LogicalProc": "Enabled"},
+            "the document is None; expected a list of BIOS settings",
+        ),
     ],
 )
-def test_invalid_bios_settings_error_names_the_item(bios: Any, message: str) -> None:
+def test_invalid_bios_settings_error_names_the_item(
+    bios: Any, message: str
+) -> None:
     with pytest.raises(DocumentError, match=f"^bios.json: {message}"):
         facts_from_node(_NODE, bios, bios_path="bios.json")

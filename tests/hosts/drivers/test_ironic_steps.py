@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""ironic: the steps that configure a node, of the first variant that fits it."""
+"""ironic: the steps that configure a node, of the first variant that fits
+it.
+"""
 
 from typing import Any
 
@@ -9,32 +11,71 @@ import pytest
 from os_prefilter import Flavor, RequestSpec, guest_settings
 from os_prefilter.common.errors import ImpossibleCombination, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
-from os_prefilter.vocabulary.config_templates import BUNDLED, BiosChange, Step, Template, Templates, Variant
+from os_prefilter.hosts.drivers.ironic_steps import (
+    bios_changes,
+    deploy_steps,
+    fit,
+)
+from os_prefilter.vocabulary.config_templates import (
+    BUNDLED,
+    BiosChange,
+    Step,
+    Template,
+    Templates,
+    Variant,
+)
 
-_DELL = {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")), "BootMode": BiosSetting("Uefi")}
-_RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []}}, 90)
+_DELL = {
+    "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")),
+    "BootMode": BiosSetting("Uefi"),
+}
+_RAID = Step(
+    "raid", "apply_configuration", {"raid_config": {"logical_disks": []}}, 90
+)
 
 
 def _facts(*templates: Template, **fields: Any) -> IronicFacts:
-    return IronicFacts(**{"bios": _DELL, "templates": BUNDLED.replace_with(templates), **fields})
+    return IronicFacts(
+        **{
+            "bios": _DELL,
+            "templates": BUNDLED.replace_with(templates),
+            **fields,
+        }
+    )
 
 
 def _steps(facts: IronicFacts, **configuration: str) -> list[dict[str, Any]]:
-    spec = RequestSpec(Flavor(extra_specs={f"deploy-config:{key}": value for key, value in configuration.items()}))
+    spec = RequestSpec(
+        Flavor(
+            extra_specs={
+                f"deploy-config:{key}": value
+                for key, value in configuration.items()
+            }
+        )
+    )
     return deploy_steps(guest_settings(spec, facts), facts)
 
 
-def test_hyperthreading_is_a_bios_setting_changed_before_the_image_is_written() -> None:
+def test_hyperthreading_is_a_bios_setting_changed_before_the_image_is_written() -> (
+    None
+):
     assert _steps(_facts(), hyperthreading="disabled") == [
         {
             "interface": "bios",
             "step": "apply_configuration",
-            "args": {"settings": [{"name": "LogicalProc", "value": "Disabled"}]},
+            "args": {
+                "settings": [{"name": "LogicalProc", "value": "Disabled"}]
+            },
             "priority": 150,
         }
     ]
-    assert _steps(_facts()) == _steps(IronicFacts(templates=Templates([Template("x", "on")])), x="on") == []
+    assert (
+        _steps(_facts())
+        == _steps(
+            IronicFacts(templates=Templates([Template("x", "on")])), x="on"
+        )
+        == []
+    )
 
 
 _MAKERS = [
@@ -55,30 +96,63 @@ _MAKERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "on", "off"), _MAKERS, ids=[name for name, *_ in _MAKERS])
-def test_vendor_names_and_values_of_hyperthreading_settings_are_known(name: str, on: str, off: str) -> None:
-    facts = _facts(bios={"NumLock": BiosSetting("On"), name: BiosSetting(on, allowed=(on, off))})
+@pytest.mark.parametrize(
+    ("name", "on", "off"), _MAKERS, ids=[name for name, *_ in _MAKERS]
+)
+def test_vendor_names_and_values_of_hyperthreading_settings_are_known(
+    name: str, on: str, off: str
+) -> None:
+    facts = _facts(
+        bios={
+            "NumLock": BiosSetting("On"),
+            name: BiosSetting(on, allowed=(on, off)),
+        }
+    )
     assert bios_changes(_steps(facts, hyperthreading="enabled")) == {name: on}
-    assert bios_changes(_steps(facts, hyperthreading="disabled")) == {name: off}
+    assert bios_changes(_steps(facts, hyperthreading="disabled")) == {
+        name: off
+    }
 
 
 def test_unrelated_bios_settings_are_not_taken_for_hyperthreading() -> None:
-    for name in ("ProcVirtualization", "ProcTurboMode", "LogicalProcIdling", "RtdHyperThreadState"):
-        with pytest.raises(UnsupportedByHost, match="none of its BIOS settings is one of the template"):
-            _steps(_facts(bios={name: BiosSetting()}), hyperthreading="enabled")
+    for name in (
+        "ProcVirtualization",
+        "ProcTurboMode",
+        "LogicalProcIdling",
+        "RtdHyperThreadState",
+    ):
+        with pytest.raises(
+            UnsupportedByHost,
+            match="none of its BIOS settings is one of the template",
+        ):
+            _steps(
+                _facts(bios={name: BiosSetting()}), hyperthreading="enabled"
+            )
 
 
 def test_changeable_one_of_two_matching_settings_is_used() -> None:
-    bios = {"HyperThreading_1": BiosSetting(changeable=False), "HyperThreading_2": BiosSetting()}
-    assert bios_changes(_steps(_facts(bios=bios), hyperthreading="enabled")) == {"HyperThreading_2": "Enabled"}
+    bios = {
+        "HyperThreading_1": BiosSetting(changeable=False),
+        "HyperThreading_2": BiosSetting(),
+    }
+    assert bios_changes(
+        _steps(_facts(bios=bios), hyperthreading="enabled")
+    ) == {"HyperThreading_2": "Enabled"}
 
 
 def test_variant_with_a_missing_setting_is_skipped_for_the_next_one() -> None:
     both = Variant((BiosChange("A", ("1",)), BiosChange("B", ("1",))))
     one = Variant((BiosChange("B", ("2",)),))
     template = Template("x", "on", (), (both, one))
-    assert bios_changes(_steps(_facts(template, bios={"B": BiosSetting()}), x="on")) == {"B": "2"}
-    found = bios_changes(_steps(_facts(template, bios={"B": BiosSetting(), "A": BiosSetting()}), x="on"))
+    assert bios_changes(
+        _steps(_facts(template, bios={"B": BiosSetting()}), x="on")
+    ) == {"B": "2"}
+    found = bios_changes(
+        _steps(
+            _facts(template, bios={"B": BiosSetting(), "A": BiosSetting()}),
+            x="on",
+        )
+    )
     assert found == {"A": "1", "B": "1"}
 
 
@@ -93,28 +167,54 @@ def test_variant_with_a_missing_setting_is_skipped_for_the_next_one() -> None:
         ({"vendor": "acme [x]?*"}, {"vendor": "Acme [X]Y"}, False),
         ({"vendor": "acme [x]?*"}, {"vendor": "Acme [X]? Inc."}, True),
         ({"driver": "idrac"}, {"hardware_type": "idrac"}, True),
-        ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
+        (
+            {"driver": "idrac", "vendor": "*"},
+            {"hardware_type": "redfish"},
+            False,
+        ),
     ],
 )
 def test_variant_fits_only_nodes_of_its_vendor_and_driver(
     node: dict[str, str], fields: dict[str, str], *, fits: bool
 ) -> None:
     template = Template("x", "on", (), (Variant(steps=(_RAID,), node=node),))
-    assert fit(_facts(template, **fields), template).steps == ((_RAID,) if fits else ())
+    assert fit(_facts(template, **fields), template).steps == (
+        (_RAID,) if fits else ()
+    )
     assert (fit(_facts(template, **fields), template).reason == "") == fits
 
 
-def test_changes_of_the_bios_become_one_step_and_the_highest_priority_comes_first() -> None:
-    raid = Template("raid", "10", (), (Variant((BiosChange("BootMode", ("Bios",)),), (_RAID,)),))
+def test_changes_of_the_bios_become_one_step_and_the_highest_priority_comes_first() -> (
+    None
+):
+    raid = Template(
+        "raid",
+        "10",
+        (),
+        (Variant((BiosChange("BootMode", ("Bios",)),), (_RAID,)),),
+    )
     steps = _steps(_facts(raid), raid="10", hyperthreading="disabled")
-    assert [(step["interface"], step["priority"]) for step in steps] == [("bios", 150), ("raid", 90)]
-    assert bios_changes(steps) == {"BootMode": "Bios", "LogicalProc": "Disabled"}
+    assert [(step["interface"], step["priority"]) for step in steps] == [
+        ("bios", 150),
+        ("raid", 90),
+    ]
+    assert bios_changes(steps) == {
+        "BootMode": "Bios",
+        "LogicalProc": "Disabled",
+    }
     # Not in the order of their interfaces.
-    power = Template("x", "on", (), (Variant((), (_RAID, Step("apply", "first", {}, 10))),))
-    assert [step["interface"] for step in _steps(_facts(power), x="on")] == ["raid", "apply"]
+    power = Template(
+        "x", "on", (), (Variant((), (_RAID, Step("apply", "first", {}, 10))),)
+    )
+    assert [step["interface"] for step in _steps(_facts(power), x="on")] == [
+        "raid",
+        "apply",
+    ]
 
 
-def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so() -> None:
+def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so() -> (
+    None
+):
     bios = (BiosChange("BootMode", ("Bios",)),)
     for variant, in_use in (
         (Variant(bios), True),
@@ -135,10 +235,20 @@ def test_steps_run_in_use_if_they_only_change_the_bios_or_the_template_says_so()
     ],
     ids=["setting", "priority", "arguments"],
 )
-def test_two_configurations_that_change_one_thing_differently_are_refused(variant: Variant) -> None:
-    first = Template("first", "on", (), (Variant((BiosChange("LogicalProc", ("Enabled",)),), (_RAID,)),))
+def test_two_configurations_that_change_one_thing_differently_are_refused(
+    variant: Variant,
+) -> None:
+    first = Template(
+        "first",
+        "on",
+        (),
+        (Variant((BiosChange("LogicalProc", ("Enabled",)),), (_RAID,)),),
+    )
     second = Template("second", "on", (), (variant,))
-    with pytest.raises(ImpossibleCombination, match="deploy-config:second=on.* deploy-config:first=on"):
+    with pytest.raises(
+        ImpossibleCombination,
+        match="deploy-config:second=on.* deploy-config:first=on",
+    ):
         _steps(_facts(first, second), first="on", second="on")
 
 
@@ -155,14 +265,25 @@ def test_current_value_stays_if_it_is_one_of_the_accepted_spellings(
     now: str, asked: tuple[str, ...], expected: str, allowed: tuple[str, ...]
 ) -> None:
     template = Template("x", "on", (), (Variant((BiosChange("S", asked),)),))
-    assert bios_changes(_steps(_facts(template, bios={"S": BiosSetting(now, allowed=allowed)}), x="on")) == {
-        "S": expected
-    }
+    assert bios_changes(
+        _steps(
+            _facts(template, bios={"S": BiosSetting(now, allowed=allowed)}),
+            x="on",
+        )
+    ) == {"S": expected}
 
 
 def test_a_setting_that_a_template_means_twice_is_refused() -> None:
-    template = Template("x", "on", (), (Variant((BiosChange("H*", ("1",)), BiosChange("HT", ("2",)))),))
-    with pytest.raises(UnsupportedByHost, match="the template means its BIOS setting 'HT' twice"):
+    template = Template(
+        "x",
+        "on",
+        (),
+        (Variant((BiosChange("H*", ("1",)), BiosChange("HT", ("2",)))),),
+    )
+    with pytest.raises(
+        UnsupportedByHost,
+        match="the template means its BIOS setting 'HT' twice",
+    ):
         _steps(_facts(template, bios={"HT": BiosSetting()}), x="on")
 
 
@@ -180,7 +301,9 @@ _TYPED = {
 def _typed(kind: str, *values: str) -> Any:
     """Return what the step sets for the values of a template."""
     template = Template("x", "on", (), (Variant((BiosChange("S", values),)),))
-    value = bios_changes(_steps(_facts(template, bios={"S": _TYPED[kind]}), x="on"))["S"]
+    value = bios_changes(
+        _steps(_facts(template, bios={"S": _TYPED[kind]}), x="on")
+    )["S"]
     return type(value), value
 
 
@@ -208,7 +331,9 @@ def _typed(kind: str, *values: str) -> Any:
         ("type not shown", ["On"], "On"),
     ],
 )
-def test_value_has_the_type_of_the_setting(kind: str, values: list[str], expected: object) -> None:
+def test_value_has_the_type_of_the_setting(
+    kind: str, values: list[str], expected: object
+) -> None:
     assert _typed(kind, *values) == (type(expected), expected)
 
 
@@ -224,12 +349,21 @@ def test_value_has_the_type_of_the_setting(kind: str, values: list[str], expecte
         (
             "type not shown",
             "1",
-            "it is not known whether its BIOS setting 'S' is Boolean: list the settings with --long",
+            (
+                "it is not known whether its BIOS setting 'S' is Boolean: list"
+                " the settings with --long"
+            ),
         ),
-        ("type not shown", "False", "it is not known whether its BIOS setting 'S' is Boolean"),
+        (
+            "type not shown",
+            "False",
+            "it is not known whether its BIOS setting 'S' is Boolean",
+        ),
     ],
 )
-def test_value_that_the_setting_cannot_have_is_refused_before_it_is_sent(kind: str, value: str, reason: str) -> None:
+def test_value_that_the_setting_cannot_have_is_refused_before_it_is_sent(
+    kind: str, value: str, reason: str
+) -> None:
     with pytest.raises(UnsupportedByHost, match=reason):
         _typed(kind, value)
 
@@ -246,5 +380,7 @@ def test_value_that_the_setting_cannot_have_is_refused_before_it_is_sent(kind: s
         (BiosSetting(), "None", False),
     ],
 )
-def test_value_of_a_setting_is_compared_by_its_type(setting: BiosSetting, value: Any, *, expected: bool) -> None:
+def test_value_of_a_setting_is_compared_by_its_type(
+    setting: BiosSetting, value: Any, *, expected: bool
+) -> None:
     assert setting.has(value) is expected

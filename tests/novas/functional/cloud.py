@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Nova in this process: API, conductor, scheduler, and a nova-compute on each host, with a real Placement."""
+"""A Nova in this process: API, conductor, scheduler, and a nova-compute on
+each host, with a real Placement.
+"""
 
 import sysconfig
 import time
@@ -22,7 +24,15 @@ from nova.tests.functional.fixtures import PlacementFixture
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import HostFacts
-from tests.novas.functional.hosts import ATTEMPTS, DRIVERS, FACTS, MACHINE_TYPES, HostDriver, report, report_host
+from tests.novas.functional.hosts import (
+    ATTEMPTS,
+    DRIVERS,
+    FACTS,
+    MACHINE_TYPES,
+    HostDriver,
+    report,
+    report_host,
+)
 from tests.support.hosts import EVERY_ARCHITECTURE
 
 _NOVA = f"""
@@ -62,7 +72,8 @@ RebuildFilter
 _NOVAS_FILTERS = tuple(request_filter.ALL_REQUEST_FILTERS)
 _LIST_OF_FILTERS = "nova.scheduler.request_filter.ALL_REQUEST_FILTERS"
 _DEADLINE = 60.0
-# Seconds. Each question takes longer to answer than all else that happens meanwhile.
+# Seconds. Each question takes longer to answer than all else that happens
+# meanwhile.
 _INTERVAL = 0.3
 
 
@@ -81,21 +92,27 @@ class Server(NamedTuple):
 class Cloud:
     def __init__(self, case: Any) -> None:
         self._case = case
-        self._conf = Path(case.useFixture(fixtures.TempDir()).path, "nova.conf")
+        self._conf = Path(
+            case.useFixture(fixtures.TempDir()).path, "nova.conf"
+        )
         self._conf.write_text(_NOVA + _ACTIVATION + _REBUILD_FILTER)
         conf.CONF([], project="nova", default_config_files=[str(self._conf)])
         self._placement, self._glance = _start(case)
         api = case.useFixture(nova_fixtures.OSAPIFixture())
         self._user, self._admin = api.api, api.admin_api
         self._admin.microversion = "latest"
-        # The first in which a server may have no network; its answers are short.
+        # The first in which a server may have no network; its answers are
+        # short.
         self._user.microversion = "2.37"
         self._flavors: dict[str, str] = {}
 
     @contextmanager
     def not_activated(self) -> Iterator[None]:
         """Run the scheduler without the library while the context lasts."""
-        with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)), self._scheduler_with(""):
+        with (
+            fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)),
+            self._scheduler_with(""),
+        ):
             yield
 
     @contextmanager
@@ -112,7 +129,9 @@ class Cloud:
 
     @contextmanager
     def down(self, host: str) -> Iterator[None]:
-        """Take the compute service of a host for dead while the context lasts."""
+        """Take the compute service of a host for dead while the context
+        lasts.
+        """
         computes = self._case.computes
         service = self._service(host)
         computes[host].stop()
@@ -123,18 +142,29 @@ class Cloud:
         self._admin.put_service(service, {"forced_down": False})
 
     def _service(self, host: str) -> str:
-        return str(self._admin.get_services(host=host, binary="nova-compute")[0]["id"])
+        return str(
+            self._admin.get_services(host=host, binary="nova-compute")[0]["id"]
+        )
 
     @contextmanager
     def x86_guests(self, *hosts: str, **changes: Any) -> Iterator[None]:
-        """Change what these hosts can give to x86 guests, and report it, while the context lasts.
+        """Change what these hosts can give to x86 guests, and report it, while
+        the context lasts.
 
-        :param changes: fields of :class:`os_prefilter.hosts.drivers.libvirt_facts.GuestFacts`
+        :param changes: fields of
+            :class:`os_prefilter.hosts.drivers.libvirt_facts.GuestFacts`
         """
         before = {host: DRIVERS[host].facts for host in hosts}
         for facts in before.values():
             assert isinstance(facts, LibvirtFacts)
-            self._becomes(replace(facts, guests={"x86_64": replace(facts.guests["x86_64"], **changes)}))
+            self._becomes(
+                replace(
+                    facts,
+                    guests={
+                        "x86_64": replace(facts.guests["x86_64"], **changes)
+                    },
+                )
+            )
         try:
             yield
         finally:
@@ -151,15 +181,42 @@ class Cloud:
             body = {"name": name, "ram": 64, "vcpus": 1, "disk": 1}
             flavor_id = str(self._admin.post_flavor({"flavor": body})["id"])
             if extra_specs:
-                self._admin.post_extra_spec(flavor_id, {"extra_specs": dict(extra_specs)})
+                self._admin.post_extra_spec(
+                    flavor_id, {"extra_specs": dict(extra_specs)}
+                )
             self._flavors[name] = flavor_id
         return self._flavors[name]
 
-    def image(self, properties: Mapping[str, str] | None = None, disk_format: str = "raw") -> str:
+    def image(
+        self,
+        properties: Mapping[str, str] | None = None,
+        disk_format: str = "raw",
+    ) -> str:
         """Create an image; return its ID."""
-        sizes = {"container_format": "bare", "min_ram": 0, "min_disk": 0, "properties": dict(properties or {})}
-        state = {"visibility": "public", "protected": False, "tags": [], "deleted": False, "deleted_at": None}
-        return str(self._glance.create(None, {"name": "image", "disk_format": disk_format, **sizes, **state})["id"])
+        sizes = {
+            "container_format": "bare",
+            "min_ram": 0,
+            "min_disk": 0,
+            "properties": dict(properties or {}),
+        }
+        state = {
+            "visibility": "public",
+            "protected": False,
+            "tags": [],
+            "deleted": False,
+            "deleted_at": None,
+        }
+        return str(
+            self._glance.create(
+                None,
+                {
+                    "name": "image",
+                    "disk_format": disk_format,
+                    **sizes,
+                    **state,
+                },
+            )["id"]
+        )
 
     def server(
         self,
@@ -167,35 +224,58 @@ class Cloud:
         extra_specs: Mapping[str, str] | None = None,
         disk_format: str = "raw",
     ) -> Server:
-        """Create an image and a server from it; return the server when it is active or has failed."""
-        body = self._body(self.image(properties, disk_format), self.flavor(extra_specs))
-        return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
+        """Create an image and a server from it; return the server when it is
+        active or has failed.
+        """
+        body = self._body(
+            self.image(properties, disk_format), self.flavor(extra_specs)
+        )
+        return self._wait(
+            str(self._user.post_server({"server": body})["id"]), "ACTIVE"
+        )
 
     @staticmethod
     def _body(image: str, flavor: str) -> dict[str, str]:
-        return {"name": "server", "imageRef": image, "flavorRef": flavor, "networks": "none"}
+        return {
+            "name": "server",
+            "imageRef": image,
+            "flavorRef": flavor,
+            "networks": "none",
+        }
 
-    def act(self, server: Server, action: Mapping[str, Any], status: str) -> Server:
-        """Let the administrator do something with a server; return it when it has this status, or has failed."""
+    def act(
+        self, server: Server, action: Mapping[str, Any], status: str
+    ) -> Server:
+        """Let the administrator do something with a server; return it when it
+        has this status, or has failed.
+        """
         self._admin.post_server_action(server.uuid, dict(action))
-        # Nova writes that a server was evacuated to another host after it says that it has the status.
-        return self._wait(server.uuid, status, server.host if "evacuate" in action else None)
+        # Nova writes that a server was evacuated to another host after it says
+        # that it has the status.
+        return self._wait(
+            server.uuid, status, server.host if "evacuate" in action else None
+        )
 
     def why_nothing_happened(self, server: Server) -> str:
-        """Return what ``openstack server event show`` says of the last action, which failed and left no fault."""
+        """Return what ``openstack server event show`` says of the last action,
+        which failed and left no fault.
+        """
         deadline = time.monotonic() + _DEADLINE
         last = self._admin.get_instance_actions(server.uuid)[0]["request_id"]
         url = f"/servers/{server.uuid}/os-instance-actions/{last}"
         while time.monotonic() < deadline:
             events = self._admin.api_get(url).body["instanceAction"]["events"]
-            failed = [each["details"] for each in events if each["result"] == "Error"]
+            failed = [
+                each["details"] for each in events if each["result"] == "Error"
+            ]
             if failed and all(each["result"] for each in events):
                 return str(failed[0])
             time.sleep(_INTERVAL)
         raise TimeoutError(f"no event of {url} failed: {events}")
 
     def _wait(self, uuid: str, status: str, left: str | None = None) -> Server:
-        """Return a server when it has this status and nothing is under way, or when it has failed.
+        """Return a server when it has this status and nothing is under way, or
+        when it has failed.
 
         :param left: the host that it must have left; None for none
         """
@@ -205,14 +285,25 @@ class Cloud:
             time.sleep(_INTERVAL)
             shown = self._user.get_server(uuid)
             host = self._admin.get_server(uuid)["OS-EXT-SRV-ATTR:host"]
-            is_done = shown["status"] == status and not shown["OS-EXT-STS:task_state"]
+            is_done = (
+                shown["status"] == status
+                and not shown["OS-EXT-STS:task_state"]
+            )
             is_there = is_done and (left is None or host != left)
             # Nova writes the fault after the status.
             if is_there or (shown["status"] == "ERROR" and "fault" in shown):
                 fault = shown.get("fault", {}).get("message", "")
-                attempts, machine_types = tuple(ATTEMPTS[uuid]), tuple(MACHINE_TYPES[uuid])
-                return Server(uuid, shown["status"], host, attempts, machine_types, fault)
-        raise TimeoutError(f"the server is not {status} after {_DEADLINE} s, tried on {ATTEMPTS[uuid]}: {shown}")
+                attempts, machine_types = (
+                    tuple(ATTEMPTS[uuid]),
+                    tuple(MACHINE_TYPES[uuid]),
+                )
+                return Server(
+                    uuid, shown["status"], host, attempts, machine_types, fault
+                )
+        raise TimeoutError(
+            f"the server is not {status} after {_DEADLINE} s, tried on"
+            f" {ATTEMPTS[uuid]}: {shown}"
+        )
 
 
 @contextmanager
@@ -222,8 +313,11 @@ def cloud() -> Iterator[Cloud]:
     try:
         case.setUp()
         running = Cloud(case)
-        # Nova's tests let idle threads wake up every 10 ms, and there are hundreds of them here.
-        with fixtures.MonkeyPatch("futurist._thread.ThreadWorker.MAX_IDLE_FOR", 1.0):
+        # Nova's tests let idle threads wake up every 10 ms, and there are
+        # hundreds of them here.
+        with fixtures.MonkeyPatch(
+            "futurist._thread.ThreadWorker.MAX_IDLE_FOR", 1.0
+        ):
             yield running
     finally:
         is_clean = case.doCleanups()
@@ -233,9 +327,13 @@ def cloud() -> Iterator[Cloud]:
 def _start(case: Any) -> tuple[PlacementClient, Any]:
     """Start everything but the API; return Placement and the fake Glance."""
     # A scheduler that ends takes its list of filters with it.
-    case.useFixture(fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)))
+    case.useFixture(
+        fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS))
+    )
     # Nova loads virt drivers from nowhere else.
-    case.useFixture(fixtures.MonkeyPatch("nova.virt.fake.HostDriver", HostDriver))
+    case.useFixture(
+        fixtures.MonkeyPatch("nova.virt.fake.HostDriver", HostDriver)
+    )
     endpoint = case.useFixture(PlacementFixture()).endpoint
     case.useFixture(nova_fixtures.NeutronFixture(case))
     case.useFixture(nova_fixtures.CinderFixture(case))
@@ -244,6 +342,10 @@ def _start(case: Any) -> tuple[PlacementClient, Any]:
     case.scheduler = case.start_service("scheduler")
     for host in FACTS:
         case._start_compute(host)
-    placement = PlacementClient(Adapter(Session(auth=Token(endpoint, "admin")), service_type="placement"))
+    placement = PlacementClient(
+        Adapter(
+            Session(auth=Token(endpoint, "admin")), service_type="placement"
+        )
+    )
     report(placement)
     return placement, case.useFixture(nova_fixtures.GlanceFixture(case))

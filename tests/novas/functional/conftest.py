@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Native threads, not eventlet: Nova decides that for the whole process when its functional tests are imported."""
+"""Native threads, not eventlet: Nova decides that for the whole process when
+its functional tests are imported.
+"""
 
 import logging
 import os
@@ -17,9 +19,12 @@ import_module("nova.tests.functional")
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Any]:
-    from tests.novas.functional import cloud as clouds  # noqa: PLC0415 - after the import above
+    from tests.novas.functional import (
+        cloud as clouds,
+    )  # noqa: PLC0415 - after the import above
 
-    # Nova logs at this level whatever its configuration says; the tests do not read it.
+    # Nova logs at this level whatever its configuration says; the tests do not
+    # read it.
     logging.disable(logging.DEBUG)
     with clouds.cloud() as running:
         yield running

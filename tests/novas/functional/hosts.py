@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts that do not exist, and the virt driver of a nova-compute on them: the one fake of these tests.
+"""Hosts that do not exist, and the virt driver of a nova-compute on them: the
+one fake of these tests.
 
-The driver is Nova's own fake driver, which starts nothing, plus what a real one does and that lacks: it tells Nova the
-architectures and hypervisors of its host, and checks at the last moment whether the host can do what is asked for. That
-check is the library's late check. Only the hypervisor is missing.
+The driver is Nova's own fake driver, which starts nothing, plus what a real
+one does and that lacks: it tells Nova the architectures and hypervisors of its
+host, and checks at the last moment whether the host can do what is asked for.
+That check is the library's late check. Only the hypervisor is missing.
 """
 
 from collections import defaultdict
@@ -44,26 +46,47 @@ _NEW_KVM = LibvirtFacts(
 )
 _HOSTS: Mapping[str, HostFacts] = {
     "nothing": FakeFacts(),
-    "lxc": LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=hosts.NEW[0]),
+    "lxc": LibvirtFacts(
+        architecture="x86_64", virt_type="lxc", libvirt_version=hosts.NEW[0]
+    ),
     "vmware": VmwareFacts(),
-    "arm": replace(_NEW_KVM, architecture="aarch64", guests={"aarch64": hosts.ARM}),
-    "old": replace(_NEW_KVM, libvirt_version=hosts.OLD[0], hypervisor_version=hosts.OLD[1]),
-    "emulator": replace(_NEW_KVM, virt_type="qemu", guests={"x86_64": hosts.X86, "s390x": hosts.S390}),
+    "arm": replace(
+        _NEW_KVM, architecture="aarch64", guests={"aarch64": hosts.ARM}
+    ),
+    "old": replace(
+        _NEW_KVM, libvirt_version=hosts.OLD[0], hypervisor_version=hosts.OLD[1]
+    ),
+    "emulator": replace(
+        _NEW_KVM,
+        virt_type="qemu",
+        guests={"x86_64": hosts.X86, "s390x": hosts.S390},
+    ),
     "kvm": replace(_NEW_KVM, smt=True),
-    "q35": replace(_NEW_KVM, guests={"x86_64": replace(hosts.X86, default_machine="q35")}),
+    "q35": replace(
+        _NEW_KVM, guests={"x86_64": replace(hosts.X86, default_machine="q35")}
+    ),
     GPU_OF_CYBORG: FakeFacts(),
     GPU_OF_NOVA: FakeFacts(),
 }
 FACTS: Mapping[str, HostFacts] = {
-    name: replace(facts, host=name, emulated_architectures=hosts.EVERY_ARCHITECTURE) for name, facts in _HOSTS.items()
+    name: replace(
+        facts, host=name, emulated_architectures=hosts.EVERY_ARCHITECTURE
+    )
+    for name, facts in _HOSTS.items()
 }
-"""Host -> what is known of it. Each has more memory than the next: the scheduler tries them in this order."""
+"""Host -> what is known of it. Each has more memory than the next: the
+scheduler tries them in this order.
+"""
 
 ATTEMPTS: defaultdict[str, list[str]] = defaultdict(list)
-"""Server -> the hosts that tried to start it, in order; of all drivers in the process."""
+"""Server -> the hosts that tried to start it, in order; of all drivers in the
+process.
+"""
 
 MACHINE_TYPES: defaultdict[str, list[str | None]] = defaultdict(list)
-"""Server -> the machine type that it got, or would have got, at each attempt."""
+"""Server -> the machine type that it got, or would have got, at each
+attempt.
+"""
 
 DRIVERS: "dict[str, HostDriver]" = {}
 """Host -> its driver."""
@@ -74,19 +97,29 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:  # noqa: FBT002 - as Nova calls it
         self.facts = FACTS[conf.CONF.host]
-        self.memory_mb = (len(FACTS) - list(FACTS).index(self.facts.host)) * 1_000_000
+        self.memory_mb = (
+            len(FACTS) - list(FACTS).index(self.facts.host)
+        ) * 1_000_000
         super().__init__(virtapi, read_only)
         DRIVERS[self.facts.host] = self
-        self.host_status_base["supported_instances"] = list(_supported_instances(self.facts))
+        self.host_status_base["supported_instances"] = list(
+            _supported_instances(self.facts)
+        )
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return what Nova's driver answers for; its answers are those of the reporter."""
+        """Return what Nova's driver answers for; its answers are those of the
+        reporter.
+        """
         traits: dict[str, bool] = super().capabilities_as_traits()
         known = os_prefilter.capability_traits(self.facts)
         return {trait: known.get(trait, can) for trait, can in traits.items()}
 
-    def update_provider_tree(self, provider_tree: Any, nodename: str, allocations: Any = None) -> None:
-        """Report the inventory, on one of the hosts with a GPU that the driver can share out."""
+    def update_provider_tree(
+        self, provider_tree: Any, nodename: str, allocations: Any = None
+    ) -> None:
+        """Report the inventory, on one of the hosts with a GPU that the driver
+        can share out.
+        """
         super().update_provider_tree(provider_tree, nodename, allocations)
         if nodename == GPU_OF_NOVA:
             name = _gpu(nodename)
@@ -95,16 +128,27 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
             provider_tree.update_inventory(name, {VGPU: _inventory()})
             provider_tree.add_traits(name, os_traits.OWNER_NOVA)
 
-    def spawn(self, context: Any, instance: Any, image_meta: Any, *args: Any, **options: Any) -> None:
-        """Start a server, if the host can do what it asks for; Nova's driver comes here for those that move, too."""
+    def spawn(
+        self,
+        context: Any,
+        instance: Any,
+        image_meta: Any,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        """Start a server, if the host can do what it asks for; Nova's driver
+        comes here for those that move, too.
+        """
         self._check(instance, image_meta or instance.image_meta)
         super().spawn(context, instance, image_meta, *args, **options)
 
     def _check(self, instance: Any, image: Any) -> None:
         """Do the late check.
 
-        :raises os_prefilter.common.errors.UnsupportedByHost: if the host cannot do what is asked for.
-        :raises nova.exception.ComputeResourcesUnavailable: if it has none of the GPUs that were allocated.
+        :raises os_prefilter.common.errors.UnsupportedByHost: if the host
+            cannot do what is asked for.
+        :raises nova.exception.ComputeResourcesUnavailable: if it has none of
+            the GPUs that were allocated.
         """
         ATTEMPTS[instance.uuid].append(self.facts.host)
         self._keep_machine_type(instance, image)
@@ -112,32 +156,57 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
         os_prefilter.guest_settings(request, self.facts)
         asks_for_gpu = f"resources:{VGPU}" in instance.flavor.extra_specs
         if asks_for_gpu and self.facts.host != GPU_OF_NOVA:
-            raise exception.ComputeResourcesUnavailable(reason="the driver manages no such GPU")
+            raise exception.ComputeResourcesUnavailable(
+                reason="the driver manages no such GPU"
+            )
 
     def _keep_machine_type(self, instance: Any, image: Any) -> None:
-        """Do what Nova's libvirt driver does where it builds a guest (``_configure_guest_by_virt_type``)."""
+        """Do what Nova's libvirt driver does where it builds a guest
+        (``_configure_guest_by_virt_type``).
+        """
         machine_type = image.properties.get("hw_machine_type")
-        if machine_type is None and isinstance(self.facts, LibvirtFacts) and "x86_64" in self.facts.guests:
+        if (
+            machine_type is None
+            and isinstance(self.facts, LibvirtFacts)
+            and "x86_64" in self.facts.guests
+        ):
             machine_type = self.facts.guests["x86_64"].default_machine
             instance.system_metadata["image_hw_machine_type"] = machine_type
         MACHINE_TYPES[instance.uuid].append(machine_type)
 
 
 def report(placement: PlacementClient) -> None:
-    """Write to Placement what each host can do, as the agent does, and the GPUs that Cyborg's agent found.
+    """Write to Placement what each host can do, as the agent does, and the
+    GPUs that Cyborg's agent found.
 
-    Of one of them its driver says that it is Cyborg's, of the other it does not.
+    Of one of them its driver says that it is Cyborg's, of the other it does
+    not.
     """
     for facts in FACTS.values():
         report_host(placement, facts)
-    root = placement.request("GET", f"/resource_providers?name={GPU_OF_CYBORG}")["resource_providers"][0]["uuid"]
+    root = placement.request(
+        "GET", f"/resource_providers?name={GPU_OF_CYBORG}"
+    )["resource_providers"][0]["uuid"]
     generation = "resource_provider_generation"
-    for name, traits in ((_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]), (f"{_gpu(GPU_OF_CYBORG)}-untagged", [])):
+    for name, traits in (
+        (_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]),
+        (f"{_gpu(GPU_OF_CYBORG)}-untagged", []),
+    ):
         url = f"/resource_providers/{provider_uuid(name)}"
-        body = {"name": name, "uuid": provider_uuid(name), "parent_provider_uuid": root}
+        body = {
+            "name": name,
+            "uuid": provider_uuid(name),
+            "parent_provider_uuid": root,
+        }
         placement.request("POST", "/resource_providers", body)
-        placement.request("PUT", f"{url}/inventories", {"inventories": {VGPU: _inventory()}, generation: 0})
-        placement.request("PUT", f"{url}/traits", {"traits": traits, generation: 1})
+        placement.request(
+            "PUT",
+            f"{url}/inventories",
+            {"inventories": {VGPU: _inventory()}, generation: 0},
+        )
+        placement.request(
+            "PUT", f"{url}/traits", {"traits": traits, generation: 1}
+        )
 
 
 def report_host(placement: PlacementClient, facts: HostFacts) -> None:
@@ -151,14 +220,31 @@ def _gpu(host: str) -> str:
 
 
 def _inventory() -> dict[str, float]:
-    return {"total": 8, "reserved": 0, "min_unit": 1, "max_unit": 8, "step_size": 1, "allocation_ratio": 1.0}
+    return {
+        "total": 8,
+        "reserved": 0,
+        "min_unit": 1,
+        "max_unit": 8,
+        "step_size": 1,
+        "allocation_ratio": 1.0,
+    }
 
 
 def _supported_instances(facts: HostFacts) -> Iterator[tuple[str, str, str]]:
-    """Return what Nova's ImagePropertiesFilter is told: architecture, hypervisor type and mode."""
+    """Return what Nova's ImagePropertiesFilter is told: architecture,
+    hypervisor type and mode.
+    """
     refusal = reporter_of(facts).refusal
 
     def can(row: str) -> set[str]:
-        return {value for value in BY_NAME[row].values if not refusal(facts, row, value, "")}
+        return {
+            value
+            for value in BY_NAME[row].values
+            if not refusal(facts, row, value, "")
+        }
 
-    return product(can("architecture") | can("emulation_architecture"), can("hypervisor_type"), can("vm_mode"))
+    return product(
+        can("architecture") | can("emulation_architecture"),
+        can("hypervisor_type"),
+        can("vm_mode"),
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images that ask for one thing: each value of the vocabulary, and which hosts can do it."""
+"""Images that ask for one thing: each value of the vocabulary, and which hosts
+can do it.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,23 +19,37 @@ Asked = tuple[str, str, str]
 
 
 def hosts_for(asked: Asked) -> list[str]:
-    """Return the hosts whose late check accepts the image, in the order in which Nova tries them."""
+    """Return the hosts whose late check accepts the image, in the order in
+    which Nova tries them.
+    """
     name, value, disk_format = asked
     request = RequestSpec(
-        flavor=Flavor(vcpus=1, memory_mb=64, root_gb=1), image=Image({name: value}, disk_format=disk_format)
+        flavor=Flavor(vcpus=1, memory_mb=64, root_gb=1),
+        image=Image({name: value}, disk_format=disk_format),
     )
-    return [host for host, facts in FACTS.items() if not os_prefilter.unsupported(request, facts)]
+    return [
+        host
+        for host, facts in FACTS.items()
+        if not os_prefilter.unsupported(request, facts)
+    ]
 
 
 def possible(rows: Iterable[Row] = ROWS) -> Iterator[Asked]:
     for row in rows:
         # An empty one says that nothing is named.
         for value in filter(None, row.values):
-            images = [(str(row.image_property), value, disk_format) for disk_format in ("raw", "vmdk")]
+            images = [
+                (str(row.image_property), value, disk_format)
+                for disk_format in ("raw", "vmdk")
+            ]
             yield from [asked for asked in images if hosts_for(asked)][:1]
 
 
 def impossible() -> Iterator[Asked]:
     for row in ROWS:
         known = {value for _, value, _ in possible([row])}
-        yield from [(str(row.image_property), value, "raw") for value in row.values if value and value not in known][:1]
+        yield from [
+            (str(row.image_property), value, "raw")
+            for value in row.values
+            if value and value not in known
+        ][:1]

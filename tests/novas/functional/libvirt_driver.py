@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which machine type Nova's own libvirt driver gives to a server in each operation, on Nova's fake libvirt.
+"""Which machine type Nova's own libvirt driver gives to a server in each
+operation, on Nova's fake libvirt.
 
-It is started as ``pc``; then the default of all hosts becomes q35. This is a program of unittest, which
-``test_machine_types.py`` runs: Nova has one configuration for a process.
+It is started as ``pc``; then the default of all hosts becomes q35. This is a
+program of unittest, which ``test_machine_types.py`` runs: Nova has one
+configuration for a process.
 """
 
 import os
@@ -14,7 +16,9 @@ from unittest import mock
 from uuid import uuid4
 
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
-os.environ["OS_WSGI__API_PASTE_CONFIG"] = str(Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini"))
+os.environ["OS_WSGI__API_PASTE_CONFIG"] = str(
+    Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini")
+)
 os.environ["OS_API__RESPONSE_VALIDATION"] = "ignore"
 
 
@@ -26,13 +30,17 @@ from nova.virt.libvirt.driver import LibvirtDriver
 
 
 class MachineTypes(base.ServersTestBase):  # type: ignore[misc]
-    """The machine types of all guests that the driver built, and the one that it keeps."""
+    """The machine types of all guests that the driver built, and the one that
+    it keeps.
+    """
 
     microversion = "latest"
     ADMIN_API = True
 
     def setUp(self) -> None:
-        """Start a server whose machine type is the default, and change the default."""
+        """Start a server whose machine type is the default, and change the
+        default.
+        """
         super().setUp()
         self.built: list[str] = []
         build = LibvirtDriver._get_guest_config
@@ -47,7 +55,9 @@ class MachineTypes(base.ServersTestBase):  # type: ignore[misc]
             ("_create_image", mock.Mock(return_value=(True, True))),
             ("migrate_disk_and_power_off", mock.Mock(return_value="[]")),
         ):
-            self.enterContext(mock.patch.object(LibvirtDriver, name, replacement))
+            self.enterContext(
+                mock.patch.object(LibvirtDriver, name, replacement)
+            )
         self.start_compute("source")
         self.start_compute("other")
         self.flags(hw_machine_type="x86_64=pc", group="libvirt")
@@ -58,12 +68,16 @@ class MachineTypes(base.ServersTestBase):  # type: ignore[misc]
         """Compare what the second guest got, which is kept from now on."""
         assert self.built == ["pc", machine]
         admin = context.get_admin_context()
-        instance = objects.Instance.get_by_uuid(admin, self.server["id"], expected_attrs=["system_metadata"])
+        instance = objects.Instance.get_by_uuid(
+            admin, self.server["id"], expected_attrs=["system_metadata"]
+        )
         assert instance.system_metadata["image_hw_machine_type"] == machine
 
     def test_evacuation(self) -> None:
         self.computes["source"].stop()
-        service = self.api.get_services(host="source", binary="nova-compute")[0]["id"]
+        service = self.api.get_services(host="source", binary="nova-compute")[
+            0
+        ]["id"]
         self.api.put_service_force_down(service, True)
         self._evacuate_server(self.server, expected_state="SHUTOFF")
         self.check("pc")
@@ -82,12 +96,17 @@ class MachineTypes(base.ServersTestBase):  # type: ignore[misc]
         self.check("q35")
 
     def test_rebuild(self) -> None:
-        other = self.glance.create(None, {**self.glance.auto_disk_config_enabled_image, "id": str(uuid4())})
+        other = self.glance.create(
+            None,
+            {**self.glance.auto_disk_config_enabled_image, "id": str(uuid4())},
+        )
         self._rebuild_server(self.server, other["id"])
         self.check("q35")
 
     def test_rescue(self) -> None:
-        Path(utils.get_instance_path(objects.Instance(uuid=self.server["id"]))).mkdir(parents=True, exist_ok=True)
+        Path(
+            utils.get_instance_path(objects.Instance(uuid=self.server["id"]))
+        ).mkdir(parents=True, exist_ok=True)
         self.api.post_server_action(self.server["id"], {"rescue": {}})
         rescued = self._wait_for_state_change(self.server, "RESCUE")
         self.api.post_server_action(self.server["id"], {"unrescue": None})

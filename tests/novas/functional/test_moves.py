@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A server that moves is subject to the filters again: it lands on a host that can run it, at the first attempt."""
+"""A server that moves is subject to the filters again: it lands on a host that
+can run it, at the first attempt.
+"""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -13,15 +15,24 @@ from tests.novas.functional.cloud import Cloud, Server
 _IGB_ON_X86 = {"hw_vif_model": "igb", "hw_architecture": "x86_64"}
 _SOURCE, _CAPABLE, _INCAPABLE = "emulator", "kvm", "old"
 _NO_HOST = "No valid host was found."
-_MOVES = {"os-migrateLive": "ACTIVE", "migrate": "VERIFY_RESIZE", "evacuate": "SHUTOFF", "unshelve": "ACTIVE"}
+_MOVES = {
+    "os-migrateLive": "ACTIVE",
+    "migrate": "VERIFY_RESIZE",
+    "evacuate": "SHUTOFF",
+    "unshelve": "ACTIVE",
+}
 """Action -> the status of a server that has moved."""
 
 
 def _move(verb: str, host: str | None) -> Mapping[str, Any]:
-    """Return the action that moves a server to a host that the administrator names, if they name one."""
+    """Return the action that moves a server to a host that the administrator
+    names, if they name one.
+    """
     if verb == "os-migrateLive":
         return {verb: {"host": host, "block_migration": "auto"}}
-    return {verb: {"host": host} if host else {} if verb == "evacuate" else None}
+    return {
+        verb: {"host": host} if host else {} if verb == "evacuate" else None
+    }
 
 
 def _source_down(cloud: Cloud, verb: str) -> AbstractContextManager[None]:
@@ -30,7 +41,11 @@ def _source_down(cloud: Cloud, verb: str) -> AbstractContextManager[None]:
 
 def _ready(cloud: Cloud, verb: str) -> Server:
     server = cloud.server(_IGB_ON_X86)
-    return cloud.act(server, {"shelve": None}, "SHELVED_OFFLOADED") if verb == "unshelve" else server
+    return (
+        cloud.act(server, {"shelve": None}, "SHELVED_OFFLOADED")
+        if verb == "unshelve"
+        else server
+    )
 
 
 @pytest.mark.parametrize("named", [None, _CAPABLE])
@@ -44,33 +59,71 @@ def test_server_moves_to_a_host_that_can_run_it_at_the_first_attempt(
 
     # A shelved server goes back, unless it is told where to go.
     best = _SOURCE if verb == "unshelve" and not named else _CAPABLE
-    assert (moved.status, moved.host, moved.attempts) == (_MOVES[verb], best, (_SOURCE, best))
+    assert (moved.status, moved.host, moved.attempts) == (
+        _MOVES[verb],
+        best,
+        (_SOURCE, best),
+    )
 
 
-def test_resize_selects_a_host_that_meets_the_new_flavor_or_leaves_the_server_where_it_is(cloud: Cloud) -> None:
+def test_resize_selects_a_host_that_meets_the_new_flavor_or_leaves_the_server_where_it_is(
+    cloud: Cloud,
+) -> None:
     server = cloud.server()
-    moved = cloud.act(server, {"resize": {"flavorRef": cloud.flavor({"hw:viommu_model": "intel"})}}, "VERIFY_RESIZE")
-    assert (moved.status, moved.host, moved.attempts) == ("VERIFY_RESIZE", "q35", ("nothing", "q35"))
+    moved = cloud.act(
+        server,
+        {"resize": {"flavorRef": cloud.flavor({"hw:viommu_model": "intel"})}},
+        "VERIFY_RESIZE",
+    )
+    assert (moved.status, moved.host, moved.attempts) == (
+        "VERIFY_RESIZE",
+        "q35",
+        ("nothing", "q35"),
+    )
 
     server = cloud.server({"hw_machine_type": "pc"})
-    stayed = cloud.act(server, {"resize": {"flavorRef": cloud.flavor({"hw:viommu_model": "smmuv3"})}}, "ACTIVE")
-    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == ("ACTIVE", server.host, server.attempts, "")
+    stayed = cloud.act(
+        server,
+        {"resize": {"flavorRef": cloud.flavor({"hw:viommu_model": "smmuv3"})}},
+        "ACTIVE",
+    )
+    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (
+        "ACTIVE",
+        server.host,
+        server.attempts,
+        "",
+    )
     assert cloud.why_nothing_happened(server).startswith(_NO_HOST)
 
 
 @pytest.mark.parametrize("verb", _MOVES)
-def test_named_host_that_cannot_run_the_server_is_refused_and_the_server_stays(cloud: Cloud, verb: str) -> None:
-    """It shows no fault but after an evacuation: what was tried is in its events."""
+def test_named_host_that_cannot_run_the_server_is_refused_and_the_server_stays(
+    cloud: Cloud, verb: str
+) -> None:
+    """It shows no fault but after an evacuation: what was tried is in its
+    events.
+    """
     server = _ready(cloud, verb)
-    status = {"unshelve": "SHELVED_OFFLOADED", "evacuate": "SHUTOFF"}.get(verb, "ACTIVE")
+    status = {"unshelve": "SHELVED_OFFLOADED", "evacuate": "SHUTOFF"}.get(
+        verb, "ACTIVE"
+    )
     with _source_down(cloud, verb):
         stayed = cloud.act(server, _move(verb, _INCAPABLE), status)
 
     if verb == "evacuate":
-        assert (stayed.status, stayed.host, stayed.attempts) == ("ERROR", _SOURCE, (_SOURCE,))
+        assert (stayed.status, stayed.host, stayed.attempts) == (
+            "ERROR",
+            _SOURCE,
+            (_SOURCE,),
+        )
         assert stayed.fault.startswith(_NO_HOST)
         return
     # Nova writes that a shelved server has left its host after it says so.
     host = None if verb == "unshelve" else _SOURCE
-    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (status, host, (_SOURCE,), "")
+    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (
+        status,
+        host,
+        (_SOURCE,),
+        "",
+    )
     assert cloud.why_nothing_happened(server).startswith(_NO_HOST)

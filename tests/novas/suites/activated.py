@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A pytest plugin: every nova-scheduler that Nova's own tests start has our filters, by configuration alone.
+"""A pytest plugin: every nova-scheduler that Nova's own tests start has our
+filters, by configuration alone.
 
-It changes the defaults of the two options, not their values: a test that sets one of them still does, and Nova's
-fixture, which resets the configuration after each test, leaves defaults as they are. It counts what our filters did
+It changes the defaults of the two options, not their values: a test that sets
+one of them still does, and Nova's fixture, which resets the configuration
+after each test, leaves defaults as they are. It counts what our filters did
 over all processes of the run, and a run in which they did nothing fails.
 """
 
@@ -20,20 +22,36 @@ from os_prefilter.service import Service
 from os_prefilter.service.option_definitions import OPTIONS
 from tests.novas.suites.from_wheel import runs_tests
 
-AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]
+AVAILABLE_FILTERS = [
+    "nova.scheduler.filters.all_filters",
+    "os_prefilter.nova.activate",
+]
 
 ENABLED_FILTERS = [
-    *("accelerators", "compute_status", "deploy_config", "ephemeral_encryption", "hpet", "noop", "owner"),
+    *(
+        "accelerators",
+        "compute_status",
+        "deploy_config",
+        "ephemeral_encryption",
+        "hpet",
+        "noop",
+        "owner",
+    ),
     *("packed_virtqueue", "sound_model", "tpm_secret_security"),
 ]
 
-# Nova's fake driver reports neither architectures nor device models, and the images of Nova's tests say x86_64: Nova's
-# own filter, off unless configured, excludes those hosts as well. image_type is left out everywhere for a like reason:
-# they boot AMI and VHD images on hosts that report neither.
+# Nova's fake driver reports neither architectures nor device models, and the
+# images of Nova's tests say x86_64: Nova's own filter, off unless configured,
+# excludes those hosts as well. image_type is left out everywhere for a like
+# reason: they boot AMI and VHD images on hosts that report neither.
 LIBVIRT_ONLY = ["image_metadata"]
 
-# They compare the whole fault of a server that no host can run, which is Nova's own without a reason of ours.
-COMPARE_THE_FAULT = ["test_boot_with_vif_model_igb_old_libvirt", "test_boot_with_vif_model_igb_old_qemu"]
+# They compare the whole fault of a server that no host can run, which is
+# Nova's own without a reason of ours.
+COMPARE_THE_FAULT = [
+    "test_boot_with_vif_model_igb_old_libvirt",
+    "test_boot_with_vif_model_igb_old_qemu",
+]
 
 ACTIVATIONS = "activations"
 REQUESTS = "requests"
@@ -41,7 +59,9 @@ DECISIONS = "decisions"
 
 
 class Activated:
-    """What our filters did in one process; where pytest-xdist hands out tests, in all of its workers."""
+    """What our filters did in one process; where pytest-xdist hands out tests,
+    in all of its workers.
+    """
 
     def __init__(self) -> None:
         self.numbers: Counter[str] = Counter()
@@ -49,20 +69,33 @@ class Activated:
         self._seen: list[str] = []
 
     def start(self) -> None:
-        """Activate once, for tests that start no scheduler, and count what happens from here on."""
-        from nova.conf import scheduler  # noqa: PLC0415 - nova.tests.unit comes first
+        """Activate once, for tests that start no scheduler, and count what
+        happens from here on.
+        """
+        from nova.conf import (
+            scheduler,
+        )  # noqa: PLC0415 - nova.tests.unit comes first
 
         import os_prefilter.nova as door  # noqa: PLC0415
 
-        cfg.set_defaults(scheduler.filter_scheduler_opts, available_filters=AVAILABLE_FILTERS)
+        cfg.set_defaults(
+            scheduler.filter_scheduler_opts,
+            available_filters=AVAILABLE_FILTERS,
+        )
         # No agent reports here: like Nova itself, ours waits for nothing.
-        cfg.set_defaults(OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False)
+        cfg.set_defaults(
+            OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False
+        )
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
-        door.RequestFilters.__call__ = self._counted(REQUESTS, door.RequestFilters.__call__)  # type: ignore[method-assign]
+        door.RequestFilters.__call__ = self._counted(
+            REQUESTS, door.RequestFilters.__call__
+        )  # type: ignore[method-assign]
         Service.apply = self._counted(DECISIONS, Service.apply)  # type: ignore[method-assign]
 
-    def _counted(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _counted(
+        self, what: str, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
         @wraps(function)
         def counted(*args: Any) -> Any:
             self._seen.append(what)
@@ -74,13 +107,21 @@ class Activated:
         return counted
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        """Enable what the hosts of this test can answer, before it starts a scheduler."""
+        """Enable what the hosts of this test can answer, before it starts a
+        scheduler.
+        """
         reason = "off" if item.name in COMPARE_THE_FAULT else "properties"
-        cfg.set_defaults(OPTIONS, enabled_filters=enabled_for(item.cls), no_host_reason=reason)
+        cfg.set_defaults(
+            OPTIONS,
+            enabled_filters=enabled_for(item.cls),
+            no_host_reason=reason,
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self.numbers.update(getattr(node, "workeroutput", {}).get("os_prefilter", {}))
+        self.numbers.update(
+            getattr(node, "workeroutput", {}).get("os_prefilter", {})
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -88,18 +129,28 @@ class Activated:
         self.numbers.update(self._seen)
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["os_prefilter"] = dict(self.numbers)
-        elif not self._prove_something() and not session.config.getoption("collectonly"):
+        elif not self._prove_something() and not session.config.getoption(
+            "collectonly"
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        counts = sorted(each for each in self.numbers.items() if each[0] not in (ACTIVATIONS, REQUESTS, DECISIONS))
+        counts = sorted(
+            each
+            for each in self.numbers.items()
+            if each[0] not in (ACTIVATIONS, REQUESTS, DECISIONS)
+        )
         asked = ", ".join(f"{name} {number:,}" for name, number in counts)
         terminalreporter.write_line(
-            f"os-prefilter: activated by {self.numbers[ACTIVATIONS]:,} schedulers, ran for "
-            f"{self.numbers[REQUESTS]:,} requests; requirements by filter: {asked or 'none'}."
+            f"os-prefilter: activated by {self.numbers[ACTIVATIONS]:,}"
+            f" schedulers, ran for {self.numbers[REQUESTS]:,} requests;"
+            f" requirements by filter: {asked or 'none'}."
         )
         if not self._prove_something():
-            terminalreporter.write_line("ERROR: our filters never ran, so these tests prove nothing.", red=True)
+            terminalreporter.write_line(
+                "ERROR: our filters never ran, so these tests prove nothing.",
+                red=True,
+            )
 
     def _prove_something(self) -> bool:
         return bool(self.numbers[ACTIVATIONS] and self.numbers[REQUESTS])
@@ -107,14 +158,19 @@ class Activated:
 
 def enabled_for(case: type) -> list[str]:
     """Return the filters for a test case, according to its hosts."""
-    on_libvirt = any(base.__module__.startswith("nova.tests.functional.libvirt.") for base in case.__mro__)
+    on_libvirt = any(
+        base.__module__.startswith("nova.tests.functional.libvirt.")
+        for base in case.__mro__
+    )
     names = ENABLED_FILTERS + LIBVIRT_ONLY if on_libvirt else ENABLED_FILTERS
     return sorted(names)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Activate in each process that runs tests, after Nova was made to run there."""
+    """Activate in each process that runs tests, after Nova was made to run
+    there.
+    """
     activated = Activated()
     config.pluginmanager.register(activated)
     if runs_tests(config):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lists of images: which forms are understood, and that one broken entry never costs the others."""
+"""Lists of images: which forms are understood, and that one broken entry never
+costs the others.
+"""
 
 import json
 import tracemalloc
@@ -14,12 +16,27 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter_tools.operators.audit import entry_list
 from os_prefilter_tools.operators.audit.image_list import read_images
 
-SHOWN = {"id": "1", "name": "a", "disk_format": "raw", "properties": {"hw_vif_model": "igb"}, "tags": []}
-OF_GLANCE = {"id": "1", "name": "a", "disk_format": "raw", "hw_vif_model": "igb", "tags": [], "os_hidden": False}
+SHOWN = {
+    "id": "1",
+    "name": "a",
+    "disk_format": "raw",
+    "properties": {"hw_vif_model": "igb"},
+    "tags": [],
+}
+OF_GLANCE = {
+    "id": "1",
+    "name": "a",
+    "disk_format": "raw",
+    "hw_vif_model": "igb",
+    "tags": [],
+    "os_hidden": False,
+}
 IMAGE = Image({"hw_vif_model": "igb"}, "raw", "1", "a")
 
 
-def read(tmp_path: Path, text: str | bytes, name: str = "images") -> tuple[list[Image], list[str]]:
+def read(
+    tmp_path: Path, text: str | bytes, name: str = "images"
+) -> tuple[list[Image], list[str]]:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     broken: list[str] = []
@@ -28,9 +45,15 @@ def read(tmp_path: Path, text: str | bytes, name: str = "images") -> tuple[list[
 
 FORMATS = (
     lambda entry: json.dumps([entry, entry], indent=4),
-    lambda entry: f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n",
-    lambda entry: json.dumps({"images": [entry, entry], "schema": "/v2/schemas/images"}),
-    lambda entry: json.dumps({"first": "/v2/images", "images": [entry, entry]}, indent=1),
+    lambda entry: (
+        f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n"
+    ),
+    lambda entry: json.dumps(
+        {"images": [entry, entry], "schema": "/v2/schemas/images"}
+    ),
+    lambda entry: json.dumps(
+        {"first": "/v2/images", "images": [entry, entry]}, indent=1
+    ),
     lambda entry: f"{json.dumps(entry)}\n{json.dumps(entry)}\n",
     lambda entry: f"\n\n{json.dumps(entry)}\r\n\r\n{json.dumps(entry)}",
 )
@@ -39,7 +62,12 @@ FORMATS = (
 def test_all_image_list_formats_give_the_same_images(tmp_path: Path) -> None:
     for entry, write in product((SHOWN, OF_GLANCE), FORMATS):
         assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
-    for text, images in (("[]", []), ("[ ]\n", []), ('{"images": []}', []), (json.dumps(SHOWN, indent=1), [IMAGE])):
+    for text, images in (
+        ("[]", []),
+        ("[ ]\n", []),
+        ('{"images": []}', []),
+        (json.dumps(SHOWN, indent=1), [IMAGE]),
+    ):
         assert read(tmp_path, text) == (images, [])
 
 
@@ -51,8 +79,19 @@ BROKEN: list[tuple[object, str]] = [
     ({}, "no image"),
     ({"ID": "1", "Name": "a", "Disk Format": "raw"}, "no image"),
     ({"name": "m1", "ram": 1, "vcpus": 1, "properties": {}}, "no image"),
-    ({"bootable": "true", "size": 1, "properties": {}, "volume_image_metadata": {}}, "this is a volume, no image"),
-    ({"status": "ACTIVE", "flavor": {}, "properties": {}}, "this is a server, no image"),
+    (
+        {
+            "bootable": "true",
+            "size": 1,
+            "properties": {},
+            "volume_image_metadata": {},
+        },
+        "this is a volume, no image",
+    ),
+    (
+        {"status": "ACTIVE", "flavor": {}, "properties": {}},
+        "this is a server, no image",
+    ),
     ({"volume_id": "1", "properties": {}}, "this is no image"),
     ({"properties": [1]}, "properties is a list"),
     ({"properties": {"traits_required": "X"}}, "traits_required"),
@@ -61,10 +100,15 @@ BROKEN: list[tuple[object, str]] = [
 ]
 
 
-def test_broken_image_entry_is_reported_with_its_position_and_skipped(tmp_path: Path) -> None:
+def test_broken_image_entry_is_reported_with_its_position_and_skipped(
+    tmp_path: Path,
+) -> None:
     for entry, says in BROKEN:
         entries = [SHOWN, entry, SHOWN]
-        for text, place in ((json.dumps(entries), "images[1]"), ("\n".join(map(json.dumps, entries)), "line 2")):
+        for text, place in (
+            (json.dumps(entries), "images[1]"),
+            ("\n".join(map(json.dumps, entries)), "line 2"),
+        ):
             images, (told,) = read(tmp_path, text)
             assert images == [IMAGE, IMAGE]
             assert told.startswith(place)
@@ -81,7 +125,9 @@ BROKEN_LINES = [
 ]
 
 
-def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(tmp_path: Path) -> None:
+def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(
+    tmp_path: Path,
+) -> None:
     good = json.dumps(SHOWN).encode()
     for line, says in BROKEN_LINES:
         for order in ([good, line, good], [line, good, good]):
@@ -107,7 +153,9 @@ WRONG: list[tuple[str | bytes, str]] = [
 ]
 
 
-def test_file_that_is_not_an_image_list_raises_document_error(tmp_path: Path) -> None:
+def test_file_that_is_not_an_image_list_raises_document_error(
+    tmp_path: Path,
+) -> None:
     for text, says in WRONG:
         with pytest.raises(DocumentError) as raised:
             read(tmp_path, text)
@@ -115,13 +163,20 @@ def test_file_that_is_not_an_image_list_raises_document_error(tmp_path: Path) ->
         assert str(raised.value).isprintable()
 
 
-def test_image_list_warns_if_it_is_one_page_of_a_longer_list(tmp_path: Path) -> None:
-    images, (told,) = read(tmp_path, json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}))
+def test_image_list_warns_if_it_is_one_page_of_a_longer_list(
+    tmp_path: Path,
+) -> None:
+    images, (told,) = read(
+        tmp_path,
+        json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}),
+    )
     assert images == [IMAGE]
     assert "one page of a longer list" in told
 
 
-def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_array_has_a_size_limit_and_json_lines_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(entry_list, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="JSON lines: one image a line"):
         read(tmp_path, json.dumps([SHOWN] * 100))
@@ -129,7 +184,9 @@ def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, mo
     assert (len(images), broken) == (100, [])
 
 
-def test_reading_images_of_json_lines_uses_the_memory_of_one(tmp_path: Path) -> None:
+def test_reading_images_of_json_lines_uses_the_memory_of_one(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "images"
     path.write_text(f"{json.dumps(SHOWN)}\n" * 2_000)
     # The first image imports jsonschema, and keeps its schema.

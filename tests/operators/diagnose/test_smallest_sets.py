@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The smallest sets that are not met, and those to drop, beside a search through all of them."""
+"""The smallest sets that are not met, and those to drop, beside a search
+through all of them.
+"""
 
 from collections.abc import Iterable
 from itertools import combinations
@@ -13,14 +15,26 @@ from os_prefilter_tools.operators.diagnose.smallest_sets import smallest_sets
 
 
 @given(st.lists(st.frozensets(st.integers(0, 5)), min_size=1, max_size=8))
-def test_smallest_sets_are_all_that_are_not_met_and_all_to_drop(hosts: list[frozenset[int]]) -> None:
+def test_smallest_sets_are_all_that_are_not_met_and_all_to_drop(
+    hosts: list[frozenset[int]],
+) -> None:
     """Each host fails the conditions of one set."""
-    every = [frozenset(some) for size in range(7) for some in combinations(range(6), size)]
-    found = smallest_sets(range(6), lambda kept: any(kept.isdisjoint(fails) for fails in hosts))
-    assert set(found.unmet) == _minimal(kept for kept in every if all(kept & fails for fails in hosts))
+    every = [
+        frozenset(some)
+        for size in range(7)
+        for some in combinations(range(6), size)
+    ]
+    found = smallest_sets(
+        range(6), lambda kept: any(kept.isdisjoint(fails) for fails in hosts)
+    )
+    assert set(found.unmet) == _minimal(
+        kept for kept in every if all(kept & fails for fails in hosts)
+    )
     assert set(found.to_drop) == _minimal(hosts)
     for sets in (found.unmet, found.to_drop):
-        assert sets == sorted(sets, key=lambda each: (len(each), sorted(each, reverse=True)))
+        assert sets == sorted(
+            sets, key=lambda each: (len(each), sorted(each, reverse=True))
+        )
     assert found.are_all
 
 
@@ -29,12 +43,23 @@ def _minimal(sets: Iterable[frozenset[int]]) -> set[frozenset[int]]:
     return {each for each in every if not any(other < each for other in every)}
 
 
-@pytest.mark.parametrize(("most_compared", "unmet"), [(5_000_000, 200), (10, 0)])
-def test_search_that_is_cut_off_says_so_and_its_sets_are_true(most_compared: int, unmet: int) -> None:
-    """Each of 12 hosts fails two conditions of its own: there are 4,096 sets."""
+@pytest.mark.parametrize(
+    ("most_compared", "unmet"), [(5_000_000, 200), (10, 0)]
+)
+def test_search_that_is_cut_off_says_so_and_its_sets_are_true(
+    most_compared: int, unmet: int
+) -> None:
+    """Each of 12 hosts fails two conditions of its own: there are 4,096
+    sets.
+    """
     pairs = [frozenset((number, number + 1)) for number in range(0, 24, 2)]
     found = smallest_sets(
-        range(24), lambda kept: any(kept.isdisjoint(pair) for pair in pairs), most_compared=most_compared
+        range(24),
+        lambda kept: any(kept.isdisjoint(pair) for pair in pairs),
+        most_compared=most_compared,
     )
     assert (len(found.unmet), found.are_all) == (unmet, False)
-    assert all(len(each) == 12 and all(each & pair for pair in pairs) for each in found.unmet)
+    assert all(
+        len(each) == 12 and all(each & pair for pair in pairs)
+        for each in found.unmet
+    )

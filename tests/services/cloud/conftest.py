@@ -16,8 +16,12 @@ def whole_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def cloud(whole_cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    """Return the cloud, whose clouds.yaml commands find; what a test did to its requests is undone."""
+def cloud(
+    whole_cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
+    """Return the cloud, whose clouds.yaml commands find; what a test did to
+    its requests is undone.
+    """
     for name, value in whole_cloud.environment.items():
         monkeypatch.setenv(name, value)
     yield whole_cloud

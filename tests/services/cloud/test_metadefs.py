@@ -13,10 +13,18 @@ from typing import Any
 import pytest
 from glance.policies import metadef
 
-from os_prefilter_tools.adapters.cloud.metadefs import plan_metadefs, write_metadefs
+from os_prefilter_tools.adapters.cloud.metadefs import (
+    plan_metadefs,
+    write_metadefs,
+)
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
-from os_prefilter_tools.operators.offer.offered_values import Offer, Property, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import (
+    Offer,
+    Property,
+    Status,
+    Value,
+)
 from tests.conftest import times
 from tests.services.cloud.cloud import Cloud
 from tests.services.recorder import LOST
@@ -27,8 +35,14 @@ Capture = pytest.CaptureFixture[str]
 IMAGES, FLAVORS = "OSPrefilter::Image", "OSPrefilter::Flavor"
 _PAGE = DOCS / "audit.rst"
 _PATH = "/v2/metadefs/namespaces"
-_KVM = "COMPUTE_NODE, HW_ARCH_X86_64, COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_NET_VIF_MODEL_VIRTIO"
-_RICH = "COMPUTE_NODE, COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET, COMPUTE_SOUND_MODEL_AC97"
+_KVM = (
+    "COMPUTE_NODE, HW_ARCH_X86_64, COMPUTE_NET_VIF_MODEL_IGB,"
+    " COMPUTE_NET_VIF_MODEL_VIRTIO"
+)
+_RICH = (
+    "COMPUTE_NODE, COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET,"
+    " COMPUTE_SOUND_MODEL_AC97"
+)
 BOTH = f"hosts: {{kvm-1: {{traits: [{_KVM}]}}, kvm-2: {{traits: [{_RICH}]}}}}"
 ONE = f"hosts: {{kvm-1: {{traits: [{_KVM}]}}}}"
 NONE = "hosts: {kvm-1: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}"
@@ -39,7 +53,9 @@ _MANUAL = {
     "description": "Of the operator",
     "visibility": "public",
     "resource_type_associations": [{"name": "OS::Glance::Image"}],
-    "properties": {"hw_vif_model": {"title": "NIC", "type": "string", "enum": ["e1000"]}},
+    "properties": {
+        "hw_vif_model": {"title": "NIC", "type": "string", "enum": ["e1000"]}
+    },
 }
 
 
@@ -51,17 +67,26 @@ class Site:
         self.hosts = folder / "fleet.yaml"
         self._capsys = capsys
 
-    def publish(self, fleet: str, *argv: str, user: str = "admin", code: int = 0) -> tuple[list[Any], str]:
-        """Run the command; return the rows of its plan, and what it says beside them."""
+    def publish(
+        self, fleet: str, *argv: str, user: str = "admin", code: int = 0
+    ) -> tuple[list[Any], str]:
+        """Run the command; return the rows of its plan, and what it says
+        beside them.
+        """
         self.hosts.write_text(fleet, encoding="utf-8")
         hosts = ["--hosts", str(self.hosts), "--os-cloud", user]
-        assert main(["offer", "publish", *_FILTERS, *hosts, *argv, "-f", "json"]) == code
+        assert (
+            main(["offer", "publish", *_FILTERS, *hosts, *argv, "-f", "json"])
+            == code
+        )
         out, err = self._capsys.readouterr()
         return json.loads(out) if out else [], err
 
     def namespace(self, name: str) -> Any:
         """Return a namespace, as Glance shows it; None if there is none."""
-        response = self.cloud.admin.session.get(f"{self.cloud.glance.real}{_PATH}/{name}", raise_exc=False)
+        response = self.cloud.admin.session.get(
+            f"{self.cloud.glance.real}{_PATH}/{name}", raise_exc=False
+        )
         return response.json() if response.status_code == 200 else None
 
     def values(self, name: str) -> dict[str, list[str]]:
@@ -71,7 +96,9 @@ class Site:
 
     def shown_for(self, resource_type: str) -> set[str]:
         """Return the namespaces that Horizon shows for a resource type."""
-        rows = self.cloud.send("GET", self.cloud.glance, f"{_PATH}?resource_types={resource_type}")["namespaces"]
+        rows = self.cloud.send(
+            "GET", self.cloud.glance, f"{_PATH}?resource_types={resource_type}"
+        )["namespaces"]
         return {each["namespace"] for each in rows}
 
     def create(self, namespace: dict[str, Any]) -> None:
@@ -83,7 +110,12 @@ class Site:
     def set_protected(self, name: str, *, value: bool) -> None:
         fields = ("namespace", "display_name", "description", "visibility")
         body = {field: self.namespace(name)[field] for field in fields}
-        self.cloud.send("PUT", self.cloud.glance, f"{_PATH}/{name}", {**body, "protected": value})
+        self.cloud.send(
+            "PUT",
+            self.cloud.glance,
+            f"{_PATH}/{name}",
+            {**body, "protected": value},
+        )
 
 
 @pytest.fixture
@@ -98,11 +130,16 @@ def site(cloud: Cloud, tmp_path: Path, capsys: Capture) -> Iterator[Site]:
             made.delete(str(name))
 
 
-def test_users_choose_among_the_values_that_the_hosts_serve(site: Site) -> None:
+def test_users_choose_among_the_values_that_the_hosts_serve(
+    site: Site,
+) -> None:
     rows, said = site.publish(BOTH)
     assert {row["Change"] for row in rows} == {"create", "add"}
     assert len(rows) > 20
-    assert f"{len(rows)} changes planned; nothing was written without --apply." in said
+    assert (
+        f"{len(rows)} changes planned; nothing was written without --apply."
+        in said
+    )
     assert site.namespace(IMAGES) is None
     assert site.cloud.written == []
     site.publish(BOTH, "--apply")
@@ -112,23 +149,39 @@ def test_users_choose_among_the_values_that_the_hosts_serve(site: Site) -> None:
     assert IMAGES in site.shown_for("OS::Glance::Image")
     assert FLAVORS not in site.shown_for("OS::Glance::Image")
     assert site.shown_for("OS::Nova::Flavor") == {FLAVORS}
-    assert "kvm-" not in json.dumps([site.namespace(IMAGES), site.namespace(FLAVORS)])
+    assert "kvm-" not in json.dumps(
+        [site.namespace(IMAGES), site.namespace(FLAVORS)]
+    )
     site.cloud.forget()
     rows, said = site.publish(BOTH, "--apply")
     assert (rows, said.splitlines()[1:]) == ([], ["Nothing is left to do."])
     assert site.cloud.written == []
 
 
-def test_withdrawn_values_and_properties_disappear_and_others_stay(site: Site) -> None:
+def test_withdrawn_values_and_properties_disappear_and_others_stay(
+    site: Site,
+) -> None:
     """After a host has left; a namespace of the operator is not even read."""
     site.create(_MANUAL)
     manual = site.namespace("Site::Image")
     site.publish(BOTH, "--apply")
     rows, _ = site.publish(ONE, "--apply")
-    changes = {(row["Change"], row["Namespace"], row["Property"]): (row["Before"], row["After"]) for row in rows}
-    assert changes["replace", IMAGES, "hw_vif_model"] == (["e1000e", "igb", "virtio"], ["igb", "virtio"])
+    changes = {
+        (row["Change"], row["Namespace"], row["Property"]): (
+            row["Before"],
+            row["After"],
+        )
+        for row in rows
+    }
+    assert changes["replace", IMAGES, "hw_vif_model"] == (
+        ["e1000e", "igb", "virtio"],
+        ["igb", "virtio"],
+    )
     assert changes["remove", IMAGES, "hw_sound_model"] == (["ac97"], [])
-    assert changes["replace", IMAGES, "hw_time_hpet"] == (["true", "false"], ["false"])
+    assert changes["replace", IMAGES, "hw_time_hpet"] == (
+        ["true", "false"],
+        ["false"],
+    )
     assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
     assert "hw_sound_model" not in site.values(IMAGES)
     assert "hw:sound_model" not in site.values(FLAVORS)
@@ -144,9 +197,16 @@ _PROPERTIES = ("hw_a", "hw:b", "deploy-config:c d", "x?y#z", "os_%3A&")
 def _random_offer(draw: random.Random) -> Offer:
     properties = []
     for name in draw.sample(_PROPERTIES, draw.randrange(len(_PROPERTIES) + 1)):
-        values = [Value(each, draw.choice(list(Status)), draw.choice(["", "why"])) for each in draw.sample("abc", 2)]
+        values = [
+            Value(each, draw.choice(list(Status)), draw.choice(["", "why"]))
+            for each in draw.sample("abc", 2)
+        ]
         which = draw.choice([(name, ""), ("", name), (name, name)])
-        properties.append(Property(which[0], "", which[1], tuple(values), draw.random() < 0.2))
+        properties.append(
+            Property(
+                which[0], "", which[1], tuple(values), draw.random() < 0.2
+            )
+        )
     return Offer(tuple(properties), 1)
 
 
@@ -157,17 +217,27 @@ def _tamper(site: Site, name: str, draw: random.Random) -> None:
         return
     path = f"{_PATH}/{name}"
     send = partial(site.cloud.send, service=site.cloud.glance)
-    resource_type = next(each["name"] for each in found["resource_type_associations"])
+    resource_type = next(
+        each["name"] for each in found["resource_type_associations"]
+    )
     send("DELETE", path=f"{path}/resource_types/{resource_type}")
     if draw.random() < 0.5:
-        send("POST", path=f"{path}/resource_types", body={"name": resource_type, "prefix": "hw_"})
+        send(
+            "POST",
+            path=f"{path}/resource_types",
+            body={"name": resource_type, "prefix": "hw_"},
+        )
     if draw.random() < 0.5:
         send("DELETE", path=f"{path}/properties")
     send("PUT", path=path, body={"namespace": name, "owner": found["owner"]})
 
 
-def test_after_publishing_glance_has_exactly_the_offer_whatever_it_had_before(site: Site) -> None:
-    """A law, for random offers, one after the other, and changes by hand between them."""
+def test_after_publishing_glance_has_exactly_the_offer_whatever_it_had_before(
+    site: Site,
+) -> None:
+    """A law, for random offers, one after the other, and changes by hand
+    between them.
+    """
     draw = random.Random(39)  # noqa: S311 - no secret
     connection = site.cloud.connection()
     seen = set()
@@ -181,18 +251,44 @@ def test_after_publishing_glance_has_exactly_the_offer_whatever_it_had_before(si
             assert bool(found) == bool(each["properties"])
             if found:
                 # Glance adds the name to a definition.
-                shown = {key: {**value, "name": key} for key, value in found["properties"].items()}
-                assert shown == {key: {**value, "name": key} for key, value in each["properties"].items()}
-                fields = ("display_name", "description", "visibility", "protected", "tags")
-                assert {field: found[field] for field in fields} == {field: each[field] for field in fields}
+                shown = {
+                    key: {**value, "name": key}
+                    for key, value in found["properties"].items()
+                }
+                assert shown == {
+                    key: {**value, "name": key}
+                    for key, value in each["properties"].items()
+                }
+                fields = (
+                    "display_name",
+                    "description",
+                    "visibility",
+                    "protected",
+                    "tags",
+                )
+                assert {field: found[field] for field in fields} == {
+                    field: each[field] for field in fields
+                }
                 (association,) = found["resource_type_associations"]
-                assert association["name"] == each["resource_type_associations"][0]["name"]
+                assert (
+                    association["name"]
+                    == each["resource_type_associations"][0]["name"]
+                )
                 assert "prefix" not in association
         assert plan_metadefs(connection, wanted, MARK) == []
         if draw.random() < 0.5:
             _tamper(site, IMAGES, draw)
             _tamper(site, FLAVORS, draw)
-    assert seen == {"delete", "remove", "replace", "update", "dissociate", "associate", "add", "create"}
+    assert seen == {
+        "delete",
+        "remove",
+        "replace",
+        "update",
+        "dissociate",
+        "associate",
+        "add",
+        "create",
+    }
 
 
 def test_fleet_without_enabled_hosts_withdraws_nothing(site: Site) -> None:
@@ -212,10 +308,16 @@ def test_foreign_or_protected_namespace_is_refused_before_anything_is_written(
     if is_protected:
         site.publish(ONE, "--apply")
         site.set_protected(FLAVORS, value=True)
-        message = f"'{FLAVORS}': it is protected. Nothing was written. Remove the protection: 'openstack image metadef"
+        message = (
+            f"'{FLAVORS}': it is protected. Nothing was written. Remove the"
+            " protection: 'openstack image metadef"
+        )
     else:
         site.create({**_MANUAL, "namespace": FLAVORS})
-        message = f"'{FLAVORS}': it was not made by this command: it lacks the tag 'os-prefilter'."
+        message = (
+            f"'{FLAVORS}': it was not made by this command: it lacks the tag"
+            " 'os-prefilter'."
+        )
     before = site.namespace(IMAGES), site.namespace(FLAVORS)
     site.cloud.forget()
     rows, said = site.publish(BOTH, "--apply", code=1)
@@ -232,28 +334,42 @@ def test_foreign_or_protected_namespace_is_refused_before_anything_is_written(
         ("read-only", 401, "the access rules of the application credential"),
     ],
 )
-def test_user_without_the_rights_reads_that_glance_refuses(site: Site, user: str, status: int, advice: str) -> None:
-    """By Glance's own policy, and by the access rules of docs/fleet.rst, which allow GET alone."""
+def test_user_without_the_rights_reads_that_glance_refuses(
+    site: Site, user: str, status: int, advice: str
+) -> None:
+    """By Glance's own policy, and by the access rules of docs/fleet.rst, which
+    allow GET alone.
+    """
     _, said = site.publish(BOTH, "--apply", user=user, code=1)
     assert said.startswith(
-        f"Metadata definitions: wrote 0 of 2 changes, then failed to create {IMAGES}: "
-        f"Glance, POST /metadefs/namespaces: status {status}"
+        "Metadata definitions: wrote 0 of 2 changes, then failed to create"
+        f" {IMAGES}: Glance, POST /metadefs/namespaces: status {status}"
     )
     assert advice in said
     assert site.namespace(IMAGES) is None
 
 
-def test_another_run_meanwhile_is_a_conflict_and_the_next_run_goes_on_from_there(site: Site) -> None:
-    """Glance answers 409 where it has created what this one creates, and 404 where it has removed what this removes."""
+def test_another_run_meanwhile_is_a_conflict_and_the_next_run_goes_on_from_there(
+    site: Site,
+) -> None:
+    """Glance answers 409 where it has created what this one creates, and 404
+    where it has removed what this removes.
+    """
     site.cloud.glance.before = lambda method, path: (
         site.create({**_MANUAL, "namespace": IMAGES, "tags": [{"name": MARK}]})
         if (method, path) == ("POST", _PATH) and site.namespace(IMAGES) is None
         else None
     )
-    assert "wrote 0 of 2 changes" in (said := site.publish(BOTH, "--apply", code=1)[1])
+    assert "wrote 0 of 2 changes" in (
+        said := site.publish(BOTH, "--apply", code=1)[1]
+    )
     assert "status 409" in said
     rows, _ = site.publish(BOTH, "--apply")
-    assert {row["Change"] for row in rows if row["Namespace"] == IMAGES} == {"update", "replace", "add"}
+    assert {row["Change"] for row in rows if row["Namespace"] == IMAGES} == {
+        "update",
+        "replace",
+        "add",
+    }
     gone: list[str] = []
 
     def remove_before(method: str, path: str) -> None:
@@ -268,8 +384,12 @@ def test_another_run_meanwhile_is_a_conflict_and_the_next_run_goes_on_from_there
 
 
 @pytest.mark.parametrize("status", [503, 0])
-def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(site: Site, status: int) -> None:
-    """The error says how many changes are written; the next plan has exactly the others. 0: without a response."""
+def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(
+    site: Site, status: int
+) -> None:
+    """The error says how many changes are written; the next plan has exactly
+    the others. 0: without a response.
+    """
     site.publish(BOTH, "--apply")
     planned, _ = site.publish(ONE)
     site.cloud.forget()
@@ -289,32 +409,53 @@ def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(
     assert site.publish(ONE)[0] == []
 
 
-def test_response_that_is_not_glances_is_an_error_before_anything_is_written(site: Site) -> None:
-    wrong: list[object] = [b"<html>", {"properties": [1]}, {"properties": {"a": 1}}]
+def test_response_that_is_not_glances_is_an_error_before_anything_is_written(
+    site: Site,
+) -> None:
+    wrong: list[object] = [
+        b"<html>",
+        {"properties": [1]},
+        {"properties": {"a": 1}},
+    ]
     wrong.append({"resource_type_associations": ["b"]})
-    site.cloud.glance.before = lambda _method, path: (200, wrong[0]) if path.startswith(_PATH) else None
+    site.cloud.glance.before = lambda _method, path: (
+        (200, wrong[0]) if path.startswith(_PATH) else None
+    )
     while wrong:
-        assert "the response is not that of the service" in site.publish(ONE, "--apply", code=1)[1]
+        assert (
+            "the response is not that of the service"
+            in site.publish(ONE, "--apply", code=1)[1]
+        )
         wrong.pop(0)
     assert site.cloud.written == []
 
 
 def test_page_shows_what_the_command_prints(site: Site) -> None:
     """In the openstack client."""
-    (site.cloud.folder / "cloud.yaml").write_text(files_of(_PAGE)["cloud.yaml"], encoding="utf-8")
+    (site.cloud.folder / "cloud.yaml").write_text(
+        files_of(_PAGE)["cloud.yaml"], encoding="utf-8"
+    )
     assert site.cloud.check_examples(_PAGE) == 1
     assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "virtio"]
 
 
 def test_page_names_the_policy_rules_of_each_request_that_writes() -> None:
     """As Glance documents them; a new namespace also has a tag."""
-    named = set(re.findall(r"``((?:add|modify|delete|remove)_metadef_\w+)``", _PAGE.read_text(encoding="utf-8")))
-    written = re.compile(_PATH + r"(/{namespace_name}(/(resource_types|properties)(/{\w+})?)?)?")
+    named = set(
+        re.findall(
+            r"``((?:add|modify|delete|remove)_metadef_\w+)``",
+            _PAGE.read_text(encoding="utf-8"),
+        )
+    )
+    written = re.compile(
+        _PATH + r"(/{namespace_name}(/(resource_types|properties)(/{\w+})?)?)?"
+    )
     rules = {
         rule.name
         for rule in metadef.list_rules()
         for operation in getattr(rule, "operations", ())
-        if operation["method"] != "GET" and written.fullmatch(operation["path"])
+        if operation["method"] != "GET"
+        and written.fullmatch(operation["path"])
     }
     assert len(rules) == 8
     assert named == rules | {"add_metadef_tag"}

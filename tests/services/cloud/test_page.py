@@ -18,7 +18,9 @@ _PAGE = DOCS / "fleet.rst"
 
 @pytest.fixture(scope="module")
 def names(whole_cloud: Cloud) -> dict[str, str]:
-    """Make the image and the flavor of the page; return what commands can name."""
+    """Make the image and the flavor of the page; return what commands can
+    name.
+    """
     properties = {"hw_vif_model": "igb", "hw_time_hpet": "yes"}
     image = whole_cloud.image("ubuntu-24.04", active=True, **properties)
     whole_cloud.flavor("gpu.small", "of-the-page", {"resources:VGPU": "1"})
@@ -27,23 +29,38 @@ def names(whole_cloud: Cloud) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("names")
-def test_live_cloud_page_examples_print_what_the_page_shows(cloud: Cloud) -> None:
+def test_live_cloud_page_examples_print_what_the_page_shows(
+    cloud: Cloud,
+) -> None:
     assert cloud.check_examples(_PAGE) >= 3
     assert cloud.written == []
 
 
 @pytest.mark.usefixtures("names")
 def test_commands_of_the_page_enable_safely_run_on_the_cloud_as_written(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cloud: Cloud,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """They need no file but nova.conf, and judge the cloud's own images on its own hosts."""
+    """They need no file but nova.conf, and judge the cloud's own images on its
+    own hosts.
+    """
     monkeypatch.chdir(tmp_path)
     page = DOCS / "enable-safely.rst"
     (tmp_path / "nova.conf").write_text(files_of(page)["nova.conf"])
     commands = re.findall(
-        r"^    os-prefilter (.*--os-cloud mycloud.*)$", page.read_text(encoding="utf-8"), re.MULTILINE
+        r"^    os-prefilter (.*--os-cloud mycloud.*)$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
-    assert [command.split()[0] for command in commands] == ["snapshot", "audit", "readiness", "audit", "explain"]
+    assert [command.split()[0] for command in commands] == [
+        "snapshot",
+        "audit",
+        "readiness",
+        "audit",
+        "explain",
+    ]
     for command in commands:
         words = command.replace("mycloud", "admin").replace("/etc/nova/", "")
         assert main(shlex.split(words)) in (0, 2)
@@ -65,11 +82,28 @@ _REQUESTS = [
 ]
 
 
-def test_each_command_sends_the_expected_number_of_requests(cloud: Cloud, names: dict[str, str], capsys: Any) -> None:
+def test_each_command_sends_the_expected_number_of_requests(
+    cloud: Cloud, names: dict[str, str], capsys: Any
+) -> None:
     versions = re.compile(r"GET (/|/v2/?|/v2\.1/?)$")
     for argv, expected in _REQUESTS:
         cloud.forget()
-        assert main([*(each.format_map(names) for each in argv), "--os-cloud", "admin"]) == 0
+        assert (
+            main(
+                [
+                    *(each.format_map(names) for each in argv),
+                    "--os-cloud",
+                    "admin",
+                ]
+            )
+            == 0
+        )
         sent = (cloud.placement.sent, cloud.glance.sent, cloud.nova.sent)
-        assert tuple(len([each for each in of if not versions.match(each)]) for of in sent) == expected, sent
+        assert (
+            tuple(
+                len([each for each in of if not versions.match(each)])
+                for of in sent
+            )
+            == expected
+        ), sent
     capsys.readouterr()

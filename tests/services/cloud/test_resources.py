@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images, flavors, host aggregates and servers of a real Glance and a real Nova API: nothing lost, nothing renamed."""
+"""Images, flavors, host aggregates and servers of a real Glance and a real
+Nova API: nothing lost, nothing renamed.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +19,8 @@ from os_prefilter_tools.adapters.cloud.servers import request_of_server
 from os_prefilter_tools.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
 
-# What openstacksdk makes attributes of, renames, converts or fails at, and what it knows nothing of.
+# What openstacksdk makes attributes of, renames, converts or fails at, and
+# what it knows nothing of.
 _PROPERTIES = {
     "architecture": "x86_64",
     "auto_disk_config": "maybe",
@@ -45,7 +48,9 @@ _PROPERTIES = {
 
 @pytest.fixture
 def image(cloud: Cloud) -> Iterator[Any]:
-    """Return a function that makes an image, which is taken away at the end."""
+    """Return a function that makes an image, which is taken away at the
+    end.
+    """
     made = []
 
     def make(name: str, **fields: Any) -> str:
@@ -58,17 +63,31 @@ def image(cloud: Cloud) -> Iterator[Any]:
         cloud.delete_image(each)
 
 
-def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) -> None:
+def test_image_keeps_every_property_that_glance_has(
+    cloud: Cloud, image: Any
+) -> None:
     image_id = image("all", disk_format="qcow2", **_PROPERTIES)
-    assert resources.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
+    assert resources.image_named(cloud.connection(), image_id) == Image(
+        _PROPERTIES, "qcow2", image_id, "all"
+    )
     assert cloud.written == []
 
 
-_NAMES = ("Ubuntu 24.04 (Noble)", "образ ☃", "a&b=c#d?e/f%20", 'in:"x",y', "in:a,b", "<b>bold</b>", "n" * 255)
+_NAMES = (
+    "Ubuntu 24.04 (Noble)",
+    "образ ☃",
+    "a&b=c#d?e/f%20",
+    'in:"x",y',
+    "in:a,b",
+    "<b>bold</b>",
+    "n" * 255,
+)
 _LIKE_AN_ID = "0f2c1c1e-5a5b-4f6d-9a0c-6f5a2f3f7d10"
 
 
-def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Cloud, image: Any) -> None:
+def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(
+    cloud: Cloud, image: Any
+) -> None:
     for name in (*_NAMES, _LIKE_AN_ID):
         made = image(name)
         assert resources.image_named(cloud.connection(), name).id == made
@@ -77,9 +96,13 @@ def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Clo
     assert resources.image_named(cloud.connection(), made).id == made
 
 
-def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(cloud: Cloud, image: Any) -> None:
+def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(
+    cloud: Cloud, image: Any
+) -> None:
     ids = [image("twice"), image("twice", os_hidden=True)]
-    with pytest.raises(DocumentError, match="2 images have the name 'twice'. Give an ID: ") as caught:
+    with pytest.raises(
+        DocumentError, match="2 images have the name 'twice'. Give an ID: "
+    ) as caught:
         resources.image_named(cloud.connection(), "twice")
     assert all(each in str(caught.value) for each in ids)
     image("haiku-1.04")
@@ -92,9 +115,16 @@ def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(clou
 
 
 def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
-    """Glance gives three at a time here. Private, community and hidden ones are among them; none comes twice."""
-    made = {image(f"page-{number}", visibility="private") for number in range(4)}
-    made |= {image("shared by all", visibility="community"), image("hidden", os_hidden=True)}
+    """Glance gives three at a time here. Private, community and hidden ones
+    are among them; none comes twice.
+    """
+    made = {
+        image(f"page-{number}", visibility="private") for number in range(4)
+    }
+    made |= {
+        image("shared by all", visibility="community"),
+        image("hidden", os_hidden=True),
+    }
     cloud.glance.forget()
     listing = resources.images(cloud.connection(), print)
     next(listing)
@@ -106,12 +136,25 @@ def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
     assert cloud.written == []
 
 
-def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) -> None:
+def test_broken_image_is_reported_and_does_not_stop_the_listing(
+    cloud: Cloud,
+) -> None:
     good = {"id": "a", "name": "good", "disk_format": None}
-    rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
-    cloud.glance.before = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
+    rows = [
+        good,
+        None,
+        {"name": "no id"},
+        {**good, "name": 3},
+        {**good, "id": "b", "name": None},
+    ]
+    cloud.glance.before = lambda _method, path: (
+        (200, {"images": rows}) if path.startswith("/v2/images?") else None
+    )
     problems: list[str] = []
-    found = [each.id for each in resources.images(cloud.connection(), problems.append)]
+    found = [
+        each.id
+        for each in resources.images(cloud.connection(), problems.append)
+    ]
     assert found == ["a", "b"] * 2
     assert len(problems) == 6
     assert all("\n" not in each for each in problems)
@@ -123,15 +166,33 @@ def test_hanging_or_unreachable_glance_raises_an_error_naming_the_request(
     monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
     cloud.glance.is_hanging = True
     for name in ("admin", "down"):
-        with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
+        with pytest.raises(
+            CloudError,
+            match=(
+                "Glance, GET /images: .* Check that the service runs and is"
+                " reachable"
+            ),
+        ):
             list(resources.images(cloud.connection(name), print))
 
 
-_FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
+_FLAVOR_SPECS = {
+    "resources:VGPU": "1",
+    "trait:CUSTOM_A": "required",
+    "hw:cpu_policy": "dedicated",
+}
 
 
-def test_flavors_are_read_with_all_their_fields_by_name_or_id(cloud: Cloud) -> None:
-    fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
+def test_flavors_are_read_with_all_their_fields_by_name_or_id(
+    cloud: Cloud,
+) -> None:
+    fields = {
+        "OS-FLV-EXT-DATA:ephemeral": 3,
+        "swap": 64,
+        "vcpus": 2,
+        "ram": 1024,
+        "disk": 20,
+    }
     cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
     cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
     for name in ("4", "flavor-1", "flavor-2"):
@@ -139,23 +200,35 @@ def test_flavors_are_read_with_all_their_fields_by_name_or_id(cloud: Cloud) -> N
     cloud.forget()
     connection = cloud.connection()
     for name in ("gpu ☃", "gpu 1"):
-        assert resources.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
+        assert resources.flavor_named(connection, name) == Flavor(
+            2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃"
+        )
     # An ID takes precedence over an equal name.
     assert resources.flavor_named(connection, "4").name == "private"
     assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 2
     for name in ("flavor-11", ".", "..", "../servers", "x" * 300, "\x00"):
-        with pytest.raises(DocumentError, match="there is no flavor") as caught:
+        with pytest.raises(
+            DocumentError, match="there is no flavor"
+        ) as caught:
             resources.flavor_named(connection, name)
-        assert ("Close names: 'flavor-1'" in str(caught.value)) == (name == "flavor-11")
+        assert ("Close names: 'flavor-1'" in str(caught.value)) == (
+            name == "flavor-11"
+        )
         assert str(caught.value).isprintable()
     assert cloud.written == []
 
 
-def test_hidden_extra_specs_of_a_flavor_raise_instead_of_reading_as_none(cloud: Cloud) -> None:
+def test_hidden_extra_specs_of_a_flavor_raise_instead_of_reading_as_none(
+    cloud: Cloud,
+) -> None:
     """As where Nova's policy hides them."""
     row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
-    cloud.nova.before = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
-    with pytest.raises(CloudError, match="extra specs of the flavor 'hidden' are not shown"):
+    cloud.nova.before = lambda _method, path: (
+        (200, {"flavor": row}) if "/flavors/4" in path else None
+    )
+    with pytest.raises(
+        CloudError, match="extra specs of the flavor 'hidden' are not shown"
+    ):
         resources.flavor_named(cloud.connection(), "4")
 
 
@@ -166,18 +239,38 @@ _WRONG: list[tuple[str, int, object, str]] = [
     ("images", 200, b"<html>", "not that of the service"),
     ("images", 200, [], "not that of the service"),
     ("images", 200, {"images": {}}, "not that of the service"),
-    ("images", 200, {"images": [{"id": "a"}], "next": "/v2/images?marker=x"}, "read already"),
+    (
+        "images",
+        200,
+        {"images": [{"id": "a"}], "next": "/v2/images?marker=x"},
+        "read already",
+    ),
     ("flavors", 200, {"flavors": [_FLAVOR_ROW]}, "not that of the service"),
     ("flavors", 200, {"flavors": "a"}, "not that of the service"),
     ("flavors", 406, {}, "newer version"),
     ("flavors", 503, {}, "read the log"),
     ("host_aggregates", 200, {"aggregates": None}, "not that of the service"),
     ("host_aggregates", 200, {"aggregates": [{}]}, "not that of the service"),
-    ("host_aggregates", 200, {"aggregates": [{"uuid": "x", "name": "a", "availability_zone": None}]}, "not that of"),
+    (
+        "host_aggregates",
+        200,
+        {
+            "aggregates": [
+                {"uuid": "x", "name": "a", "availability_zone": None}
+            ]
+        },
+        "not that of",
+    ),
 ]
 _READS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "images": ("/v2/images?", lambda connection: list(resources.images(connection, print))),
-    "flavors": ("/flavors/detail", lambda connection: resources.flavor_named(connection, "a")),
+    "images": (
+        "/v2/images?",
+        lambda connection: list(resources.images(connection, print)),
+    ),
+    "flavors": (
+        "/flavors/detail",
+        lambda connection: resources.flavor_named(connection, "a"),
+    ),
     "host_aggregates": ("os-aggregates", clouds.host_aggregates),
 }
 
@@ -193,19 +286,29 @@ def test_bad_list_response_raises_a_one_line_cloud_error(cloud: Cloud) -> None:
         answers.append((path, (status, body)))
         with pytest.raises(CloudError, match=message) as caught:
             read(connection)
-        assert str(caught.value).startswith("Glance, GET /images: " if listing == "images" else "Nova, ")
+        assert str(caught.value).startswith(
+            "Glance, GET /images: " if listing == "images" else "Nova, "
+        )
         assert str(caught.value).isprintable()
 
 
 def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
     made = [
-        Aggregate(str(UUID(cloud.aggregate("rack ☃", "zone-1"))), "rack ☃", "zone-1"),
+        Aggregate(
+            str(UUID(cloud.aggregate("rack ☃", "zone-1"))), "rack ☃", "zone-1"
+        ),
         Aggregate(str(UUID(cloud.aggregate("no zone"))), "no zone", ""),
     ]
     cloud.forget()
-    assert [each for each in clouds.host_aggregates(cloud.connection()) if each in made] == made
+    assert [
+        each
+        for each in clouds.host_aggregates(cloud.connection())
+        if each in made
+    ] == made
     assert cloud.written == []
-    with pytest.raises(CloudError, match="status 403.*roles that the documentation lists"):
+    with pytest.raises(
+        CloudError, match="status 403.*roles that the documentation lists"
+    ):
         clouds.host_aggregates(cloud.connection("reader"))
 
 
@@ -223,9 +326,25 @@ def server_flavor(whole_cloud: Cloud) -> str:
 def _shown(cloud: Cloud, **fields: Any) -> str:
     """Have Nova show a server like this; return its ID."""
     server = str(uuid4())
-    flavor = {"vcpus": 1, "ram": 512, "disk": 1, "ephemeral": 0, "swap": 0, "original_name": "of servers"}
-    body = {"server": {"id": server, "image": "", "flavor": {**flavor, "extra_specs": _SERVER_SPECS}, **fields}}
-    cloud.nova.before = lambda _method, path: (200, body) if path.endswith(server) else None
+    flavor = {
+        "vcpus": 1,
+        "ram": 512,
+        "disk": 1,
+        "ephemeral": 0,
+        "swap": 0,
+        "original_name": "of servers",
+    }
+    body = {
+        "server": {
+            "id": server,
+            "image": "",
+            "flavor": {**flavor, "extra_specs": _SERVER_SPECS},
+            **fields,
+        }
+    }
+    cloud.nova.before = lambda _method, path: (
+        (200, body) if path.endswith(server) else None
+    )
     return server
 
 
@@ -237,37 +356,76 @@ def test_request_of_a_server_has_its_image_and_flavor(
     server = cloud.server(server_flavor, image)
     cloud.nova.forget()
     spec = request_of_server(cloud.connection(), server)
-    assert spec == RequestSpec(_FLAVOR, Image(properties, "raw", image, "of a server"), project_id=spec.project_id)
-    assert "What ports, device profiles or a chosen host require" in caplog.text
+    assert spec == RequestSpec(
+        _FLAVOR,
+        Image(properties, "raw", image, "of a server"),
+        project_id=spec.project_id,
+    )
+    assert (
+        "What ports, device profiles or a chosen host require" in caplog.text
+    )
     assert cloud.written == []
 
 
-def test_image_properties_at_boot_take_precedence_over_current_ones(cloud: Cloud) -> None:
+def test_image_properties_at_boot_take_precedence_over_current_ones(
+    cloud: Cloud,
+) -> None:
     image = cloud.image("changed", hw_vif_model="igb", hw_disk_bus="scsi")
-    server = _shown(cloud, image={"id": image, "properties": {"hw_vif_model": "e1000e"}})
+    server = _shown(
+        cloud, image={"id": image, "properties": {"hw_vif_model": "e1000e"}}
+    )
     spec = request_of_server(cloud.connection(), server)
-    assert spec.image == Image({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"}, "raw", image, "changed")
+    assert spec.image == Image(
+        {"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"},
+        "raw",
+        image,
+        "changed",
+    )
 
 
-def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) -> None:
+def test_volume_backed_server_uses_the_image_of_its_root_volume(
+    cloud: Cloud,
+) -> None:
     other = cloud.others.volume(hw_vif_model="e1000e")
     root = cloud.others.volume(
-        hw_vif_model="igb", disk_format="qcow2", image_name="old", image_id="x", min_ram="0", size="1"
+        hw_vif_model="igb",
+        disk_format="qcow2",
+        image_name="old",
+        image_id="x",
+        min_ram="0",
+        size="1",
     )
     for volume, device in ((other, "/dev/vdb"), (root, "/dev/vda")):
         cloud.others.volumes[volume]["attachments"] = [{"device": device}]
-    attached = {"os-extended-volumes:volumes_attached": [{"id": other}, {"id": root}]}
-    server = _shown(cloud, **attached, **{"OS-EXT-SRV-ATTR:root_device_name": "/dev/vda"})
+    attached = {
+        "os-extended-volumes:volumes_attached": [{"id": other}, {"id": root}]
+    }
+    server = _shown(
+        cloud, **attached, **{"OS-EXT-SRV-ATTR:root_device_name": "/dev/vda"}
+    )
     spec = request_of_server(cloud.connection(), server)
-    assert spec == RequestSpec(_FLAVOR, Image({"hw_vif_model": "igb"}, "qcow2", name="old"), is_bfv=True)
+    assert spec == RequestSpec(
+        _FLAVOR,
+        Image({"hw_vif_model": "igb"}, "qcow2", name="old"),
+        is_bfv=True,
+    )
 
 
-def test_invalid_or_unknown_server_or_malformed_document_is_refused(cloud: Cloud) -> None:
+def test_invalid_or_unknown_server_or_malformed_document_is_refused(
+    cloud: Cloud,
+) -> None:
     connection = cloud.connection()
-    for server, message in (("a name", "is no ID"), ("", "is no ID"), (_NO_SERVER, "there is no")):
+    for server, message in (
+        ("a name", "is no ID"),
+        ("", "is no ID"),
+        (_NO_SERVER, "there is no"),
+    ):
         with pytest.raises(DocumentError, match=message):
             request_of_server(connection, server)
-    malformed: list[dict[str, Any]] = [{"flavor": None}, {"flavor": {"id": "4"}}]
+    malformed: list[dict[str, Any]] = [
+        {"flavor": None},
+        {"flavor": {"id": "4"}},
+    ]
     malformed += [{"image": "x"}, {"image": {"id": "../../flavors"}}]
     for fields in malformed:
         with pytest.raises(CloudError, match="Nova") as caught:

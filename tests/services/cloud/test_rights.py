@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which users may run which command, and what a user without the rights reads."""
+"""Which users may run which command, and what a user without the rights
+reads.
+"""
 
 import json
 import re
@@ -36,15 +38,26 @@ COMMANDS = {
 }
 """Command -> its arguments, of those that read a cloud."""
 OF_NODES = {
-    "baremetal reconfigure": ["--node", "n", "--old-flavor", "f", "--new-flavor", "t"],
+    "baremetal reconfigure": [
+        "--node",
+        "n",
+        "--old-flavor",
+        "f",
+        "--new-flavor",
+        "t",
+    ],
     "baremetal steps": ["--node", "n", "--property", "a=b"],
     "capabilities report": ["--driver", "ironic", "--node", "n"],
     "capabilities show": ["--driver", "ironic", "--node", "n"],
 }
-"""Command -> its arguments, of those that need an Ironic, which this cloud has not."""
+"""Command -> its arguments, of those that need an Ironic, which this cloud has
+not.
+"""
 
 
-def test_every_command_with_a_cloud_is_in_the_tables_above(capsys: Capture) -> None:
+def test_every_command_with_a_cloud_is_in_the_tables_above(
+    capsys: Capture,
+) -> None:
     found = set()
     for name in our_commands():
         assert main([*name.split(), "--help"]) == 0
@@ -57,7 +70,9 @@ def _timeless(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z)?", "TIME", text)
 
 
-def _run(capsys: Capture, cloud: str, command: str, *argv: str) -> tuple[int, str, str]:
+def _run(
+    capsys: Capture, cloud: str, command: str, *argv: str
+) -> tuple[int, str, str]:
     code = main([*command.split(), *argv, "--os-cloud", cloud])
     out, err = capsys.readouterr()
     return code, _timeless(out), _timeless(err)
@@ -65,29 +80,42 @@ def _run(capsys: Capture, cloud: str, command: str, *argv: str) -> tuple[int, st
 
 @pytest.fixture(scope="module", autouse=True)
 def _public(whole_cloud: Cloud) -> None:
-    whole_cloud.image("public", active=True, hw_vif_model="igb", visibility="public")
+    whole_cloud.image(
+        "public", active=True, hw_vif_model="igb", visibility="public"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_gives_each_user_with_its_rights_the_same(cloud: Cloud, command: str, capsys: Capture) -> None:
+def test_each_command_gives_each_user_with_its_rights_the_same(
+    cloud: Cloud, command: str, capsys: Capture
+) -> None:
     argv, table = COMMANDS[command], _table()
     code, out, err = _run(capsys, "admin", command, *argv)
     assert (bool(out), code in (0, 2)) == (True, True), err
     # It reads the images of the cloud.
-    of_images = table["--image"] - {"get_image"} if command == "audit" else set()
+    of_images = (
+        table["--image"] - {"get_image"} if command == "audit" else set()
+    )
     assert _rules_of(cloud) == table[command] | of_images
     assert _run(capsys, "read-only", command, *argv)[:2] == (code, out)
     with _policies_of_the_page(cloud):
         found, printed, err = _run(capsys, "prefilter", command, *argv)
-    assert (found, printed) == (code, out) or (command == "audit" and found in (0, 2)), err
+    assert (found, printed) == (code, out) or (
+        command == "audit" and found in (0, 2)
+    ), err
     assert cloud.written == []
 
 
 @contextmanager
 def _policies_of_the_page(cloud: Cloud) -> Iterator[None]:
-    """Give the services the policies on the page, as long as the context lasts."""
+    """Give the services the policies on the page, as long as the context
+    lasts.
+    """
     found = files_of(_PAGE)
-    paths = {service: cloud.folder / f"{service}-policy.yaml" for service in ("placement", "nova")}
+    paths = {
+        service: cloud.folder / f"{service}-policy.yaml"
+        for service in ("placement", "nova")
+    }
     for service, path in paths.items():
         path.write_text(found[f"/etc/{service}/policy.yaml"], encoding="utf-8")
     try:
@@ -99,23 +127,43 @@ def _policies_of_the_page(cloud: Cloud) -> Iterator[None]:
 
 
 def _table() -> dict[str, set[str]]:
-    _, _, rest = _PAGE.read_text(encoding="utf-8").partition("* - Command or option\n      - Policy rules")
+    _, _, rest = _PAGE.read_text(encoding="utf-8").partition(
+        "* - Command or option\n      - Policy rules"
+    )
     table, _, _ = rest.partition("\n\n.. ")
     found = {}
     for row in table.split("    * - ")[1:]:
         first, _, second = row.partition("\n      - ")
         for name in re.findall(r"``([^`]+)``", first):
-            found[name] = set(re.findall(r"``(\w+:[\w:-]+|get_images?|get_metadef_namespace)``", second))
+            found[name] = set(
+                re.findall(
+                    r"``(\w+:[\w:-]+|get_images?|get_metadef_namespace)``",
+                    second,
+                )
+            )
     return found
 
 
 def _rules_of(cloud: Cloud) -> set[str]:
-    """Return the rules of the page that guard the requests that were sent, as the services document them."""
+    """Return the rules of the page that guard the requests that were sent, as
+    the services document them.
+    """
     known, found = set.union(*_table().values()), set()
     for name, prefix in (("placement", ""), ("nova", "/v2.1"), ("glance", "")):
-        rules = [rule for rule in import_module(f"{name}.policies").list_rules() if hasattr(rule, "operations")]
+        rules = [
+            rule
+            for rule in import_module(f"{name}.policies").list_rules()
+            if hasattr(rule, "operations")
+        ]
         patterns = [
-            (re.sub(r"\\{[^{}]+\\}", "[^/]+", re.escape(operation["path"].rstrip("/"))), rule.name)
+            (
+                re.sub(
+                    r"\\{[^{}]+\\}",
+                    "[^/]+",
+                    re.escape(operation["path"].rstrip("/")),
+                ),
+                rule.name,
+            )
             for rule in rules
             for operation in rule.operations
             if "GET" in operation["method"]
@@ -125,27 +173,45 @@ def _rules_of(cloud: Cloud) -> set[str]:
             path = target.partition("?")[0].removeprefix(prefix).rstrip("/")
             assert method == "GET"
             if path not in ("", "/v2", "/v2.1"):
-                guards = known & {rule for pattern, rule in patterns if re.fullmatch(pattern, path)}
+                guards = known & {
+                    rule
+                    for pattern, rule in patterns
+                    if re.fullmatch(pattern, path)
+                }
                 assert guards, sent
                 found |= guards
     return found
 
 
-_OF_PROJECT = "The token must be for a project, not a domain or the system: log in with project_name."
-_REFUSALS = [("operator", _OF_PROJECT), ("system", _OF_PROJECT), ("reader", "role")]
+_OF_PROJECT = (
+    "The token must be for a project, not a domain or the system: log in with"
+    " project_name."
+)
+_REFUSALS = [
+    ("operator", _OF_PROJECT),
+    ("system", _OF_PROJECT),
+    ("reader", "role"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_user_without_the_rights_reads_what_was_refused_and_what_to_do(
     cloud: Cloud, command: str, capsys: Capture
 ) -> None:
-    """The operator is the administrator of a domain, "system" one of the whole cloud, but of no project in either."""
-    for user, advice in _REFUSALS if command in ("audit", "explain") else _REFUSALS[-1:]:
+    """The operator is the administrator of a domain, "system" one of the whole
+    cloud, but of no project in either.
+    """
+    for user, advice in (
+        _REFUSALS if command in ("audit", "explain") else _REFUSALS[-1:]
+    ):
         code, out, err = _run(capsys, user, command, *COMMANDS[command])
         assert code == 1
         # A diagnosis says it in its result.
         (line,) = [json.loads(out)["message"]] if out else err.splitlines()
-        refused = r"(Placement refused GET /\w+ with|Nova, GET /os-aggregates:|Glance, GET /images:) status 403"
+        refused = (
+            r"(Placement refused GET /\w+ with|Nova, GET"
+            r" /os-aggregates:|Glance, GET /images:) status 403"
+        )
         assert re.match(refused, line)
         assert advice in line
     assert cloud.written == []
@@ -153,38 +219,83 @@ def test_user_without_the_rights_reads_what_was_refused_and_what_to_do(
 
 @pytest.mark.parametrize("command", [*COMMANDS, *OF_NODES])
 def test_service_missing_from_the_catalogue_is_named_with_the_region(
-    cloud: Cloud, command: str, capsys: Capture, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud,
+    command: str,
+    capsys: Capture,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The cloud "elsewhere" names a region where only Keystone is; nowhere is there an Ironic."""
+    """The cloud "elsewhere" names a region where only Keystone is; nowhere is
+    there an Ironic.
+    """
     monkeypatch.chdir(tmp_path)
     for name in ("f", "t"):
-        (tmp_path / name).write_text('{"vcpus": 1, "ram": 1}', encoding="utf-8")
-    code, out, err = _run(capsys, "elsewhere", command, *(COMMANDS | OF_NODES)[command])
+        (tmp_path / name).write_text(
+            '{"vcpus": 1, "ram": 1}', encoding="utf-8"
+        )
+    code, out, err = _run(
+        capsys, "elsewhere", command, *(COMMANDS | OF_NODES)[command]
+    )
     assert (code, out, len(err.splitlines())) == (1, "", 1)
-    name, kind = ("Placement", "placement") if command in COMMANDS else ("Ironic", "baremetal")
-    service = f"{name}: the service catalogue has no endpoint of type {kind} for this user"
+    name, kind = (
+        ("Placement", "placement")
+        if command in COMMANDS
+        else ("Ironic", "baremetal")
+    )
+    service = (
+        f"{name}: the service catalogue has no endpoint of type {kind} for"
+        " this user"
+    )
     assert f"{service} (region 'two', interface 'public')" in err
     assert "'openstack catalog list' shows" in err
 
 
-def test_revoked_token_is_replaced_by_a_new_login_if_there_is_one(cloud: Cloud) -> None:
-    """In the middle of a command, where the login is by a password or an application credential."""
+def test_revoked_token_is_replaced_by_a_new_login_if_there_is_one(
+    cloud: Cloud,
+) -> None:
+    """In the middle of a command, where the login is by a password or an
+    application credential.
+    """
 
     def revoke(token: str) -> str:
-        cloud.admin.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+        cloud.admin.identity.delete(
+            "/auth/tokens", headers={"X-Subject-Token": token}
+        )
         return token
 
     image = cloud.image("after a new login")
     for name in ("admin", "application-credential"):
         connection = cloud.connection(name)
         revoke(connection.session.get_token())
-        assert resources.image_named(connection, image).name == "after a new login"
+        assert (
+            resources.image_named(connection, image).name
+            == "after a new login"
+        )
     token = revoke(cloud.connection().session.get_token())
-    auth = {"auth_url": f"{cloud.keystone.url}/v3", "token": token, "project_name": "admin"}
-    cloud.add_cloud("token", {**auth, "project_domain_id": "default"}, "v3token")
+    auth = {
+        "auth_url": f"{cloud.keystone.url}/v3",
+        "token": token,
+        "project_name": "admin",
+    }
+    cloud.add_cloud(
+        "token", {**auth, "project_domain_id": "default"}, "v3token"
+    )
     fixed = {"endpoint": cloud.placement.url, "token": token}
-    cloud.add_cloud("fixed-token", fixed, "admin_token", placement_endpoint_override=cloud.placement.url)
-    with pytest.raises(ConfigurationError, match=r"'token' cannot be used: Keystone refused the login.*been revoked"):
+    cloud.add_cloud(
+        "fixed-token",
+        fixed,
+        "admin_token",
+        placement_endpoint_override=cloud.placement.url,
+    )
+    with pytest.raises(
+        ConfigurationError,
+        match=(
+            r"'token' cannot be used: Keystone refused the login.*been revoked"
+        ),
+    ):
         cloud.connection("token")
-    with pytest.raises(PlacementRefused, match=r"GET /traits with status 401.*may have expired or been revoked"):
+    with pytest.raises(
+        PlacementRefused,
+        match=r"GET /traits with status 401.*may have expired or been revoked",
+    ):
         clouds.placement_of(cloud.connection("fixed-token")).traits()

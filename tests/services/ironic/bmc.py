@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Redfish service for the real Ironic of the tests: sushy-emulator, with machines whose BIOS is kept here.
+"""A Redfish service for the real Ironic of the tests: sushy-emulator, with
+machines whose BIOS is kept here.
 
-The emulator's own BIOS settings belong to guests of libvirt, are all text, and change at once. These have types, change
-when the machine is reset, and are not shown for some seconds after that: so do real machines.
+The emulator's own BIOS settings belong to guests of libvirt, are all text, and
+change at once. These have types, change when the machine is reset, and are not
+shown for some seconds after that: so do real machines.
 """
 
 import threading
@@ -28,15 +30,29 @@ REGISTRY = [
     {"AttributeName": "LogicalProc", "Type": "Enumeration", "ReadOnly": False}
     | {"Value": [{"ValueName": "Enabled"}, {"ValueName": "Disabled"}]},
     {"AttributeName": "Quiet", "Type": "Boolean", "ReadOnly": False},
-    {"AttributeName": "Fans", "Type": "Integer", "ReadOnly": False, "LowerBound": 1, "UpperBound": 9},
-    {"AttributeName": "AssetTag", "Type": "String", "ReadOnly": False, "MinLength": 0, "MaxLength": 8},
+    {
+        "AttributeName": "Fans",
+        "Type": "Integer",
+        "ReadOnly": False,
+        "LowerBound": 1,
+        "UpperBound": 9,
+    },
+    {
+        "AttributeName": "AssetTag",
+        "Type": "String",
+        "ReadOnly": False,
+        "MinLength": 0,
+        "MaxLength": 8,
+    },
     {"AttributeName": "Serial", "Type": "String", "ReadOnly": True},
 ]
 """The attributes of each machine, as its registry describes them."""
 
 
 class _Shown(dict[str, Any]):
-    """Attributes as a client sees them: without any, the service still has a BIOS."""
+    """Attributes as a client sees them: without any, the service still has a
+    BIOS.
+    """
 
     def __bool__(self) -> bool:
         return True
@@ -67,7 +83,9 @@ class Machine:
 
 
 class _Systems(fakedriver.FakeDriver):  # type: ignore[misc]
-    """The emulator's own fake machines, with a BIOS, and without its seconds until power changes."""
+    """The emulator's own fake machines, with a BIOS, and without its seconds
+    until power changes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,10 +124,23 @@ class Bmc:
         :param attributes: those that differ from the usual ones
         """
         identity = str(uuid4())
-        usual = {"LogicalProc": "Enabled", "Quiet": True, "Fans": 4, "AssetTag": "", "Serial": "SN-1"}
-        self._systems.machines[identity] = Machine({**usual, **attributes}, gap=gap)
+        usual = {
+            "LogicalProc": "Enabled",
+            "Quiet": True,
+            "Fans": 4,
+            "AssetTag": "",
+            "Serial": "SN-1",
+        }
+        self._systems.machines[identity] = Machine(
+            {**usual, **attributes}, gap=gap
+        )
         nics = [{"mac": "00:5c:52:31:3a:9c", "ip": "127.0.0.1"}]
-        self._systems._systems[identity] = {"uuid": identity, "name": identity, "power_state": "Off", "nics": nics}
+        self._systems._systems[identity] = {
+            "uuid": identity,
+            "name": identity,
+            "power_state": "Off",
+            "nics": nics,
+        }
         return identity
 
     def machine(self, identity: str) -> Machine:
@@ -150,9 +181,13 @@ def bmc_running(folder: Path) -> Iterator[Bmc]:
     """Run a sushy-emulator in this process, with its files in ``folder``."""
     app = emulator.app
     app.config.update(
-        SUSHY_EMULATOR_FAKE_DRIVER=True, SUSHY_EMULATOR_FAKE_SYSTEMS=[], SUSHY_EMULATOR_STATE_DIR=str(folder)
+        SUSHY_EMULATOR_FAKE_DRIVER=True,
+        SUSHY_EMULATOR_FAKE_SYSTEMS=[],
+        SUSHY_EMULATOR_STATE_DIR=str(folder),
     )
-    disc = Reply(200, b"\0" * 4096, {"Content-Type": "application/octet-stream"})
+    disc = Reply(
+        200, b"\0" * 4096, {"Content-Type": "application/octet-stream"}
+    )
     with (
         mock.patch.object(fakedriver, "FakeDriver", _Systems),
         mock.patch.dict(app.view_functions, bios_registry=_registry),
@@ -162,7 +197,11 @@ def bmc_running(folder: Path) -> Iterator[Bmc]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield Bmc(f"http://127.0.0.1:{server.server_port}", app.systems, f"{files}/deploy.iso")
+            yield Bmc(
+                f"http://127.0.0.1:{server.server_port}",
+                app.systems,
+                f"{files}/deploy.iso",
+            )
         finally:
             server.shutdown()
             thread.join()

@@ -15,7 +15,9 @@ from tests.support.loopback import Call, Reply, serving
 
 
 class Nova:
-    """What Ironic finds at the place of Nova's API; the real one is in ``tests/services/nova/test_bare_metal.py``."""
+    """What Ironic finds at the place of Nova's API; the real one is in
+    ``tests/services/nova/test_bare_metal.py``.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -25,9 +27,19 @@ class Nova:
 
     def reply(self, call: Call) -> Reply | None:
         """Answer a request; with status 0 the connection is closed."""
-        self.asked.append(f"{call.path} {call.headers['OpenStack-API-Version']}")
-        body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
-        return Reply(self.status, body, {"Content-Type": "application/json"}) if self.status else None
+        self.asked.append(
+            f"{call.path} {call.headers['OpenStack-API-Version']}"
+        )
+        body = (
+            self.answer
+            if isinstance(self.answer, bytes)
+            else json.dumps(self.answer).encode()
+        )
+        return (
+            Reply(self.status, body, {"Content-Type": "application/json"})
+            if self.status
+            else None
+        )
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +50,9 @@ def nova() -> Iterator[Nova]:
 
 
 @pytest.fixture(scope="session")
-def ironic(nova: Nova, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
+def ironic(
+    nova: Nova, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ironic]:
     more = f"[nova]\nauth_type = none\nendpoint_override = {nova.url}\n"
     with ironic_running(tmp_path_factory.mktemp("ironic"), more) as running:
         yield running
@@ -52,5 +66,10 @@ def proxy(ironic: Ironic) -> Iterator[Recorder]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the SDK look more often than each two seconds; the rest of the waiting is real."""
-    monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
+    """Have the SDK look more often than each two seconds; the rest of the
+    waiting is real.
+    """
+    monkeypatch.setattr(
+        "openstack.utils.iterate_timeout",
+        partial(utils.iterate_timeout, wait=0.05),
+    )

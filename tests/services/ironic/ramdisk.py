@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ramdisk of a machine of :mod:`tests.services.ironic.bmc`: it calls Ironic, and has no steps of its own."""
+"""The ramdisk of a machine of :mod:`tests.services.ironic.bmc`: it calls
+Ironic, and has no steps of its own.
+"""
 
 import json
 import time
@@ -20,7 +22,9 @@ _WAITING = ("wait call-back", "clean wait")
 _INTERVAL = 2.0
 """Seconds between two calls of a ramdisk."""
 _PATIENCE = 600.0
-"""Seconds: each start from a disc takes Ironic half a minute, and a deployment has four."""
+"""Seconds: each start from a disc takes Ironic half a minute, and a deployment
+has four.
+"""
 _ENDS = ("active", "available", "deploy failed", "clean failed")
 
 
@@ -46,15 +50,28 @@ class Ramdisks:
             name = json.loads(call.body)["name"]
             result: dict[str, Any] = {}
             if name.endswith("_steps"):
-                result = {name.removesuffix("_steps").rpartition("_")[2] + "_steps": {}}
+                result = {
+                    name.removesuffix("_steps").rpartition("_")[2]
+                    + "_steps": {}
+                }
                 result["hardware_manager_version"] = {"tests": "1"}
             if name == "standby.power_off":
                 self._bmc.power_off(self._machines[node])
-            answer = {"command_name": name, "command_status": "SUCCEEDED", "command_result": result}
-        return Reply(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+            answer = {
+                "command_name": name,
+                "command_status": "SUCCEEDED",
+                "command_result": result,
+            }
+        return Reply(
+            200,
+            json.dumps(answer).encode(),
+            {"Content-Type": "application/json"},
+        )
 
     def wait_for(self, *nodes: str) -> list[Mapping[str, Any]]:
-        """Call Ironic while it waits, until each deployment or cleaning has ended; return the nodes."""
+        """Call Ironic while it waits, until each deployment or cleaning has
+        ended; return the nodes.
+        """
         end = time.monotonic() + _PATIENCE
         found: dict[str, Mapping[str, Any]] = {}
         while len(found) < len(nodes):
@@ -62,7 +79,10 @@ class Ramdisks:
                 if node not in found and (shown := self._look(node)):
                     found[node] = shown
             if time.monotonic() > end:
-                pytest.fail(f"still {[self._ironic.show(each)['provision_state'] for each in nodes]}")
+                pytest.fail(
+                    "still"
+                    f" {[self._ironic.show(each)['provision_state'] for each in nodes]}"
+                )
             # Each look costs Ironic time.
             time.sleep(_INTERVAL)
         return [found[node] for node in nodes]
@@ -71,13 +91,19 @@ class Ramdisks:
         shown = self._ironic.show(node)
         if shown["provision_state"] in _ENDS and not shown["reservation"]:
             return shown
-        # A ramdisk takes longer to start than the BMC to show the BIOS settings.
-        if shown["provision_state"] in _WAITING and not self._bmc.machine(self._machines[node]).is_dark:
+        # A ramdisk takes longer to start than the BMC to show the BIOS
+        # settings.
+        if (
+            shown["provision_state"] in _WAITING
+            and not self._bmc.machine(self._machines[node]).is_dark
+        ):
             self._call(node)
         return None
 
     def _call(self, node: str) -> None:
-        looked_up = self._ironic.ask_once("GET", f"/v1/lookup?node_uuid={node}")
+        looked_up = self._ironic.ask_once(
+            "GET", f"/v1/lookup?node_uuid={node}"
+        )
         if not looked_up.ok:
             return
         token = looked_up.json()["config"]["agent_token"]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A real conductor with our hardware type, and machines behind a real Redfish service."""
+"""A real conductor with our hardware type, and machines behind a real Redfish
+service.
+"""
 
 import re
 import subprocess
@@ -14,16 +16,24 @@ import pytest
 from os_prefilter import Flavor, RequestSpec, guest_settings
 from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.hosts.drivers.ironic_steps import deploy_steps
-from os_prefilter.vocabulary.config_templates import BiosChange, Template, Templates, Variant
+from os_prefilter.vocabulary.config_templates import (
+    BiosChange,
+    Template,
+    Templates,
+    Variant,
+)
 from tests.services.ironic.bmc import Bmc, bmc_running
 from tests.services.ironic.ironics import Ironic, ironic_running
 from tests.services.ironic.ramdisk import Ramdisks, ramdisks_running
 
 _GAP = 6.0
-"""Seconds after a reset in which a machine shows no BIOS settings: Ironic looks each second."""
+"""Seconds after a reset in which a machine shows no BIOS settings: Ironic
+looks each second.
+"""
 
 
-# A node stays locked for seconds here, and a ramdisk that has not called again since a reset is switched off.
+# A node stays locked for seconds here, and a ramdisk that has not called again
+# since a reset is switched off.
 _CONF = """
 [agent]
 post_deploy_get_power_state_retries = 0
@@ -50,8 +60,12 @@ def ramdisks(ironic: Ironic, bmc: Bmc) -> Iterator[Ramdisks]:
         yield running
 
 
-def _enroll(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish") -> str:
-    """Have Ironic know a machine by its address and password, and nothing else."""
+def _enroll(
+    ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish"
+) -> str:
+    """Have Ironic know a machine by its address and password, and nothing
+    else.
+    """
     created = ironic.baremetal.create_node(
         driver=driver,
         driver_info=bmc.driver_info(machine),
@@ -64,7 +78,9 @@ def _enroll(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-red
 
 
 @pytest.mark.parametrize("driver", ["redfish", "prefilter-redfish"])
-def test_node_of_the_hardware_type_is_verified_and_available(driver: str, ironic: Ironic, bmc: Bmc) -> None:
+def test_node_of_the_hardware_type_is_verified_and_available(
+    driver: str, ironic: Ironic, bmc: Bmc
+) -> None:
     node = _enroll(ironic, bmc, bmc.add_machine(), driver)
     ironic.provision(node, "manage")
     assert ironic.bios(node)["LogicalProc"] == "Enabled"
@@ -74,7 +90,9 @@ def test_node_of_the_hardware_type_is_verified_and_available(driver: str, ironic
         assert validated[interface] == {"result": True}
 
 
-def _available(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish") -> str:
+def _available(
+    ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish"
+) -> str:
     node = _enroll(ironic, bmc, machine, driver)
     ironic.provision(node, "manage")
     ironic.provision(node, "provide")
@@ -84,16 +102,24 @@ def _available(ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-
 def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_settings(
     ironic: Ironic, bmc: Bmc, ramdisks: Ramdisks
 ) -> None:
-    """At once, for each takes minutes. Ironic's own hardware type passes the same."""
+    """At once, for each takes minutes. Ironic's own hardware type passes the
+    same.
+    """
     asked = bmc.add_machine(_GAP)
     default = bmc.add_machine(_GAP, LogicalProc="Disabled")
     cleaned = bmc.add_machine(_GAP, LogicalProc="Disabled")
-    nodes = {machine: _available(ironic, bmc, machine) for machine in (asked, default)}
+    nodes = {
+        machine: _available(ironic, bmc, machine)
+        for machine in (asked, default)
+    }
     nodes[cleaned] = _enroll(ironic, bmc, cleaned)
     for machine, node in nodes.items():
         ramdisks.own(node, machine)
     ironic.provision(nodes[cleaned], "manage")
-    ironic.patch(nodes[asked], {"/instance_info/deploy_config": {"hyperthreading": "disabled"}})
+    ironic.patch(
+        nodes[asked],
+        {"/instance_info/deploy_config": {"hyperthreading": "disabled"}},
+    )
     ironic.patch(nodes[cleaned], {"/automated_clean": True})
 
     ironic.begin(nodes[asked], "active")
@@ -112,13 +138,18 @@ def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_setting
         assert bmc.machine(machine).attributes["LogicalProc"] == value
     # The check was not left out either.
     for machine in (asked, default):
-        done = re.findall(rf"Node {nodes[machine]} finished deploy step .'step': '(\w+)'", ironic.program.log)
+        done = re.findall(
+            rf"Node {nodes[machine]} finished deploy step .'step': '(\w+)'",
+            ironic.program.log,
+        )
         assert done[0] == "apply_configuration"
         assert "check_configuration" in done
 
 
 def test_kept_steps_are_those_of_this_deployment_or_cleaning() -> None:
-    """In a process of its own: Ironic's options and Nova's have the same names."""
+    """In a process of its own: Ironic's options and Nova's have the same
+    names.
+    """
     program = """
 from ironic.objects.node import Node
 from os_prefilter.adapters.ironic.conductor import _kept
@@ -139,8 +170,12 @@ for kind, begins in ("deploy", "deploying"), ("clean", "cleaning"):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_steps_do_not_change_when_the_bmc_has_ceased_to_show_settings() -> None:
-    """In a process of its own, with what Ironic has read as the only thing that changes."""
+def test_steps_do_not_change_when_the_bmc_has_ceased_to_show_settings() -> (
+    None
+):
+    """In a process of its own, with what Ironic has read as the only thing
+    that changes.
+    """
     program = """
 from types import SimpleNamespace
 from unittest import mock
@@ -176,20 +211,30 @@ with read, table as rows:
 
 def _steps(facts: Any, **values: str) -> list[dict[str, Any]]:
     """Return the steps of a template that gives BIOS settings these values."""
-    changes = tuple(BiosChange(name, (value,)) for name, value in values.items())
+    changes = tuple(
+        BiosChange(name, (value,)) for name, value in values.items()
+    )
     templates = Templates([Template("typed", "on", (), (Variant(changes),))])
     spec = RequestSpec(Flavor(extra_specs={"deploy-config:typed": "on"}))
     facts = replace(facts, templates=templates)
     return deploy_steps(guest_settings(spec, facts), facts)
 
 
-def test_values_reach_the_machine_with_the_types_of_its_registry(ironic: Ironic, bmc: Bmc) -> None:
+def test_values_reach_the_machine_with_the_types_of_its_registry(
+    ironic: Ironic, bmc: Bmc
+) -> None:
     machine = bmc.add_machine(Quiet=True)
     node = _available(ironic, bmc, machine, "redfish")
     ironic.set_column(node, "provision_state", "active")
     known = IronicNode(ironic.baremetal, node)
-    known.task(_steps(known.facts(), Quiet="0", Fans="9", AssetTag="12"), timeout=120).run()
-    assert bmc.machine(machine).received[-1] == {"Quiet": False, "Fans": 9, "AssetTag": "12"}
+    known.task(
+        _steps(known.facts(), Quiet="0", Fans="9", AssetTag="12"), timeout=120
+    ).run()
+    assert bmc.machine(machine).received[-1] == {
+        "Quiet": False,
+        "Fans": 9,
+        "AssetTag": "12",
+    }
     assert bmc.machine(machine).attributes["Quiet"] is False
     # Both ways, by the text that Ironic itself shows.
     known.task(_steps(known.facts(), Quiet="1"), timeout=120).run()
@@ -197,7 +242,9 @@ def test_values_reach_the_machine_with_the_types_of_its_registry(ironic: Ironic,
 
 
 def test_hardware_type_has_the_options_of_ironics_own() -> None:
-    """In a process of its own: Ironic's options and Nova's have the same names."""
+    """In a process of its own: Ironic's options and Nova's have the same
+    names.
+    """
     program = """
 from ironic.conf import CONF
 CONF([], default_config_files=[], default_config_dirs=[])
@@ -207,5 +254,10 @@ from os_prefilter.adapters.ironic.conductor import RedfishHardware
 RedfishHardware()
 print({**CONF["prefilter-redfish"]} == {**CONF.redfish})
 """
-    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     assert printed == "True\n"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""An Ironic that stalls: one error in time, and what was begun is ended by the next report."""
+"""An Ironic that stalls: one error in time, and what was begun is ended by the
+next report.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -31,9 +33,15 @@ def over() -> Iterator[threading.Event]:
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
-    ironic: Ironic, proxy: Recorder, over: threading.Event, method: str, done: bool
+    ironic: Ironic,
+    proxy: Recorder,
+    over: threading.Event,
+    method: str,
+    done: bool,
 ) -> None:
-    """Whether it does what was asked, or not; an operator's trait stays, and the next report ends what was begun."""
+    """Whether it does what was asked, or not; an operator's trait stays, and
+    the next report ends what was begun.
+    """
     node = ironic.node("manageable")
     ironic.add_traits(node, GOLD)
     stalls = [True]
@@ -47,12 +55,21 @@ def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
     setattr(proxy, "after" if done else "before", stall)
     connection = connect(proxy.url, timeout=0.6)
     limit(connection.session)
-    with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:
-        start_thread(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
+    with pytest.raises(
+        IronicUnavailable, match="Ironic did not answer"
+    ) as error:
+        start_thread(
+            lambda: IronicNode.of(connection, node).report(
+                {HYPERTHREADING: True}
+            ),
+            "a report",
+        ).result(FOREVER)
     assert "\n" not in str(error.value)
     assert ironic.traits(node) in ({GOLD}, {GOLD, HYPERTHREADING})
     stalls[0] = False
     over.set()
-    IronicNode(connect(proxy.url).baremetal, node).report({HYPERTHREADING: True})
+    IronicNode(connect(proxy.url).baremetal, node).report(
+        {HYPERTHREADING: True}
+    )
     assert ironic.traits(node) == {GOLD, HYPERTHREADING}
     assert ironic.show(node)["extra"][EXTRA] == [HYPERTHREADING]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The real libvirt that tests may use: OS_PREFILTER_LIBVIRT_URI names it (qemu:///system). In CI it must be there."""
+"""The real libvirt that tests may use: OS_PREFILTER_LIBVIRT_URI names it
+(qemu:///system). In CI it must be there.
+"""
 
 import os
 
@@ -9,7 +11,8 @@ import pytest
 URI = os.environ.get("OS_PREFILTER_LIBVIRT_URI", "")
 
 needs_libvirt = pytest.mark.skipif(
-    not URI and not os.environ.get("CI"), reason="it needs a libvirtd, and OS_PREFILTER_LIBVIRT_URI=qemu:///system"
+    not URI and not os.environ.get("CI"),
+    reason="it needs a libvirtd, and OS_PREFILTER_LIBVIRT_URI=qemu:///system",
 )
 
 

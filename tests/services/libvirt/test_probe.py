@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The probe of a real libvirt: OS_PREFILTER_LIBVIRT_URI names it (qemu:///system). In CI it must be there.
+"""The probe of a real libvirt: OS_PREFILTER_LIBVIRT_URI names it
+(qemu:///system). In CI it must be there.
 
-A call takes seconds where libvirt looks at QEMU anew each time (as where it may use /dev/kvm and QEMU's user may not),
-so each virt type is probed once.
+A call takes seconds where libvirt looks at QEMU anew each time (as where it
+may use /dev/kvm and QEMU's user may not), so each virt type is probed once.
 """
 
 import re
@@ -42,7 +43,9 @@ def qemu(libvirt: Any) -> LibvirtFacts:
     return LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).facts()
 
 
-def test_probe_finds_what_the_host_is_and_every_qemu_has(qemu: LibvirtFacts, connection: Any) -> None:
+def test_probe_finds_what_the_host_is_and_every_qemu_has(
+    qemu: LibvirtFacts, connection: Any
+) -> None:
     for version, number in (
         (qemu.libvirt_version, connection.getLibVersion()),
         (qemu.hypervisor_version, connection.getVersion()),
@@ -50,32 +53,60 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(qemu: LibvirtFacts, con
         major, minor, micro = version
         assert major * 1_000_000 + minor * 1_000 + micro == number
     assert qemu.host == connection.getHostname()
-    assert (qemu.architecture, qemu.virt_type) == (connection.getInfo()[0], "qemu") == ("x86_64", "qemu")
+    assert (
+        (qemu.architecture, qemu.virt_type)
+        == (connection.getInfo()[0], "qemu")
+        == ("x86_64", "qemu")
+    )
     own = qemu.own_guests
     assert own.buses >= {"ide", "virtio", "scsi", "sata", "usb", "fdc"}
     assert own.video_models >= {"vga", "virtio", "none"}
     assert own.default_machine == "pc"
     # libvirt has other firmware for it, and nothing else.
     of_i686 = qemu.guests["i686"]
-    assert replace(own, uefi=of_i686.uefi, secure_boot=False, machines=of_i686.machines) == of_i686
+    assert (
+        replace(
+            own,
+            uefi=of_i686.uefi,
+            secure_boot=False,
+            machines=of_i686.machines,
+        )
+        == of_i686
+    )
     assert own.machines_are_complete
-    assert own.machines >= {"pc", "q35", f"pc-i440fx-{major}.{minor}", f"pc-q35-{major}.{minor}"}
+    assert own.machines >= {
+        "pc",
+        "q35",
+        f"pc-i440fx-{major}.{minor}",
+        f"pc-q35-{major}.{minor}",
+    }
 
 
 def test_read_only_connection_is_named_as_the_cause_of_the_failed_probe(
     libvirt: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    host = LibvirtHost(f"{uri()}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
-    with pytest.raises(ProbeFailed, match="The connection is read-only") as raised:
+    host = LibvirtHost(
+        f"{uri()}?socket=/run/libvirt/libvirt-sock-ro",
+        LibvirtSettings(virt_type="qemu"),
+    )
+    with pytest.raises(
+        ProbeFailed, match="The connection is read-only"
+    ) as raised:
         host.facts()
     # Of the first architecture that it has a QEMU for.
-    assert re.search(r"getDomainCapabilities\(None, '\w+', None, 'qemu'\) of qemu:", str(raised.value))
+    assert re.search(
+        r"getDomainCapabilities\(None, '\w+', None, 'qemu'\) of qemu:",
+        str(raised.value),
+    )
     assert capfd.readouterr().err == ""
 
 
 def test_fake_libvirt_binding_matches_the_real_one(libvirt: Any) -> None:
     for name, value in vars(FakeLibvirt).items():
         assert not name.startswith("VIR_") or value == getattr(libvirt, name)
-    functions = "getLibVersion getVersion getHostname getCapabilities getDomainCapabilities compareHypervisorCPU close"
+    functions = (
+        "getLibVersion getVersion getHostname getCapabilities"
+        " getDomainCapabilities compareHypervisorCPU close"
+    )
     for name in functions.split():
         assert callable(getattr(libvirt.virConnect, name))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A libvirtd that is killed, or hangs: the host keeps its traits, one line says so, and all goes on when it is back."""
+"""A libvirtd that is killed, or hangs: the host keeps its traits, one line
+says so, and all goes on when it is back.
+"""
 
 import logging
 import threading
@@ -48,7 +50,9 @@ def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
 def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
     libvirtd: Own, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While it is down all traits stay, one line says so; another one when it is asked again."""
+    """While it is down all traits stay, one line says so; another one when it
+    is asked again.
+    """
     service, uri = libvirtd
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(lone_host()) as placement:
@@ -63,9 +67,14 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
         assert levels(caplog) == [logging.WARNING]
         service.start()
         # Its socket is there before all its drivers are.
-        until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
+        until(
+            lambda: after_round(watch, lambda: logging.INFO in levels(caplog)),
+            lambda: caplog.text,
+        )
         assert everything(placement) == before
-    assert [record.getMessage() for record in records_of(caplog)][1:] == ["Able to probe the host again."]
+    assert [record.getMessage() for record in records_of(caplog)][1:] == [
+        "Able to probe the host again."
+    ]
 
 
 def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
@@ -75,21 +84,36 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
     service, uri = libvirtd
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(lone_host()) as placement:
-        watch = watched(placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0))
-        until(lambda: after_round(watch, lambda: REPORTED in str(placement.client.traits_in_use())), str)
+        watch = watched(
+            placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0)
+        )
+        until(
+            lambda: after_round(
+                watch,
+                lambda: REPORTED in str(placement.client.traits_in_use()),
+            ),
+            str,
+        )
         before = everything(placement)
         caplog.clear()
         service.stop()
         try:
             for _ in range(2):
                 watch.round()
-            assert [thread.name for thread in threading.enumerate()].count("libvirt") == 1
+            assert [thread.name for thread in threading.enumerate()].count(
+                "libvirt"
+            ) == 1
             assert levels(caplog) == [logging.WARNING]
             assert "no response in 2 seconds. libvirt hangs" in caplog.text
-            with pytest.raises(ProbeFailed, match="no response in 0.5 seconds"):
+            with pytest.raises(
+                ProbeFailed, match="no response in 0.5 seconds"
+            ):
                 LibvirtHost(uri, libvirt_settings(None), timeout=0.5).facts()
         finally:
             service.go_on()
-        until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
+        until(
+            lambda: after_round(watch, lambda: logging.INFO in levels(caplog)),
+            lambda: caplog.text,
+        )
         assert everything(placement) == before
     assert "Able to probe the host again" in caplog.text

@@ -27,10 +27,15 @@ class Databases:
         return f"{self._url}/{self.token}_{name}"
 
     def copy(self, name: str, other: str) -> str:
-        """Create a database with the empty tables of another of ours; return its URL."""
+        """Create a database with the empty tables of another of ours; return
+        its URL.
+        """
         url = self.create(other)
         for (table,) in self.run(f"SHOW TABLES FROM {self.token}_{name}"):
-            self.run(f"CREATE TABLE {self.token}_{other}.{table} LIKE {self.token}_{name}.{table}")
+            self.run(
+                f"CREATE TABLE {self.token}_{other}.{table} LIKE"
+                f" {self.token}_{name}.{table}"
+            )
         return url
 
     def drop_all(self) -> None:
@@ -49,16 +54,24 @@ class Databases:
             self.run("TRUNCATE mysql.general_log")
 
     def logged(self, statement: str) -> int:
-        # The log has this very question too, with its pattern in quotation marks.
-        question = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE %s AND argument NOT LIKE %s"
-        return int(self.run(question, (f"%{statement}%", "%general_log%"))[0][0])
+        # The log has this very question too, with its pattern in quotation
+        # marks.
+        question = (
+            "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE %s AND"
+            " argument NOT LIKE %s"
+        )
+        return int(
+            self.run(question, (f"%{statement}%", "%general_log%"))[0][0]
+        )
 
     def insert(self, table: str, **values: object) -> None:
         marks = ", ".join(["%s"] * len(values))
         statement = f"INSERT INTO {self.token}_{table} ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - our names
         self.run(statement, [*values.values()])
 
-    def run(self, statement: str, values: Sequence[object] = ()) -> tuple[tuple[Any, ...], ...]:
+    def run(
+        self, statement: str, values: Sequence[object] = ()
+    ) -> tuple[tuple[Any, ...], ...]:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values)
             return tuple(cursor.fetchall())
@@ -68,7 +81,8 @@ class Databases:
 def databases(url: str, *, alone: bool = True) -> Iterator[Databases]:
     """Have databases of our own in this MariaDB.
 
-    :param alone: have the MariaDB, and the RabbitMQ beside it, for ourselves; others that want to be alone wait
+    :param alone: have the MariaDB, and the RabbitMQ beside it, for ourselves;
+        others that want to be alone wait
     """
     parts = urlsplit(url)
     assert parts.hostname
@@ -81,7 +95,13 @@ def databases(url: str, *, alone: bool = True) -> Iterator[Databases]:
     )
     with closing(connection):
         ours = Databases(url, connection)
-        assert not alone or ours.run("SELECT GET_LOCK(%s, %s)", (_LOCK, str(_OTHERS_NEED)))[0][0] == 1
+        assert (
+            not alone
+            or ours.run("SELECT GET_LOCK(%s, %s)", (_LOCK, str(_OTHERS_NEED)))[
+                0
+            ][0]
+            == 1
+        )
         try:
             yield ours
         finally:

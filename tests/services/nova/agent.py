@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The agent's own program without a libvirt: the host, and what it can do, are its first two arguments."""
+"""The agent's own program without a libvirt: the host, and what it can do, are
+its first two arguments.
+"""
 
 import json
 import sys
@@ -20,7 +22,10 @@ class Libvirt:
         return "host"
 
     def facts(self, *_given: object) -> FakeFacts:
-        can = {row: frozenset((value,)) for row, value in json.loads(sys.argv[2]).items()}
+        can = {
+            row: frozenset((value,))
+            for row, value in json.loads(sys.argv[2]).items()
+        }
         return FakeFacts(host=sys.argv[1], can={**LIKE_NOVA, **can})
 
 

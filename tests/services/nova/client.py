@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-conductor does to have a server scheduled, as a program: a JSON line in, a JSON line out.
+"""What nova-conductor does to have a server scheduled, as a program: a JSON
+line in, a JSON line out.
 
-In: ``{"properties": {...}, "extra_specs": {...}}``, of the image and the flavor, and perhaps ``flavor``, ``project``,
-``zone``, ``hints``, and ``ports``, the resources that each port requests. Out: the hosts, first the chosen one,
-then its alternates; or the error as the user is shown it; and the id of the request, which is in the logs. It runs by
-itself, because Nova has one configuration for a process.
+In: ``{"properties": {...}, "extra_specs": {...}}``, of the image and the
+flavor, and perhaps ``flavor``, ``project``, ``zone``, ``hints``, and
+``ports``, the resources that each port requests. Out: the hosts, first the
+chosen one, then its alternates; or the error as the user is shown it; and the
+id of the request, which is in the logs. It runs by itself, because Nova has
+one configuration for a process.
 """
 
 import json
@@ -21,10 +24,32 @@ from oslo_messaging import MessagingTimeout
 
 def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
     """Return the request for one server, as nova-conductor makes it."""
-    image = {"id": str(uuid4()), "name": "image", "status": "active", "min_ram": 0, "min_disk": 0}
-    image |= {"disk_format": "raw", "container_format": "bare", "properties": asked["properties"]}
-    sizes = {"vcpus": 1, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
-    names = {"id": 1, "flavorid": "small", "name": asked.get("flavor", "small"), "disabled": False, "is_public": True}
+    image = {
+        "id": str(uuid4()),
+        "name": "image",
+        "status": "active",
+        "min_ram": 0,
+        "min_disk": 0,
+    }
+    image |= {
+        "disk_format": "raw",
+        "container_format": "bare",
+        "properties": asked["properties"],
+    }
+    sizes = {
+        "vcpus": 1,
+        "memory_mb": 512,
+        "root_gb": 1,
+        "ephemeral_gb": 0,
+        "swap": 0,
+    }
+    names = {
+        "id": 1,
+        "flavorid": "small",
+        "name": asked.get("flavor", "small"),
+        "disabled": False,
+        "is_public": True,
+    }
     flavor = objects.Flavor(extra_specs=asked["extra_specs"], **names, **sizes)
     pci_requests = objects.InstancePCIRequests(requests=[])
     return objects.RequestSpec.from_components(
@@ -38,7 +63,11 @@ def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
         None,
         asked.get("zone"),
         port_resource_requests=[
-            objects.RequestGroup(use_same_provider=True, requester_id=str(uuid4()), resources=resources)
+            objects.RequestGroup(
+                use_same_provider=True,
+                requester_id=str(uuid4()),
+                resources=resources,
+            )
             for resources in asked.get("ports", ())
         ],
     )
@@ -46,12 +75,24 @@ def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
 
 def answer(scheduler: SchedulerAPI, asked: dict[str, Any]) -> dict[str, Any]:
     """Have the server scheduled."""
-    request_context = context.RequestContext(user_id="user", project_id=asked.get("project", "project"), is_admin=True)
+    request_context = context.RequestContext(
+        user_id="user",
+        project_id=asked.get("project", "project"),
+        is_admin=True,
+    )
     spec = request_spec(asked, request_context)
-    said: dict[str, Any] = {"request": request_context.request_id, "hosts": [], "error": ""}
+    said: dict[str, Any] = {
+        "request": request_context.request_id,
+        "hosts": [],
+        "error": "",
+    }
     try:
         selections = scheduler.select_destinations(
-            request_context, spec, [spec.instance_uuid], return_objects=True, return_alternates=True
+            request_context,
+            spec,
+            [spec.instance_uuid],
+            return_objects=True,
+            return_alternates=True,
         )
         said["hosts"] = [selection.service_host for selection in selections[0]]
     except NovaException as error:

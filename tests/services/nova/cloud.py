@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cloud on this machine: Placement, nova-conductor and nova-computes with Nova's fake virt driver, as programs.
+"""A cloud on this machine: Placement, nova-conductor and nova-computes with
+Nova's fake virt driver, as programs.
 
-Its hosts differ in the traits that the library reports for them. Where nova-scheduler is missing, tests start it.
+Its hosts differ in the traits that the library reports for them. Where
+nova-scheduler is missing, tests start it.
 """
 
 import json
@@ -104,8 +106,14 @@ sync_on_startup = true
 
 
 def hang_up(scheduler: Program, text: str) -> None:
-    """Send SIGHUP, and wait until Nova 34 has replaced its workers, or each of an older Nova's has written ``text``."""
-    old, listening, written = scheduler.workers(), scheduler.log.count(LISTENING), scheduler.log.count(text)
+    """Send SIGHUP, and wait until Nova 34 has replaced its workers, or each of
+    an older Nova's has written ``text``.
+    """
+    old, listening, written = (
+        scheduler.workers(),
+        scheduler.log.count(LISTENING),
+        scheduler.log.count(text),
+    )
     scheduler.signal(SIGHUP)
 
     def is_done() -> bool:
@@ -113,9 +121,15 @@ def hang_up(scheduler: Program, text: str) -> None:
         if workers == old:
             # They write it, and so does the process that started them.
             return log.count(text) - written >= 1 + WORKERS
-        return old.isdisjoint(workers) and log.count(LISTENING) - listening >= WORKERS
+        return (
+            old.isdisjoint(workers)
+            and log.count(LISTENING) - listening >= WORKERS
+        )
 
-    until(is_done, lambda: f"the workers were not replaced, and did not write {text!r}")
+    until(
+        is_done,
+        lambda: f"the workers were not replaced, and did not write {text!r}",
+    )
 
 
 @dataclass(frozen=True)
@@ -137,7 +151,10 @@ class Client:
         self._log = log
 
     def ask(
-        self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None, **more: Any
+        self,
+        properties: Mapping[str, str] | None = None,
+        extra_specs: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> Answer:
         """Have a server of this image and flavor scheduled, over RPC.
 
@@ -145,13 +162,19 @@ class Client:
         """
         assert self._process.stdin
         assert self._process.stdout
-        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {}), **more}
+        asked = {
+            "properties": dict(properties or {}),
+            "extra_specs": dict(extra_specs or {}),
+            **more,
+        }
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, self._log.read_text()
         answer = json.loads(line)
-        return Answer(answer["request"], tuple(answer["hosts"]), answer["error"])
+        return Answer(
+            answer["request"], tuple(answer["hosts"]), answer["error"]
+        )
 
 
 class Clients:
@@ -164,15 +187,23 @@ class Clients:
         self._threads = ThreadPoolExecutor(self._free.qsize())
 
     def ask(
-        self, properties: Iterable[Mapping[str, str]], meanwhile: Callable[[], object]
+        self,
+        properties: Iterable[Mapping[str, str]],
+        meanwhile: Callable[[], object],
     ) -> list[tuple[Answer, float, float]]:
-        """Return the answer to each request for an image, and from when to when it was under way."""
-        pending = [self._threads.submit(self._ask, each) for each in properties]
+        """Return the answer to each request for an image, and from when to
+        when it was under way.
+        """
+        pending = [
+            self._threads.submit(self._ask, each) for each in properties
+        ]
         while wait(pending, 0.02).not_done:
             meanwhile()
         return [each.result() for each in pending]
 
-    def _ask(self, properties: Mapping[str, str]) -> tuple[Answer, float, float]:
+    def _ask(
+        self, properties: Mapping[str, str]
+    ) -> tuple[Answer, float, float]:
         client, begun = self._free.get(), time.monotonic()
         try:
             return client.ask(properties), begun, time.monotonic()
@@ -183,7 +214,9 @@ class Clients:
 class Cloud:
     """Where the parts of the cloud are."""
 
-    def __init__(self, folder: Path, rabbitmq: str, databases: Databases) -> None:
+    def __init__(
+        self, folder: Path, rabbitmq: str, databases: Databases
+    ) -> None:
         self.folder = folder
         self.databases = databases
         self._values = {
@@ -207,7 +240,11 @@ class Cloud:
         """
         (self.folder / host).mkdir(exist_ok=True)
         path = self.folder / host / "nova.conf"
-        path.write_text("".join((_NOVA_CONF, *more)).format_map({**self._values, "host": host, **values}))
+        path.write_text(
+            "".join((_NOVA_CONF, *more)).format_map(
+                {**self._values, "host": host, **values}
+            )
+        )
         return path
 
     @contextmanager
@@ -219,7 +256,9 @@ class Cloud:
             placement = self._start_placement(ending)
             self._set_up_databases(ending, placement)
             self._client = ending.enter_context(self.client())
-            conductor = self.start(ending, "nova-conductor", "conductor", DATABASES_CONF)
+            conductor = self.start(
+                ending, "nova-conductor", "conductor", DATABASES_CONF
+            )
             self.placement.ensure_traits(CUSTOM_TRAITS)
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
@@ -229,7 +268,9 @@ class Cloud:
 
     @contextmanager
     def host(self, host: str, can: Mapping[str, str]) -> Iterator[Program]:
-        """Run nova-compute on one more host while the context lasts; Nova and Placement keep the host."""
+        """Run nova-compute on one more host while the context lasts; Nova and
+        Placement keep the host.
+        """
         self._hosts.append(host)
         with ExitStack() as ending:
             program = self.start(ending, "nova-compute", host)
@@ -238,37 +279,62 @@ class Cloud:
             yield program
 
     @contextmanager
-    def metal(self, host: str, more: str, nodes: Iterable[str], trait: str) -> Iterator[Program]:
-        """Run nova-compute with these lines in its nova.conf until Placement has nodes of Ironic with a trait."""
+    def metal(
+        self, host: str, more: str, nodes: Iterable[str], trait: str
+    ) -> Iterator[Program]:
+        """Run nova-compute with these lines in its nova.conf until Placement
+        has nodes of Ironic with a trait.
+        """
         self._hosts.append(host)
-        self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
+        self.databases.insert(
+            "nova_api.host_mappings", cell_id=_CELL1, host=host
+        )
         with ExitStack() as ending:
             program = self.start(ending, "nova-compute", host, more)
             ending.callback(self.programs.remove, program)
             for node in nodes:
-                until(partial(self.placement.providers, f"uuid={node}&required={trait}"), lambda: program.log[-5000:])
+                until(
+                    partial(
+                        self.placement.providers,
+                        f"uuid={node}&required={trait}",
+                    ),
+                    lambda: program.log[-5000:],
+                )
             yield program
 
     def _discover(self, hosts: Mapping[str, Mapping[str, str]]) -> None:
-        """Report hosts, and map them to their cell: nova-manage takes seconds for it."""
+        """Report hosts, and map them to their cell: nova-manage takes seconds
+        for it.
+        """
         for host, can in hosts.items():
             self.report(host, can)
-            self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
+            self.databases.insert(
+                "nova_api.host_mappings", cell_id=_CELL1, host=host
+            )
 
     @contextmanager
     def scheduler(self, more: str = "") -> Iterator[Program]:
-        """Run nova-scheduler with these lines at the end of its nova.conf until both of its workers answer."""
+        """Run nova-scheduler with these lines at the end of its nova.conf
+        until both of its workers answer.
+        """
         with self.starting_scheduler(more) as program:
             program.wait_for_log(LISTENING, WORKERS)
             yield program
 
     @contextmanager
     def starting_scheduler(
-        self, more: str, environment: Mapping[str, str] | None = None, host: str = "scheduler"
+        self,
+        more: str,
+        environment: Mapping[str, str] | None = None,
+        host: str = "scheduler",
     ) -> Iterator[Program]:
         """Run nova-scheduler, which may end by itself."""
         self._hosts.append(host)
-        argv = ["nova-scheduler", "--config-file", str(self.conf(host, DATABASES_CONF, more))]
+        argv = [
+            "nova-scheduler",
+            "--config-file",
+            str(self.conf(host, DATABASES_CONF, more)),
+        ]
         with running(argv, self.folder, host, environment) as program:
             yield program
 
@@ -278,9 +344,18 @@ class Cloud:
         return self._client.ask(*asked, **more)
 
     def query_of(self, answer: Answer) -> dict[str, list[str]]:
-        """Return the query that Placement was asked for this answer, by its own log."""
-        lines = [line for line in self.programs[0].log.splitlines() if answer.request in line]
-        found = [re.search(r'"GET /allocation_candidates\?(\S+)"', line) for line in lines]
+        """Return the query that Placement was asked for this answer, by its
+        own log.
+        """
+        lines = [
+            line
+            for line in self.programs[0].log.splitlines()
+            if answer.request in line
+        ]
+        found = [
+            re.search(r'"GET /allocation_candidates\?(\S+)"', line)
+            for line in lines
+        ]
         queries = [match[1] for match in found if match]
         assert len(queries) == 1
         return parse_qs(queries[0])
@@ -298,33 +373,77 @@ class Cloud:
 
     def _start_placement(self, ending: ExitStack) -> Program:
         database = self.databases.create("placement")
-        (self.folder / "placement.conf").write_text(_PLACEMENT_CONF.format(database=database))
-        argv = ["waitress-serve", "--listen=127.0.0.1:0", "--call", "placement.wsgi:init_application"]
+        (self.folder / "placement.conf").write_text(
+            _PLACEMENT_CONF.format(database=database)
+        )
+        argv = [
+            "waitress-serve",
+            "--listen=127.0.0.1:0",
+            "--call",
+            "placement.wsgi:init_application",
+        ]
         environment = {"OS_PLACEMENT_CONFIG_DIR": str(self.folder)}
-        program = ending.enter_context(running(argv, self.folder, "placement", environment))
+        program = ending.enter_context(
+            running(argv, self.folder, "placement", environment)
+        )
         self.programs.append(program)
         return program
 
     def _set_up_databases(self, ending: ExitStack, placement: Program) -> None:
         self.conf("manage", DATABASES_CONF)
-        syncs = [self._manage(ending, "api_db", "sync"), self._manage(ending, "db", "sync", "--local_cell")]
+        syncs = [
+            self._manage(ending, "api_db", "sync"),
+            self._manage(ending, "db", "sync", "--local_cell"),
+        ]
         log = placement.wait_for_log("Serving on http")
-        self._values["placement"] = re.findall(r"Serving on (http://127\.0\.0\.1:\d+)", log)[0]
+        self._values["placement"] = re.findall(
+            r"Serving on (http://127\.0\.0\.1:\d+)", log
+        )[0]
         for sync in syncs:
             sync.succeed()
         self.conf("manage", DATABASES_CONF)
-        cell0 = {"uuid": "00000000-0000-0000-0000-000000000000", "name": "cell0", "transport_url": "none:///"}
-        cell1 = {"uuid": str(uuid4()), "name": "cell1", "transport_url": self._values["rabbitmq"]}
-        urls = self.databases.copy("nova_cell1", "nova_cell0"), self._values["nova_cell"]
-        for number, (cell, url) in enumerate(zip((cell0, cell1), urls, strict=True), 1):
-            self.databases.insert("nova_api.cell_mappings", id=number, database_connection=url, disabled=False, **cell)
+        cell0 = {
+            "uuid": "00000000-0000-0000-0000-000000000000",
+            "name": "cell0",
+            "transport_url": "none:///",
+        }
+        cell1 = {
+            "uuid": str(uuid4()),
+            "name": "cell1",
+            "transport_url": self._values["rabbitmq"],
+        }
+        urls = (
+            self.databases.copy("nova_cell1", "nova_cell0"),
+            self._values["nova_cell"],
+        )
+        for number, (cell, url) in enumerate(
+            zip((cell0, cell1), urls, strict=True), 1
+        ):
+            self.databases.insert(
+                "nova_api.cell_mappings",
+                id=number,
+                database_connection=url,
+                disabled=False,
+                **cell,
+            )
 
     def _manage(self, ending: ExitStack, *argv: str) -> Program:
-        command = ["nova-manage", "--config-file", str(self.folder / "manage" / "nova.conf"), *argv]
-        return ending.enter_context(running(command, self.folder, "-".join(argv[:2])))
+        command = [
+            "nova-manage",
+            "--config-file",
+            str(self.folder / "manage" / "nova.conf"),
+            *argv,
+        ]
+        return ending.enter_context(
+            running(command, self.folder, "-".join(argv[:2]))
+        )
 
-    def start(self, ending: ExitStack, name: str, host: str, *more: str) -> Program:
-        """Run a service of Nova until the end of a context, with these lines in its nova.conf."""
+    def start(
+        self, ending: ExitStack, name: str, host: str, *more: str
+    ) -> Program:
+        """Run a service of Nova until the end of a context, with these lines
+        in its nova.conf.
+        """
         argv = [name, "--config-file", str(self.conf(host, *more))]
         program = ending.enter_context(running(argv, self.folder, host))
         self.programs.append(program)
@@ -333,34 +452,59 @@ class Cloud:
     def report(self, host: str, can: Mapping[str, str]) -> None:
         """Report what the host can do, beside its nova-compute."""
         client = self.placement
-        # The trait comes with the first full report, after the provider itself.
+        # The trait comes with the first full report, after the provider
+        # itself.
         ours = f"/resource_providers?name={host}&required=COMPUTE_NODE"
-        until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
-        facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
-        ProviderTraits(client, host).sync(goal_of(facts, EVERY_KEY, Mode.BESIDE))
+        until(
+            lambda: client.request("GET", ours)["resource_providers"],
+            lambda: f"nova-compute did not report {host}",
+        )
+        facts = FakeFacts(
+            can={
+                **LIKE_NOVA,
+                **{row: frozenset((value,)) for row, value in can.items()},
+            }
+        )
+        ProviderTraits(client, host).sync(
+            goal_of(facts, EVERY_KEY, Mode.BESIDE)
+        )
 
     def _delete_queues(self) -> None:
         """Leave nothing in RabbitMQ but what it deletes itself.
 
-        It could delete all by itself (``amqp_auto_delete``), but then loses what is sent while workers are replaced: a
-        queue whose last consumer has gone goes with its messages, and the next consumer may just have declared it.
+        It could delete all by itself (``amqp_auto_delete``), but then loses
+        what is sent while workers are replaced: a queue whose last consumer
+        has gone goes with its messages, and the next consumer may just have
+        declared it.
         """
         url = self._values["rabbitmq"].replace("rabbit://", "amqp://", 1)
         with Connection(url) as connection, connection.channel() as channel:  # type: ignore[no-untyped-call]
             for topic in ("compute", "compute-alt", "conductor", "scheduler"):
-                for queue in (topic, *(f"{topic}.{host}" for host in (*self._hosts, topic))):
+                for queue in (
+                    topic,
+                    *(f"{topic}.{host}" for host in (*self._hosts, topic)),
+                ):
                     channel.queue_delete(queue)
             channel.exchange_delete(self._values["exchange"])
 
     @contextmanager
     def other_placement(self) -> Iterator[tuple[Service, str]]:
-        """Yield one more Placement on the same database, which may be killed, and its URL."""
+        """Yield one more Placement on the same database, which may be killed,
+        and its URL.
+        """
         port = free_port()
         program = str(Path(sys.executable).with_name("waitress-serve"))
-        command = [program, f"--listen=127.0.0.1:{port}", "--call", "placement.wsgi:init_application"]
+        command = [
+            program,
+            f"--listen=127.0.0.1:{port}",
+            "--call",
+            "placement.wsgi:init_application",
+        ]
         with folder_of("nobody") as folder:
             environment = {"OS_PLACEMENT_CONFIG_DIR": str(self.folder)}
-            service = Service(folder, command, lambda: listens_on(port), environment)
+            service = Service(
+                folder, command, lambda: listens_on(port), environment
+            )
             try:
                 service.start()
                 yield service, f"http://127.0.0.1:{port}"
@@ -369,9 +513,14 @@ class Cloud:
 
     @contextmanager
     def clients(self, number: int, more: str) -> Iterator[Clients]:
-        """Run several clients, until each has had an answer; nova-scheduler must be there."""
+        """Run several clients, until each has had an answer; nova-scheduler
+        must be there.
+        """
         with ExitStack() as ending:
-            clients = [ending.enter_context(self.client(f"client{each}", more)) for each in range(number)]
+            clients = [
+                ending.enter_context(self.client(f"client{each}", more))
+                for each in range(number)
+            ]
             for each in clients:
                 assert each.ask().hosts
             yield Clients(clients)
@@ -379,11 +528,21 @@ class Cloud:
     @contextmanager
     def client(self, name: str = "client", more: str = "") -> Iterator[Client]:
         """Run a client with these lines at the end of its nova.conf."""
-        script, log = Path(__file__).with_name("client.py"), self.folder / f"{name}.log"
-        argv = [sys.executable, str(script), "--config-file", str(self.conf(name, more))]
+        script, log = (
+            Path(__file__).with_name("client.py"),
+            self.folder / f"{name}.log",
+        )
+        argv = [
+            sys.executable,
+            str(script),
+            "--config-file",
+            str(self.conf(name, more)),
+        ]
         pipe = subprocess.PIPE
         with (
             log.open("wb") as errors,
-            subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
+            subprocess.Popen(
+                argv, stdin=pipe, stdout=pipe, stderr=errors, text=True
+            ) as process,
         ):
             yield Client(process, log)

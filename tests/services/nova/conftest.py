@@ -15,7 +15,10 @@ from tests.support.programs import urls
 @pytest.fixture(scope="session")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     rabbitmq, mariadb = urls()
-    with pytest.MonkeyPatch.context() as environment, databases(mariadb) as ours:
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        databases(mariadb) as ours,
+    ):
         environment.setenv("no_proxy", "127.0.0.1")
         cloud = Cloud(tmp_path_factory.mktemp("cloud"), rabbitmq, ours)
         with cloud.running():
@@ -23,6 +26,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="module")
-def api(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(
+    cloud: Cloud, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
     with api_running(cloud, tmp_path_factory.mktemp("api")) as api:
         yield api

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Building the distributions, away from the environment that the tests run in."""
+"""Building the distributions, away from the environment that the tests run
+in.
+"""
 
 import os
 import subprocess
@@ -11,13 +13,26 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 
 
-def clean_run(*command: str | Path, cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command with nothing of this environment, but for how pip is set up and ``variables``."""
+def clean_run(
+    *command: str | Path, cwd: Path, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command with nothing of this environment, but for how pip is set
+    up and ``variables``.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
         # pip's cache is the user's, which that of a run of the tests hides.
-        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOX", "COV", "SOURCE_DATE_EPOCH", "XDG_CACHE_HOME"))
+        if not name.startswith(
+            (
+                "PYTHON",
+                "VIRTUAL_ENV",
+                "TOX",
+                "COV",
+                "SOURCE_DATE_EPOCH",
+                "XDG_CACHE_HOME",
+            )
+        )
     }
     return subprocess.run(
         [str(each) for each in command],
@@ -30,10 +45,16 @@ def clean_run(*command: str | Path, cwd: Path, **variables: str) -> "subprocess.
     )
 
 
-def build(project: Path, folder: Path, *options: str, **variables: str) -> None:
-    """Build the source distribution, and from it the wheel; with ``--sdist --wheel`` both from the tree."""
+def build(
+    project: Path, folder: Path, *options: str, **variables: str
+) -> None:
+    """Build the source distribution, and from it the wheel; with
+    ``--sdist --wheel`` both from the tree.
+    """
     command = (sys.executable, "-m", "build", "--outdir")
-    done = clean_run(*command, folder, *options, project, cwd=folder, **variables)
+    done = clean_run(
+        *command, folder, *options, project, cwd=folder, **variables
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -11,7 +11,9 @@ from tests.services.packages.builds import PROJECT, build
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the source distribution, and the wheel that was built from it as a packager does."""
+    """Return a folder with the source distribution, and the wheel that was
+    built from it as a packager does.
+    """
     folder = tmp_path_factory.mktemp("dist")
     build(PROJECT, folder)
     return folder

@@ -1,18 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the upper constraints of the oldest supported release pin suffices for this package."""
+"""What the upper constraints of the oldest supported release pin suffices for
+this package.
+"""
 
 from pathlib import Path
 
-from tests.services.packages.builds import PROJECT, clean_run, empty_environment
+from tests.services.packages.builds import (
+    PROJECT,
+    clean_run,
+    empty_environment,
+)
 
-# A set that resolves resolves without some of its members, too; the newer releases: tests/test_dependencies.py.
+# A set that resolves resolves without some of its members, too; the newer
+# releases: tests/test_dependencies.py.
 _EXTRAS = "agent,cli,embedded,libvirt,openstackclient"
 
 
-def test_every_extra_resolves_with_the_constraints_of_the_release(wheel: Path, tmp_path: Path) -> None:
+def test_every_extra_resolves_with_the_constraints_of_the_release(
+    wheel: Path, tmp_path: Path
+) -> None:
     pip = empty_environment(tmp_path / "environment") / "pip"
     constraints = min((PROJECT / "tests" / "constraints").glob("*.txt"))
     requirement = f"os-prefilter[{_EXTRAS}] @ {wheel.as_uri()}"
-    done = clean_run(pip, "install", "--dry-run", "-c", constraints, requirement, cwd=tmp_path)
+    done = clean_run(
+        pip,
+        "install",
+        "--dry-run",
+        "-c",
+        constraints,
+        requirement,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,15 +4,23 @@ from acme_prefilter.reporter import CloudHypervisorFacts
 
 from os_prefilter import capability_traits
 from os_prefilter_tools.operators.candidates import find_candidates
-from os_prefilter_tools.testing import filter_conformance, reporter_conformance, request_of
+from os_prefilter_tools.testing import (
+    filter_conformance,
+    reporter_conformance,
+    request_of,
+)
 
 HOSTS = [
     CloudHypervisorFacts(host="ch-new", architecture="x86_64", has_uefi=True),
-    CloudHypervisorFacts(host="ch-arm", architecture="aarch64", has_uefi=False),
+    CloudHypervisorFacts(
+        host="ch-arm", architecture="aarch64", has_uefi=False
+    ),
 ]
 FLEET = {
     "hosts": {
-        "ordinary": {"resources": {"VCPU": 64, "MEMORY_MB": 1_048_576, "DISK_GB": 100}},
+        "ordinary": {
+            "resources": {"VCPU": 64, "MEMORY_MB": 1_048_576, "DISK_GB": 100}
+        },
         "large": {
             "resources": {"VCPU": 64, "MEMORY_MB": 1_048_576, "DISK_GB": 100},
             "traits": ["CUSTOM_ACME_LARGE_GUESTS"],
@@ -20,14 +28,22 @@ FLEET = {
     }
 }
 
-TestLargeGuests = filter_conformance("large_guests", asks=[request_of(memory_mb=262_144), request_of()])
+TestLargeGuests = filter_conformance(
+    "large_guests", asks=[request_of(memory_mb=262_144), request_of()]
+)
 TestCloudHypervisor = reporter_conformance("cloud_hypervisor", facts=HOSTS)
 
 
-def test_large_guests_and_small_ones_do_not_meet(prefilter_request, prefilter_pipeline, prefilter_placement):
+def test_large_guests_and_small_ones_do_not_meet(
+    prefilter_request, prefilter_pipeline, prefilter_placement
+):
     placement = prefilter_placement(FLEET)
     for memory, host in ((262_143, "ordinary"), (262_144, "large")):
-        found = find_candidates(prefilter_request(memory_mb=memory), prefilter_pipeline("large_guests"), placement)
+        found = find_candidates(
+            prefilter_request(memory_mb=memory),
+            prefilter_pipeline("large_guests"),
+            placement,
+        )
         assert found.candidates.hosts == (host,)
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests to Ironic through openstacksdk, and the error for each kind of failure.
+"""Requests to Ironic through openstacksdk, and the error for each kind of
+failure.
 
-The SDK retries a request, with growing pauses, if Ironic answers 409 (the node is locked) or 503 (no worker is free):
-``baremetal_status_code_retries``, by default 5 times in about 16 seconds.
+The SDK retries a request, with growing pauses, if Ironic answers 409 (the node
+is locked) or 503 (no worker is free): ``baremetal_status_code_retries``, by
+default 5 times in about 16 seconds.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,12 @@ from keystoneauth1 import exceptions as auth_exceptions
 from openstack import exceptions
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.errors import (
+    IronicRefused,
+    IronicUnavailable,
+    NodeNotReady,
+    UnknownNode,
+)
 from os_prefilter.common.errors import IronicError, ProbeFailed
 from os_prefilter.common.quoting import quote
 
@@ -25,7 +32,8 @@ _REDACTED = "** "
 
 @contextmanager
 def convert_errors(what: str, node: str) -> Iterator[None]:
-    """Ask Ironic something; each failure becomes an :class:`os_prefilter.common.errors.IronicError`.
+    """Ask Ironic something; each failure becomes an
+    :class:`os_prefilter.common.errors.IronicError`.
 
     :param what: the request, for messages
     """
@@ -37,30 +45,52 @@ def convert_errors(what: str, node: str) -> Iterator[None]:
         raise UnknownNode(node) from error
     except (exceptions.HttpException, auth_exceptions.HttpError) as error:
         # Of the SDK, or of keystoneauth.
-        status = int(getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0)
+        status = int(
+            getattr(error, "status_code", None)
+            or getattr(error, "http_status", None)
+            or 0
+        )
         if status == HTTPStatus.CONFLICT:
-            raise NodeNotReady(node, _text(error), "Try again when what holds it has ended.") from error
+            raise NodeNotReady(
+                node, _text(error), "Try again when what holds it has ended."
+            ) from error
         if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
             raise IronicRefused(what, status, _text(error)) from error
-        raise IronicUnavailable(what, f"status {status}, {_text(error)}") from error
-    except (exceptions.SDKException, auth_exceptions.ClientException, OSError, ValueError) as error:
-        # OSError: the file of the certificate authority cannot be read, for one; ValueError: the answer is no JSON.
+        raise IronicUnavailable(
+            what, f"status {status}, {_text(error)}"
+        ) from error
+    except (
+        exceptions.SDKException,
+        auth_exceptions.ClientException,
+        OSError,
+        ValueError,
+    ) as error:
+        # OSError: the file of the certificate authority cannot be read, for
+        # one; ValueError: the answer is no JSON.
         raise IronicUnavailable(what, _text(error)) from error
 
 
 def _text(error: Exception) -> str:
     """Return an error's text: Ironic's own if there is one."""
-    return one_short_line(getattr(error, "details", None) or str(error) or type(error).__name__)
+    return one_short_line(
+        getattr(error, "details", None) or str(error) or type(error).__name__
+    )
 
 
 def one_short_line(text: object) -> str:
-    """Return text from Ironic, which may contain a tenant's, quoted, on one line and cut."""
-    words = "".join(character if character.isprintable() else " " for character in str(text)[:2_000])
+    """Return text from Ironic, which may contain a tenant's, quoted, on one
+    line and cut.
+    """
+    words = "".join(
+        character if character.isprintable() else " "
+        for character in str(text)[:2_000]
+    )
     return quote(" ".join(words.split()).rstrip("."), 500)
 
 
 def bios_settings(baremetal: Any, node: Node) -> list[Any]:
-    """Return the BIOS settings of a node as Ironic shows them, with what may be written into each (API 1.74).
+    """Return the BIOS settings of a node as Ironic shows them, with what may
+    be written into each (API 1.74).
 
     A node whose BIOS Ironic does not manage has none.
 
@@ -71,15 +101,23 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
         return []
     what = "GET /v1/nodes/ID/bios"
     with convert_errors(what, str(node.id)):
-        response = baremetal.get(f"/nodes/{node.id}/bios?detail=True", microversion="1.74")
+        response = baremetal.get(
+            f"/nodes/{node.id}/bios?detail=True", microversion="1.74"
+        )
         exceptions.raise_from_response(response)
         answer = response.json()
     settings = answer.get("bios") if isinstance(answer, dict) else None
     if not isinstance(settings, list):
-        raise ProbeFailed(what, f"the answer has no list bios but {quote(settings)}", "Check what answers as Ironic.")
+        raise ProbeFailed(
+            what,
+            f"the answer has no list bios but {quote(settings)}",
+            "Check what answers as Ironic.",
+        )
     return settings
 
 
 def visible(text: object) -> str | None:
-    """Return the text of a field; None where the user may not see it, or it is empty."""
+    """Return the text of a field; None where the user may not see it, or it is
+    empty.
+    """
     return None if not text or str(text).startswith(_REDACTED) else str(text)

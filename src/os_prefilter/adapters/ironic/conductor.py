@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Ironic's conductor loads: BIOS interfaces that configure a node as its server's flavor asks.
+"""What Ironic's conductor loads: BIOS interfaces that configure a node as its
+server's flavor asks.
 
-Nova's driver passes no deploy steps, and of a flavor only the keys ``trait:`` and ``capabilities:``. So the conductor
-asks Nova for the flavor that is kept with the server, and the node's own deploy steps follow from it. They are steps
-of the driver: unlike those of a client, Ironic leaves none of them out where an interface does not have it.
+Nova's driver passes no deploy steps, and of a flavor only the keys ``trait:``
+and ``capabilities:``. So the conductor asks Nova for the flavor that is kept
+with the server, and the node's own deploy steps follow from it. They are steps
+of the driver: unlike those of a client, Ironic leaves none of them out where
+an interface does not have it.
 
-Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``, ``ironic/drivers/base.py``).
+Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``,
+``ironic/drivers/base.py``).
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +34,13 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.ironic import unknown
-from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, BiosValue, IronicFacts, bios_from, facts_from_node
+from os_prefilter.hosts.drivers.ironic_facts import (
+    BiosSetting,
+    BiosValue,
+    IronicFacts,
+    bios_from,
+    facts_from_node,
+)
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.request.spec import Flavor, RequestSpec
 from os_prefilter.service.conf import options_from
@@ -38,34 +48,56 @@ from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, RECORD
 
 LOG = get_logger(__name__)
 
-_NODE = ("uuid", "driver", "properties", "bios_interface", "boot_mode", "secure_boot", "last_error")
+_NODE = (
+    "uuid",
+    "driver",
+    "properties",
+    "bios_interface",
+    "boot_mode",
+    "secure_boot",
+    "last_error",
+)
 _SETTING = (
     *("name", "value", "attribute_type", "allowable_values", "read_only"),
     *("lower_bound", "upper_bound", "min_length", "max_length"),
 )
-_RIGHTS = "the user of [nova] in Ironic's configuration must see servers of all projects, and their extra specs"
+_RIGHTS = (
+    "the user of [nova] in Ironic's configuration must see servers of all"
+    " projects, and their extra specs"
+)
 _HARDWARE_TYPE = "prefilter-redfish"
 _UNDER_WAY = {
     "deploy": (states.DEPLOYING, states.DEPLOYWAIT, states.DEPLOYHOLD),
     "clean": (states.CLEANING, states.CLEANWAIT, states.CLEANHOLD),
 }
-_SETTINGS = {"settings": {"description": "BIOS settings, each with a name and a value", "required": True}}
+_SETTINGS = {
+    "settings": {
+        "description": "BIOS settings, each with a name and a value",
+        "required": True,
+    }
+}
 
 
-class NotConfigured(exception.InvalidParameterValue, exception.InstanceDeployFailure):  # type: ignore[misc]
+class NotConfigured(
+    exception.InvalidParameterValue, exception.InstanceDeployFailure
+):  # type: ignore[misc]
     """A node is not, or cannot be, configured as it should be.
 
-    Ironic takes the first base for a node that does not validate, the second for the reason why a deployment failed.
+    Ironic takes the first base for a node that does not validate, the second
+    for the reason why a deployment failed.
     """
 
 
 class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
-    """A BIOS interface of Ironic becomes one that configures nodes, as a class of both: this one first.
+    """A BIOS interface of Ironic becomes one that configures nodes, as a class
+    of both: this one first.
 
-    While a node is deployed or rebuilt, it gets what its server asks for, and the default of each other type of
-    configuration; cleaning sets the defaults.
+    While a node is deployed or rebuilt, it gets what its server asks for, and
+    the default of each other type of configuration; cleaning sets the
+    defaults.
 
-    :raises ConfigurationError: ``[prefilter]`` in Ironic's configuration is wrong; the conductor does not start
+    :raises ConfigurationError: ``[prefilter]`` in Ironic's configuration is
+        wrong; the conductor does not start
     """
 
     def __init__(self) -> None:
@@ -73,41 +105,74 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self._templates = options_from(CONF).templates
 
     def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the steps of the interface, and those that configure the node: the same ones during a deployment.
+        """Return the steps of the interface, and those that configure the
+        node: the same ones during a deployment.
 
-        :raises NotConfigured: the node cannot be configured so, or it is not known what is asked for
+        :raises NotConfigured: the node cannot be configured so, or it is not
+            known what is asked for
         """
 
         def find() -> list[dict[str, Any]]:
             facts = self._facts(task)
-            if lost := unknown(facts) & {each.trait for each in task.node.traits}:
-                # Not known is not unable: the server would get what another one has left.
-                reason = f"Ironic cannot read its BIOS settings, and it has {', '.join(sorted(lost))}"
-                raise NotConfigured(f"{reason}: try again when its BMC shows them (openstack baremetal node manage)")
+            if lost := unknown(facts) & {
+                each.trait for each in task.node.traits
+            }:
+                # Not known is not unable: the server would get what another
+                # one has left.
+                reason = (
+                    "Ironic cannot read its BIOS settings, and it has"
+                    f" {', '.join(sorted(lost))}"
+                )
+                raise NotConfigured(
+                    f"{reason}: try again when its BMC shows them (openstack"
+                    " baremetal node manage)"
+                )
             ours = self._steps(facts, _configuration(task.node))
             if changes := bios_changes(ours):
-                settings = [{"name": name, "value": value} for name, value in changes.items()]
-                check = {"interface": "bios", "step": "check_configuration", "args": {"settings": settings}}
-                # After all that configures the node or writes the image; before Ironic ends the ramdisk (40) and boots.
+                settings = [
+                    {"name": name, "value": value}
+                    for name, value in changes.items()
+                ]
+                check = {
+                    "interface": "bios",
+                    "step": "check_configuration",
+                    "args": {"settings": settings},
+                }
+                # After all that configures the node or writes the image;
+                # before Ironic ends the ramdisk (40) and boots.
                 ours.append({**check, "priority": 45})
             return ours
 
-        return _with(super().get_deploy_steps(task), _kept("deploy", task.node, find))
+        return _with(
+            super().get_deploy_steps(task), _kept("deploy", task.node, find)
+        )
 
     def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the steps of the interface, and those for the defaults, of BIOS settings alone."""
+        """Return the steps of the interface, and those for the defaults, of
+        BIOS settings alone.
+        """
 
         def find() -> list[dict[str, Any]]:
             steps = self._steps(self._facts(task), {})
-            return [step for step in steps if (step["interface"], step["step"]) == BIOS_STEP]
+            return [
+                step
+                for step in steps
+                if (step["interface"], step["step"]) == BIOS_STEP
+            ]
 
-        return _with(super().get_clean_steps(task), _kept("clean", task.node, find))
+        return _with(
+            super().get_clean_steps(task), _kept("clean", task.node, find)
+        )
 
     @base.deploy_step(priority=0, argsinfo=_SETTINGS)  # type: ignore[untyped-decorator]
-    def check_configuration(self, task: Any, settings: list[Mapping[str, Any]]) -> None:
-        """Read the BIOS settings again, and fail the deployment if they are not these.
+    def check_configuration(
+        self, task: Any, settings: list[Mapping[str, Any]]
+    ) -> None:
+        """Read the BIOS settings again, and fail the deployment if they are
+        not these.
 
-        An operator may disallow the step before, and an interface may take a value without an effect.
+        An operator may disallow the step before, and an interface may take a
+        value without an effect.
         """
         self.cache_bios_settings(task)
         found = _bios(task)
@@ -116,38 +181,65 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
             value: BiosValue = each["value"]
             setting = found.get(name, BiosSetting())
             if not setting.has(value):
-                raise NotConfigured(f"its BIOS setting {quote(name)} is {quote(setting.current)}, not {quote(value)}")
+                raise NotConfigured(
+                    f"its BIOS setting {quote(name)} is"
+                    f" {quote(setting.current)}, not {quote(value)}"
+                )
 
     def _facts(self, task: Any) -> IronicFacts:
-        """Return the facts of the node; settings that Ironic does not have are read now."""
+        """Return the facts of the node; settings that Ironic does not have are
+        read now.
+        """
         node = task.node
         if not _bios(task) and node.bios_interface != "no-bios":
             try:
                 self.cache_bios_settings(task)
             except Exception as error:  # noqa: BLE001 - as Ironic where it reads them itself: BMCs fail in many ways
-                LOG.warning("Node %s: its BIOS settings cannot be read: %s", node.uuid, quote(error, 300))
+                LOG.warning(
+                    "Node %s: its BIOS settings cannot be read: %s",
+                    node.uuid,
+                    quote(error, 300),
+                )
         try:
             own = read_own_traits(node.extra, node.uuid)
         except NodeNotReady as error:
             # What is configured does not depend on who has set the traits.
             LOG.warning(
-                "Node %s: %s. Remove it: openstack baremetal node unset %s --extra %s.",
+                "Node %s: %s. Remove it: openstack baremetal node unset %s"
+                " --extra %s.",
                 *(node.uuid, error.reason, node.uuid, EXTRA),
             )
             own = frozenset()
         document = {name: getattr(node, name) for name in _NODE}
         try:
-            facts = facts_from_node(document, traits={each.trait for each in node.traits} - own)
+            facts = facts_from_node(
+                document, traits={each.trait for each in node.traits} - own
+            )
         except PrefilterError as error:
             raise NotConfigured(str(error)) from error
         return replace(facts, bios=_bios(task), templates=self._templates)
 
-    def _steps(self, facts: IronicFacts, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _steps(
+        self, facts: IronicFacts, asked: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
         try:
-            defaults = [{each.extra_spec: each.value} for each in self._templates if each.is_default]
-            # A default that the node cannot have, by its BIOS or by its traits, is none of its.
-            fitting = [each for each in defaults if not unsupported(_request(each), facts)]
-            wanted = {name: value for each in (*fitting, asked) for name, value in each.items()}
+            defaults = [
+                {each.extra_spec: each.value}
+                for each in self._templates
+                if each.is_default
+            ]
+            # A default that the node cannot have, by its BIOS or by its
+            # traits, is none of its.
+            fitting = [
+                each
+                for each in defaults
+                if not unsupported(_request(each), facts)
+            ]
+            wanted = {
+                name: value
+                for each in (*fitting, asked)
+                for name, value in each.items()
+            }
             return deploy_steps(guest_settings(_request(wanted), facts), facts)
         except PrefilterError as error:
             raise NotConfigured(str(error)) from error
@@ -158,7 +250,9 @@ class RedfishBIOS(ConfiguresOnDeploy, redfish_bios.RedfishBIOS):  # type: ignore
 
 
 class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
-    """``driver=prefilter-redfish``: Ironic takes a BIOS interface only if the hardware type names it."""
+    """``driver=prefilter-redfish``: Ironic takes a BIOS interface only if the
+    hardware type names it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,16 +265,20 @@ class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
 
 
 def register_options(hardware_type: str) -> None:
-    """Register the options of Ironic's ``[redfish]`` for a hardware type; the values there are its defaults.
+    """Register the options of Ironic's ``[redfish]`` for a hardware type; the
+    values there are its defaults.
 
-    Ironic looks for an option in the group that is named like the hardware type of a node, and without that group no
-    node passes validation. All options are registered: another release may look for another one.
+    Ironic looks for an option in the group that is named like the hardware
+    type of a node, and without that group no node passes validation. All
+    options are registered: another release may look for another one.
 
     Source: Ironic 39 (``get_verify_ca`` in ``ironic/drivers/utils.py``).
     """
     for option in redfish_options.opts:
         CONF.register_opt(option, group=hardware_type)
-        CONF.set_default(option.dest, CONF.redfish[option.dest], group=hardware_type)
+        CONF.set_default(
+            option.dest, CONF.redfish[option.dest], group=hardware_type
+        )
 
 
 def _request(extra_specs: Mapping[str, str]) -> RequestSpec:
@@ -188,13 +286,23 @@ def _request(extra_specs: Mapping[str, str]) -> RequestSpec:
 
 
 def _configuration(node: Any) -> dict[str, str]:
-    """Return what the node's server asks for: extra specs ``deploy-config:TYPE`` with their values."""
+    """Return what the node's server asks for: extra specs
+    ``deploy-config:TYPE`` with their values.
+    """
     if RECORD not in node.instance_info:
         specs = _flavor_of(node.instance_uuid) if node.instance_uuid else {}
-        return {name: value for name, value in specs.items() if name.startswith(PREFIX)}
+        return {
+            name: value
+            for name, value in specs.items()
+            if name.startswith(PREFIX)
+        }
     record = node.instance_info[RECORD]
-    if not isinstance(record, dict) or not all(isinstance(each, str) for pair in record.items() for each in pair):
-        raise NotConfigured(f"instance_info/{RECORD} is {quote(record)}, not types with values")
+    if not isinstance(record, dict) or not all(
+        isinstance(each, str) for pair in record.items() for each in pair
+    ):
+        raise NotConfigured(
+            f"instance_info/{RECORD} is {quote(record)}, not types with values"
+        )
     return {PREFIX + name: value for name, value in record.items()}
 
 
@@ -202,18 +310,32 @@ def _flavor_of(server: str) -> dict[str, str]:
     """Return the extra specs of the flavor of a server, from Nova's API."""
     what = f"Nova's GET /servers/{server}"
     try:
-        # The first version in which a server has its flavor, as it was when the server was made.
-        response = _nova().get(f"/servers/{server}", microversion="2.47", raise_exc=False)
-        answer: Any = response.json() if response.status_code == HTTPStatus.OK else None
-    except (auth_exceptions.ClientException, exception.IronicException, ValueError) as error:
+        # The first version in which a server has its flavor, as it was when
+        # the server was made.
+        response = _nova().get(
+            f"/servers/{server}", microversion="2.47", raise_exc=False
+        )
+        answer: Any = (
+            response.json() if response.status_code == HTTPStatus.OK else None
+        )
+    except (
+        auth_exceptions.ClientException,
+        exception.IronicException,
+        ValueError,
+    ) as error:
         raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
     if answer is None:
-        raise NotConfigured(f"{what} ended with status {response.status_code}: {_advice(response.status_code)}")
+        raise NotConfigured(
+            f"{what} ended with status {response.status_code}:"
+            f" {_advice(response.status_code)}"
+        )
     try:
         specs: dict[str, str] = answer["server"]["flavor"]["extra_specs"]
     except (KeyError, TypeError) as error:
         # Nova leaves them out for users who may not see them.
-        raise NotConfigured(f"{what} has no flavor with extra_specs: {_RIGHTS}") from error
+        raise NotConfigured(
+            f"{what} has no flavor with extra_specs: {_RIGHTS}"
+        ) from error
     return specs
 
 
@@ -221,39 +343,67 @@ def _advice(status: int) -> str:
     """Return what helps against an error of Nova."""
     if status == HTTPStatus.NOT_FOUND:
         # Also for other projects' servers, where the user may not see them.
-        reason = "the node's instance_uuid is no server of this Nova, or of a project that the user may not see"
+        reason = (
+            "the node's instance_uuid is no server of this Nova, or of a"
+            " project that the user may not see"
+        )
         return (
-            f"{reason}: {_RIGHTS}. For a node that Nova does not use, set instance_info/{RECORD}, to {{}} for defaults"
+            f"{reason}: {_RIGHTS}. For a node that Nova does not use, set"
+            f" instance_info/{RECORD}, to {{}} for defaults"
         )
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return _RIGHTS
-    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return "try again when Nova's API is up; with [nova] status_code_retries Ironic asks it several times"
-    return "check that [nova] in Ironic's configuration leads to Nova's API, 2.47 or later"
+    if (
+        status == HTTPStatus.TOO_MANY_REQUESTS
+        or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
+        return (
+            "try again when Nova's API is up; with [nova] status_code_retries"
+            " Ironic asks it several times"
+        )
+    return (
+        "check that [nova] in Ironic's configuration leads to Nova's API, 2.47"
+        " or later"
+    )
 
 
 @cache
 def _nova() -> Any:
-    """Return the client of Nova's API, as Ironic's own section ``[nova]`` describes it."""
-    # Seconds for one answer: the node is locked meanwhile, and Ironic's default is to wait for ever.
+    """Return the client of Nova's API, as Ironic's own section ``[nova]``
+    describes it.
+    """
+    # Seconds for one answer: the node is locked meanwhile, and Ironic's
+    # default is to wait for ever.
     session = keystone.get_session("nova", timeout=CONF.nova.timeout or 30)
-    return keystone.get_adapter("nova", session=session, auth=keystone.get_auth("nova"), version="2.1")
+    return keystone.get_adapter(
+        "nova", session=session, auth=keystone.get_auth("nova"), version="2.1"
+    )
 
 
 def _bios(task: Any) -> dict[str, BiosSetting]:
     rows = objects.BIOSSettingList.get_by_node_id(task.context, task.node.id)
-    return bios_from({name: getattr(each, name) for name in _SETTING} for each in rows)
+    return bios_from(
+        {name: getattr(each, name) for name in _SETTING} for each in rows
+    )
 
 
-def _kept(kind: str, node: Any, find: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return our steps: those of the beginning from the first step of a deployment, or of a cleaning, to its end.
+def _kept(
+    kind: str, node: Any, find: Callable[[], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Return our steps: those of the beginning from the first step of a
+    deployment, or of a cleaning, to its end.
 
-    Ironic asks anew when the ramdisk calls, or after a step that reset the machine. Then the BMC may show no settings.
+    Ironic asks anew when the ramdisk calls, or after a step that reset the
+    machine. Then the BMC may show no settings.
     """
     key = f"os_prefilter_{kind}_steps"
     info = node.driver_internal_info
     is_under_way = node.provision_state in _UNDER_WAY[kind]
-    if is_under_way and key in info and info.get(f"{kind}_step_index") is not None:
+    if (
+        is_under_way
+        and key in info
+        and info.get(f"{kind}_step_index") is not None
+    ):
         kept: list[dict[str, Any]] = info[key]
         return kept
     steps = find()
@@ -263,8 +413,12 @@ def _kept(kind: str, node: Any, find: Callable[[], list[dict[str, Any]]]) -> lis
     return steps
 
 
-def _with(declared: list[dict[str, Any]], ours: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return steps as an interface declares them, with our arguments and priorities, and our other ones."""
+def _with(
+    declared: list[dict[str, Any]], ours: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return steps as an interface declares them, with our arguments and
+    priorities, and our other ones.
+    """
     by_key = {(step["interface"], step["step"]): step for step in declared}
     for step in ours:
         key = step["interface"], step["step"]

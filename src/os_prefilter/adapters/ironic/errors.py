@@ -12,7 +12,8 @@
     |-- StepsFailed         the steps on a node ended, and not as they should
     `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
 
-Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.common.quoting.quote`.
+Ironic's own words, which may have a tenant's in them, come through
+:func:`os_prefilter.common.quoting.quote`.
 """
 
 from os_prefilter.common.errors import IronicError
@@ -25,7 +26,8 @@ class IronicUnavailable(IronicError):
     def __init__(self, what: str, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"Ironic did not answer {what}: {reason}. Check that the service runs and is reachable, then try again."
+            f"Ironic did not answer {what}: {reason}. Check that the service"
+            " runs and is reachable, then try again."
         )
 
 
@@ -33,16 +35,20 @@ class IronicRefused(IronicError):
     """Ironic answered with a client error."""
 
     def __init__(self, what: str, status: int, detail: str) -> None:
-        super().__init__(f"Ironic refused {what} with status {status}: {detail}")
+        super().__init__(
+            f"Ironic refused {what} with status {status}: {detail}"
+        )
 
 
 class UnknownNode(IronicError):
-    """Ironic has no node of that name or UUID, or none that this user may see."""
+    """Ironic has no node of that name or UUID, or none that this user may
+    see.
+    """
 
     def __init__(self, node: str) -> None:
         super().__init__(
-            f"Ironic has no node {quote(node, 200)}. Name one that 'openstack baremetal node list' shows, and check "
-            "that the user may see it."
+            f"Ironic has no node {quote(node, 200)}. Name one that 'openstack"
+            " baremetal node list' shows, and check that the user may see it."
         )
 
 
@@ -53,22 +59,30 @@ class NodeError(IronicError):
 
     def __init__(self, node: str, reason: str, advice: str) -> None:
         self.reason = reason
-        super().__init__(f"{self.problem.format(quote(node, 200))}: {reason}. {advice}")
+        super().__init__(
+            f"{self.problem.format(quote(node, 200))}: {reason}. {advice}"
+        )
 
 
 class NodeNotReady(NodeError):
-    """A node is not in a state in which it can be changed; nothing was changed."""
+    """A node is not in a state in which it can be changed; nothing was
+    changed.
+    """
 
     problem = "The node {} was not changed"
 
 
 class StepsFailed(NodeError):
-    """The steps of a node ended, and what they should do is not done, or not all of it."""
+    """The steps of a node ended, and what they should do is not done, or not
+    all of it.
+    """
 
     problem = "The steps on the node {} failed"
 
 
 class OutcomeUnknown(NodeError):
-    """Something was begun on a node, and it is not known how it ended; the cause is chained."""
+    """Something was begun on a node, and it is not known how it ended; the
+    cause is chained.
+    """
 
     problem = "It is not known whether the service on the node {} has ended"

@@ -2,10 +2,12 @@
 
 """Reconcile the traits of an Ironic node with what its reporter found.
 
-Operators put traits on nodes by hand, so only traits that this library has set are removed. It keeps a note of them in
-the node's ``extra``. Ironic writes traits and ``extra`` in separate requests, so the order counts: a trait is noted
-before it is set, and the note is removed after the trait. A process killed in between leaves a note too many, which the
-next run corrects, and never a trait of ours that looks like an operator's.
+Operators put traits on nodes by hand, so only traits that this library has set
+are removed. It keeps a note of them in the node's ``extra``. Ironic writes
+traits and ``extra`` in separate requests, so the order counts: a trait is
+noted before it is set, and the note is removed after the trait. A process
+killed in between leaves a note too many, which the next run corrects, and
+never a trait of ours that looks like an operator's.
 """
 
 from collections.abc import Mapping
@@ -26,10 +28,14 @@ EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
 
 KEEP = "keep"
-"""The change of a trait that should not be there, and stays because an operator set it."""
+"""The change of a trait that should not be there, and stays because an
+operator set it.
+"""
 
 MOST_TRAITS = 50
-"""Ironic allows no more on a node: ``MAX_TRAITS_PER_NODE`` in its ``db/sqlalchemy/api.py``."""
+"""Ironic allows no more on a node: ``MAX_TRAITS_PER_NODE`` in its
+``db/sqlalchemy/api.py``.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,10 @@ class TraitPlan:
     @property
     def added(self) -> frozenset[str]:
         """The traits to add to the node."""
-        return frozenset(trait for trait, has in self.traits.items() if has) - self.present
+        return (
+            frozenset(trait for trait, has in self.traits.items() if has)
+            - self.present
+        )
 
     @property
     def removed(self) -> frozenset[str]:
@@ -60,21 +69,32 @@ class TraitPlan:
     @property
     def noted_after(self) -> frozenset[str]:
         """Our note at the end."""
-        # Without traits that an operator removed, and noted traits that were never set.
+        # Without traits that an operator removed, and noted traits that were
+        # never set.
         return self.noted_before - self._denied
 
     @property
     def _denied(self) -> frozenset[str]:
-        return frozenset(trait for trait, has in self.traits.items() if not has)
+        return frozenset(
+            trait for trait, has in self.traits.items() if not has
+        )
 
     def changes(self, node: str) -> list[TraitChange]:
-        """Return all differences: what is added, removed and, though it should not be there, kept."""
+        """Return all differences: what is added, removed and, though it should
+        not be there, kept.
+        """
         kept = self.present & self._denied - self.noted
         kinds = (("add", self.added), ("remove", self.removed), (KEEP, kept))
-        return [TraitChange(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
+        return [
+            TraitChange(node, trait, kind)
+            for kind, traits in kinds
+            for trait in sorted(traits)
+        ]
 
 
-def read_own_traits(extra: Mapping[str, Any] | None, node: str) -> frozenset[str]:
+def read_own_traits(
+    extra: Mapping[str, Any] | None, node: str
+) -> frozenset[str]:
     """Return the traits that we have set on a node, from its ``extra``.
 
     :param node: its UUID
@@ -84,8 +104,10 @@ def read_own_traits(extra: Mapping[str, Any] | None, node: str) -> frozenset[str
     if not isinstance(value, list) or not all(map(is_trait_name, value)):
         raise NodeNotReady(
             node,
-            f"{EXTRA} in its extra is {quote(value)}, not a list of trait names",
-            f"Remove it: openstack baremetal node unset {node} --extra {EXTRA}.",
+            f"{EXTRA} in its extra is {quote(value)}, not a list of trait"
+            " names",
+            f"Remove it: openstack baremetal node unset {node} --extra"
+            f" {EXTRA}.",
         )
     return frozenset(value)
 
@@ -99,9 +121,11 @@ def check_room(node: Node, plan: TraitPlan) -> None:
     if plan.added and count > MOST_TRAITS:
         raise NodeNotReady(
             str(node.id),
-            f"it would have {count} traits, and Ironic allows {MOST_TRAITS} on a node",
-            "Remove traits that no request needs: openstack baremetal node remove trait NODE TRAIT. To be added are: "
-            f"{', '.join(sorted(plan.added))}.",
+            f"it would have {count} traits, and Ironic allows {MOST_TRAITS} on"
+            " a node",
+            "Remove traits that no request needs: openstack baremetal node"
+            " remove trait NODE TRAIT. To be added are:"
+            f" {', '.join(sorted(plan.added))}.",
         )
 
 
@@ -111,26 +135,34 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     Traits that Ironic refuses do not keep others off the node.
 
     :raises IronicRefused: it refused some; all else is done
-    :raises IronicError: Ironic does not answer; running it again goes on from there
+    :raises IronicError: Ironic does not answer; running it again goes on from
+        there
     """
     before = plan.noted_before
     if before != plan.noted:
         _note(baremetal, node, before)
     # A report marker is removed first and added last.
-    for trait in sorted(plan.removed, key=lambda trait: (not trait.startswith(REPORTED), trait)):
+    for trait in sorted(
+        plan.removed, key=lambda trait: (not trait.startswith(REPORTED), trait)
+    ):
         _remove(baremetal, node, trait)
     refused: list[IronicRefused] = []
     after = plan.noted_after
     wanted = (trait for trait, has in plan.traits.items() if has)
-    for trait in sorted(wanted, key=lambda trait: (trait.startswith(REPORTED), trait)):
+    for trait in sorted(
+        wanted, key=lambda trait: (trait.startswith(REPORTED), trait)
+    ):
         if refused and trait.startswith(REPORTED):
-            # It is withheld while the node lacks traits, unless an operator set it.
+            # It is withheld while the node lacks traits, unless an operator
+            # set it.
             if trait in plan.present & plan.noted:
                 _remove(baremetal, node, trait)
             after -= {trait}
         elif trait in plan.added:
             try:
-                with convert_errors(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
+                with convert_errors(
+                    f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)
+                ):
                     node.add_trait(baremetal, trait)
             except IronicRefused as error:
                 # Its os-traits is older than ours, for one.
@@ -147,7 +179,8 @@ def _remove(baremetal: Any, node: Node, trait: str) -> None:
         try:
             node.remove_trait(baremetal, trait, ignore_missing=False)
         except exceptions.NotFoundException:
-            # Another writer was faster; if the node itself is gone, the next request says so.
+            # Another writer was faster; if the node itself is gone, the next
+            # request says so.
             return
 
 
@@ -156,7 +189,9 @@ def _note(baremetal: Any, node: Node, traits: frozenset[str]) -> None:
     path = f"/extra/{EXTRA}"
     # In JSON patches, "add" replaces what is there.
     patch: dict[str, Any] = (
-        {"op": "add", "path": path, "value": sorted(traits)} if traits else {"op": "remove", "path": path}
+        {"op": "add", "path": path, "value": sorted(traits)}
+        if traits
+        else {"op": "remove", "path": path}
     )
     with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
         baremetal.patch_node(node.id, [patch])

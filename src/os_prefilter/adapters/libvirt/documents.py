@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The facts of a libvirt host in libvirt's XML documents. Nothing here connects to libvirt.
+"""The facts of a libvirt host in libvirt's XML documents. Nothing here
+connects to libvirt.
 
-The documents come from :mod:`os_prefilter.adapters.libvirt.host`, or from files saved on a host. Formats: libvirt's
-pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
+The documents come from :mod:`os_prefilter.adapters.libvirt.host`, or from
+files saved on a host. Formats: libvirt's pages formatcaps.html and
+formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 """
 
 import re
@@ -17,8 +19,16 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, NovaSettings, Version
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
+from os_prefilter.hosts.drivers.libvirt_facts import (
+    GuestFacts,
+    LibvirtFacts,
+    NovaSettings,
+    Version,
+)
+from os_prefilter.vocabulary.machine_types import (
+    ARCHITECTURES,
+    LIBVIRT_ARCHITECTURES,
+)
 
 LOG = get_logger(__name__)
 
@@ -26,9 +36,14 @@ MAX_BYTES = 8 * 1024 * 1024
 """The largest document that is read; libvirt's largest are below 1 MiB."""
 _MAX_NAME = 200
 
-_NOVA_NAMES = {libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()}
+_NOVA_NAMES = {
+    libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()
+}
 _UNKNOWN_TO_NOVA = ("loongarch64", "riscv32", "riscv64")
-_ARCHITECTURES = frozenset((*ARCHITECTURES.split(), *_NOVA_NAMES, *_UNKNOWN_TO_NOVA)) - LIBVIRT_ARCHITECTURES.keys()
+_ARCHITECTURES = (
+    frozenset((*ARCHITECTURES.split(), *_NOVA_NAMES, *_UNKNOWN_TO_NOVA))
+    - LIBVIRT_ARCHITECTURES.keys()
+)
 # Nova's defaults (nova/virt/libvirt/utils.py); ppc64 is libvirt's.
 _DEFAULT_MACHINES = {
     "aarch64": "virt",
@@ -50,7 +65,9 @@ _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
 
 Machines = Mapping[str, str]
-"""Machine type -> the exact machine type that it is an alias of; an exact one maps to itself."""
+"""Machine type -> the exact machine type that it is an alias of; an exact one
+maps to itself.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +81,32 @@ class Capabilities:
     smt: bool
     """True if its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
-    """Guest architecture, by libvirt's name -> domain type -> machine types; empty if they are not listed."""
+    """Guest architecture, by libvirt's name -> domain type -> machine types;
+    empty if they are not listed.
+    """
     physical_address_bits: int | None = None
-    """The width of its processors' addresses; None if not listed, as for processors other than x86's."""
+    """The width of its processors' addresses; None if not listed, as for
+    processors other than x86's.
+    """
 
     def domain_type(self, architecture: str, virt_type: str) -> str:
-        """Return the domain type of guests of an architecture: other architectures than the host's are emulated."""
+        """Return the domain type of guests of an architecture: other
+        architectures than the host's are emulated.
+        """
         return virt_type if architecture == self.architecture else "qemu"
 
     def machines(self, architecture: str, virt_type: str) -> Machines:
         """Return the machine types of guests of an architecture."""
-        return self.guests.get(architecture, {}).get(self.domain_type(architecture, virt_type), {})
+        return self.guests.get(architecture, {}).get(
+            self.domain_type(architecture, virt_type), {}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainCapabilities:
-    """The capabilities of guests of one architecture, domain type and machine type."""
+    """The capabilities of guests of one architecture, domain type and machine
+    type.
+    """
 
     where: str
     domain_type: str
@@ -91,7 +118,9 @@ class DomainCapabilities:
 
 
 def nova_architecture(architecture: str) -> str:
-    """Return Nova's name for an architecture of libvirt's; libvirt's own where Nova has none."""
+    """Return Nova's name for an architecture of libvirt's; libvirt's own where
+    Nova has none.
+    """
     return _NOVA_NAMES.get(architecture, architecture)
 
 
@@ -112,18 +141,27 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         common = document.machines(arch)
         for domain in arch.iterfind("domain"):
             name = document.word(domain.get("type"))
-            domains[name] = {**domains.get(name, {}), **common, **document.machines(domain)}
+            domains[name] = {
+                **domains.get(name, {}),
+                **common,
+                **document.machines(domain),
+            }
     siblings = [
-        document.check_form(_SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)")
+        document.check_form(
+            _SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)"
+        )
         for cpu in document.root.iterfind("host/topology/cells/cell/cpus/cpu")
     ]
     address_space = document.root.find("host/cpu/maxphysaddr")
     bits = None if address_space is None else address_space.get("bits")
-    bits = document.check_form("[1-9][0-9]?", bits, "a number of address bits (maxphysaddr)")
+    bits = document.check_form(
+        "[1-9][0-9]?", bits, "a number of address bits (maxphysaddr)"
+    )
     return Capabilities(
         where=where,
         architecture=document.architecture("host/cpu/arch"),
-        # Not <cpu><topology>, which libvirt only guesses (nova/virt/libvirt/host.py).
+        # Not <cpu><topology>, which libvirt only guesses
+        # (nova/virt/libvirt/host.py).
         smt=any("," in each or "-" in each for each in siblings),
         physical_address_bits=int(bits) if bits else None,
         guests=guests,
@@ -138,9 +176,13 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     document = LibvirtDocument(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
     tpm = document.find_supported("devices/tpm")
-    # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
+    # Nova uses swtpm. Without it libvirt still lists the models, for passing
+    # through a TPM of the host.
     emulated = "emulator" in document.enum("devices/tpm", "backendModel")
-    lists_versions = tpm is not None and tpm.find("enum[@name='backendVersion']") is not None
+    lists_versions = (
+        tpm is not None
+        and tpm.find("enum[@name='backendVersion']") is not None
+    )
     return DomainCapabilities(
         where=where,
         domain_type=document.require_text("domain"),
@@ -150,8 +192,16 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             machines=frozenset((machine,) if machine else ()),
             buses=document.enum("devices/disk", "bus"),
             video_models=document.enum("devices/video", "modelType"),
-            tpm_models=document.enum("devices/tpm", "model") if emulated else frozenset(),
-            tpm_versions=document.enum("devices/tpm", "backendVersion") if lists_versions or not emulated else None,
+            tpm_models=(
+                document.enum("devices/tpm", "model")
+                if emulated
+                else frozenset()
+            ),
+            tpm_versions=(
+                document.enum("devices/tpm", "backendVersion")
+                if lists_versions or not emulated
+                else None
+            ),
             usb_redirection=_usb_redirection(document),
             uefi="efi" in document.enum("os", "firmware"),
             secure_boot="yes" in document.enum("os/loader", "secure"),
@@ -161,10 +211,20 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
 
 def _usb_redirection(document: "LibvirtDocument") -> bool | None:
-    """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
-    wanted = (("devices/redirdev", "bus", "usb"), ("devices/graphics", "type", "spice"))
+    """Return whether a guest can have a redirected USB port, and the SPICE
+    graphics to which it leads.
+    """
+    wanted = (
+        ("devices/redirdev", "bus", "usb"),
+        ("devices/graphics", "type", "spice"),
+    )
     listed = {
-        None if document.root.find(path) is None else value in document.enum(path, name) for path, name, value in wanted
+        (
+            None
+            if document.root.find(path) is None
+            else value in document.enum(path, name)
+        )
+        for path, name, value in wanted
     }
     return False if False in listed else None if None in listed else True
 
@@ -175,7 +235,11 @@ def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
     if sev is not None:
         yield "amd-sev"
         guests = sev.findtext("maxESGuests", "0").strip() or "none"
-        if int(document.check_form("[0-9]{1,9}", guests, "a number of guests (maxESGuests)")):
+        if int(
+            document.check_form(
+                "[0-9]{1,9}", guests, "a number of guests (maxESGuests)"
+            )
+        ):
             yield "amd-sev-es"
         if "sev-snp" in document.enum("features/launchSecurity", "sectype"):
             yield "amd-sev-snp"
@@ -194,39 +258,63 @@ class LibvirtDocument:
         command = _COMMANDS[expected]
         again = f"Save the output of '{command}' again."
         if len(data) > MAX_BYTES:
-            raise self.error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
+            raise self.error(
+                f"larger than {MAX_BYTES >> 20} MiB, which no document of"
+                f" libvirt is. {again}"
+            )
         try:
             self.root: Element = fromstring(data, forbid_dtd=True)
         except (ParseError, ValueError, LookupError) as error:
-            # Also an unknown encoding, and a document type (DefusedXmlException), which libvirt's XML never has.
-            raise self.error(f"not XML of libvirt, or incomplete: {escape_line(str(error))}. {again}") from error
+            # Also an unknown encoding, and a document type
+            # (DefusedXmlException), which libvirt's XML never has.
+            raise self.error(
+                "not XML of libvirt, or incomplete:"
+                f" {escape_line(str(error))}. {again}"
+            ) from error
         tag = self.root.tag
         if tag != expected:
-            found = f"the output of '{_COMMANDS[tag]}'" if tag in _COMMANDS else f"an element {quote(tag)}"
-            raise self.error(f"this is {found}; expected the output of '{command}'. {again}")
+            found = (
+                f"the output of '{_COMMANDS[tag]}'"
+                if tag in _COMMANDS
+                else f"an element {quote(tag)}"
+            )
+            raise self.error(
+                f"this is {found}; expected the output of '{command}'. {again}"
+            )
 
     def error(self, problem: str) -> DocumentError:
         """Return the error about a problem in the document."""
         return DocumentError(self._where, problem)
 
-    def check_form(self, pattern: str | re.Pattern[str], text: str | None, what: str) -> str:
+    def check_form(
+        self, pattern: str | re.Pattern[str], text: str | None, what: str
+    ) -> str:
         """Return a text after a check of its form; empty if there is none."""
         if text and not re.fullmatch(pattern, text):
-            raise self.error(f"{quote(text)} is not {what}. Save the file again.")
+            raise self.error(
+                f"{quote(text)} is not {what}. Save the file again."
+            )
         return text or ""
 
     def word(self, text: str | None) -> str:
-        """Return a name without spaces around it. Names go into messages, so they must be printable."""
+        """Return a name without spaces around it. Names go into messages, so
+        they must be printable.
+        """
         word = (text or "").strip()
         if not word.isprintable() or len(word) > _MAX_NAME:
-            raise self.error(f"{quote(word)} is not a name that libvirt gives. Save the file again.")
+            raise self.error(
+                f"{quote(word)} is not a name that libvirt gives. Save the"
+                " file again."
+            )
         return word
 
     def require_text(self, path: str) -> str:
         """Return the text of an element that must be there."""
         text = self.word(self.root.findtext(path))
         if not text:
-            raise self.error(f"the element {path} is missing or empty. Save the file again.")
+            raise self.error(
+                f"the element {path} is missing or empty. Save the file again."
+            )
         return text
 
     def architecture(self, path: str) -> str:
@@ -234,26 +322,45 @@ class LibvirtDocument:
         name = self.require_text(path)
         if not is_architecture(name):
             raise self.error(
-                f"unknown architecture {quote(name)} in {path}; libvirt's are aarch64, ppc64le, riscv64, s390x, x86_64 "
-                "and others. Correct the file, or report it if a new libvirt writes it."
+                f"unknown architecture {quote(name)} in {path}; libvirt's are"
+                " aarch64, ppc64le, riscv64, s390x, x86_64 and others."
+                " Correct the file, or report it if a new libvirt writes it."
             )
         return name
 
     def machines(self, element: Element) -> Machines:
-        """Return the machine types in an element, also the ones that only aliases name."""
-        named = [(self.word(each.text), self.word(each.get("canonical"))) for each in element.iterfind("machine")]
+        """Return the machine types in an element, also the ones that only
+        aliases name.
+        """
+        named = [
+            (self.word(each.text), self.word(each.get("canonical")))
+            for each in element.iterfind("machine")
+        ]
         exact = {canonical: canonical for _, canonical in named if canonical}
-        return {**exact, **{name: canonical or name for name, canonical in named if name}}
+        return {
+            **exact,
+            **{name: canonical or name for name, canonical in named if name},
+        }
 
     def find_supported(self, path: str) -> Element | None:
-        """Return an element if it is ``supported='yes'``; no other has a value."""
+        """Return an element if it is ``supported='yes'``; no other has a
+        value.
+        """
         element = self.root.find(path)
-        return element if element is not None and element.get("supported") == "yes" else None
+        return (
+            element
+            if element is not None and element.get("supported") == "yes"
+            else None
+        )
 
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""
         element = self.find_supported(path)
-        values = [] if element is None else element.iterfind(f"enum[@name='{name}']/value")
+        values = (
+            []
+            if element is None
+            else element.iterfind(f"enum[@name='{name}']/value")
+        )
         return frozenset(self.word(value.text) for value in values) - {""}
 
 
@@ -270,14 +377,20 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
 ) -> LibvirtFacts:
     """Return the facts in the documents of one host.
 
-    :param domain_capabilities: (source, XML) of each document; they do not count for lxc and parallels
+    :param domain_capabilities: (source, XML) of each document; they do not
+        count for lxc and parallels
     :param qemu_version: of the hypervisor, whatever it is
     :param where: source of the capabilities, for messages
-    :param smm: whether KVM has System Management Mode, which no document contains
-    :raises DocumentError: if a document is invalid, or the documents do not fit together
+    :param smm: whether KVM has System Management Mode, which no document
+        contains
+    :raises DocumentError: if a document is invalid, or the documents do not
+        fit together
     """
     host_capabilities = capabilities_from(where, capabilities)
-    domains = [domain_capabilities_from(name, data) for name, data in domain_capabilities]
+    domains = [
+        domain_capabilities_from(name, data)
+        for name, data in domain_capabilities
+    ]
     virt_type = virt_type_of(host_capabilities, settings, domains)
     guests: dict[str, GuestFacts] = {}
     if virt_type in ("kvm", "qemu"):
@@ -292,16 +405,22 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         smt=host_capabilities.smt,
         smm=smm,
         physical_address_bits=host_capabilities.physical_address_bits,
-        **{each.name: getattr(settings, each.name) for each in fields(NovaSettings)},
+        **{
+            each.name: getattr(settings, each.name)
+            for each in fields(NovaSettings)
+        },
     )
 
 
 def virt_type_of(
-    host_capabilities: Capabilities, settings: LibvirtSettings, domains: Iterable[DomainCapabilities] = ()
+    host_capabilities: Capabilities,
+    settings: LibvirtSettings,
+    domains: Iterable[DomainCapabilities] = (),
 ) -> str:
     """Return the virt type of the host.
 
-    :param domains: domain capabilities; those of a type prove that the host has it
+    :param domains: domain capabilities; those of a type prove that the host
+        has it
     :raises DocumentError: if libvirt does not offer the configured one
     """
     own = host_capabilities.architecture
@@ -309,14 +428,17 @@ def virt_type_of(
         *host_capabilities.guests.get(own, ()),
         *(each.domain_type for each in domains if each.architecture == own),
     }
-    # Nova's default is kvm, and nova-compute starts no guest with it on a host without KVM. So where nova.conf does not
-    # set it, what the host has decides.
+    # Nova's default is kvm, and nova-compute starts no guest with it on a host
+    # without KVM. So where nova.conf does not set it, what the host has
+    # decides.
     wanted = settings.virt_type or ("kvm" if "kvm" in types else "qemu")
     if wanted not in types:
         raise DocumentError(
             host_capabilities.where,
-            f"libvirt offers no guests of [libvirt] virt_type {wanted} here, only of: {join_names(types)}. Set "
-            "virt_type in nova.conf to what the host has; for kvm, load its kernel module and let QEMU use /dev/kvm.",
+            f"libvirt offers no guests of [libvirt] virt_type {wanted} here,"
+            f" only of: {join_names(types)}. Set virt_type in nova.conf to"
+            " what the host has; for kvm, load its kernel module and let QEMU"
+            " use /dev/kvm.",
         )
     return wanted
 
@@ -328,15 +450,24 @@ def parse_version(where: str, text: str) -> Version:
     """
     match = _VERSION.fullmatch(text)
     if not match:
-        raise DocumentError(where, f"{quote(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
+        raise DocumentError(
+            where,
+            f"{quote(text)} is not a version. Write it as X.Y.Z, for example"
+            " 8.0.0.",
+        )
     major, minor, micro = map(int, match.groups(default="0"))
     return major, minor, micro
 
 
 def _guests(
-    host_capabilities: Capabilities, domains: Iterable[DomainCapabilities], virt_type: str, settings: LibvirtSettings
+    host_capabilities: Capabilities,
+    domains: Iterable[DomainCapabilities],
+    virt_type: str,
+    settings: LibvirtSettings,
 ) -> Iterator[tuple[str, GuestFacts]]:
-    """Yield the facts of guests of each architecture that has domain capabilities."""
+    """Yield the facts of guests of each architecture that has domain
+    capabilities.
+    """
     own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
@@ -344,16 +475,19 @@ def _guests(
         if each.domain_type != wanted:
             raise DocumentError(
                 each.where,
-                f"these are domain capabilities of type {quote(each.domain_type)}; this {own} host with virt_type "
-                f"{virt_type} needs type {wanted}. Save the output of 'virsh domcapabilities --arch "
-                f"{each.architecture} --virttype {wanted}'.",
+                "these are domain capabilities of type"
+                f" {quote(each.domain_type)}; this {own} host with virt_type"
+                f" {virt_type} needs type {wanted}. Save the output of 'virsh"
+                f" domcapabilities --arch {each.architecture} --virttype"
+                f" {wanted}'.",
             )
         by_architecture.setdefault(each.architecture, []).append(each)
     if own not in by_architecture:
         raise DocumentError(
             host_capabilities.where,
-            f"no domain capabilities of {own}, the host's own architecture. Add the output of "
-            f"'virsh domcapabilities --arch {own} --virttype {virt_type}'.",
+            f"no domain capabilities of {own}, the host's own architecture."
+            f" Add the output of 'virsh domcapabilities --arch {own}"
+            f" --virttype {virt_type}'.",
         )
     for architecture, of_it in by_architecture.items():
         name = nova_architecture(architecture)
@@ -361,31 +495,56 @@ def _guests(
         found = [each.guest for each in of_it]
         versions = [each.tpm_versions for each in found]
         redirection = {each.usb_redirection for each in found}
-        # What any machine type has, as Nova's driver adds it up; machine_types.py has what one never has.
+        # What any machine type has, as Nova's driver adds it up;
+        # machine_types.py has what one never has.
         guest = GuestFacts(
-            default_machine=_default_machine(settings, name, machines) or of_it[0].machine,
-            machines=frozenset(machines).union(*(each.machines for each in found)),
+            default_machine=_default_machine(settings, name, machines)
+            or of_it[0].machine,
+            machines=frozenset(machines).union(
+                *(each.machines for each in found)
+            ),
             machines_are_complete=bool(machines),
             buses=frozenset().union(*(each.buses for each in found)),
-            video_models=frozenset().union(*(each.video_models for each in found)),
+            video_models=frozenset().union(
+                *(each.video_models for each in found)
+            ),
             tpm_models=frozenset().union(*(each.tpm_models for each in found)),
-            tpm_versions=None if None in versions else frozenset().union(*(each or () for each in versions)),
-            usb_redirection=True if True in redirection else None if None in redirection else False,
+            tpm_versions=(
+                None
+                if None in versions
+                else frozenset().union(*(each or () for each in versions))
+            ),
+            usb_redirection=(
+                True
+                if True in redirection
+                else None
+                if None in redirection
+                else False
+            ),
             uefi=any(each.uefi for each in found),
             secure_boot=any(each.secure_boot for each in found),
-            mem_encryption=frozenset().union(*(each.mem_encryption for each in found)),
+            mem_encryption=frozenset().union(
+                *(each.mem_encryption for each in found)
+            ),
         )
         yield name, guest
 
 
-def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -> str:
-    """Return the machine type that Nova gives to guests of an architecture; empty if it leaves that to libvirt."""
+def _default_machine(
+    settings: LibvirtSettings, name: str, machines: Machines
+) -> str:
+    """Return the machine type that Nova gives to guests of an architecture;
+    empty if it leaves that to libvirt.
+    """
     configured = settings.hw_machine_type.get(name)
     if configured and machines and configured not in machines:
-        # Nova passes it to libvirt all the same; guests that name a machine type start.
+        # Nova passes it to libvirt all the same; guests that name a machine
+        # type start.
         LOG.warning(
-            "[libvirt] hw_machine_type of nova.conf gives %s guests the machine type %s, which QEMU here does not "
-            "have: guests that get it do not start. Correct it; 'virsh capabilities' lists those that exist.",
+            "[libvirt] hw_machine_type of nova.conf gives %s guests the"
+            " machine type %s, which QEMU here does not have: guests that get"
+            " it do not start. Correct it; 'virsh capabilities' lists those"
+            " that exist.",
             name,
             quote(configured),
         )

@@ -2,11 +2,13 @@
 
 """A libvirt host, probed over a connection to its libvirt.
 
-A probe opens a connection and closes it. It returns all facts, or raises an error that names the call that failed: a
-missing response never counts as a missing device.
+A probe opens a connection and closes it. It returns all facts, or raises an
+error that names the call that failed: a missing response never counts as a
+missing device.
 
-libvirt's calls have no timeout, and its keepalive needs an event loop. So each call runs in a thread of its own, and
-one that takes too long is an error. It cannot be interrupted: no other call is made until it ends.
+libvirt's calls have no timeout, and its keepalive needs an event loop. So each
+call runs in a thread of its own, and one that takes too long is an error. It
+cannot be interrupted: no other call is made until it ends.
 """
 
 import fcntl
@@ -22,13 +24,20 @@ from urllib.parse import urlsplit
 
 from os_prefilter.adapters.libvirt import documents
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed, install_extra
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    DocumentError,
+    ProbeFailed,
+    install_extra,
+)
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES, guest_architecture
 
 TIMEOUT = 120.0
-"""Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""
+"""Seconds that one call may take. The first one after a start of libvirt looks
+at each QEMU, which has taken 40 s.
+"""
 
 _CAPABILITIES = "getCapabilities()"
 KVM_DEVICE = "/dev/kvm"
@@ -37,16 +46,27 @@ _KVM_CHECK_EXTENSION = 0xAE03
 _KVM_CAP_X86_SMM = 117
 
 _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
-_ADVICE = "Check that libvirt runs ('virsh -c {uri} capabilities') and look into its log, then try again."
+_ADVICE = (
+    "Check that libvirt runs ('virsh -c {uri} capabilities') and look into its"
+    " log, then try again."
+)
 _ADVICE_OPEN = (
-    "Check that libvirt runs, that the URI is right, and that this user may connect (group libvirt, or root)."
+    "Check that libvirt runs, that the URI is right, and that this user may"
+    " connect (group libvirt, or root)."
 )
 _ADVICE_DENIED = (
-    "The connection is read-only, and libvirt gives domain capabilities only to full connections. Connect to the "
-    "read-write socket, as root or as a member of the group libvirt."
+    "The connection is read-only, and libvirt gives domain capabilities only"
+    " to full connections. Connect to the read-write socket, as root or as a"
+    " member of the group libvirt."
 )
-_ADVICE_HANGS = "libvirt hangs: look into its log and restart it; then the next probe works."
-_ADVICE_DOCUMENT = "Correct that; if nothing is wrong with the host, report the response to this project."
+_ADVICE_HANGS = (
+    "libvirt hangs: look into its log and restart it; then the next probe"
+    " works."
+)
+_ADVICE_DOCUMENT = (
+    "Correct that; if nothing is wrong with the host, report the response to"
+    " this project."
+)
 
 
 class LibvirtHost:
@@ -58,40 +78,59 @@ class LibvirtHost:
     :raises ConfigurationError: if libvirt-python is not installed
     """
 
-    def __init__(self, uri: str, settings: LibvirtSettings, *, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, uri: str, settings: LibvirtSettings, *, timeout: float = TIMEOUT
+    ) -> None:
         # As Nova chooses it.
-        self.uri = uri or settings.connection_uri or _URIS.get(settings.virt_type or "", "qemu:///system")
+        self.uri = (
+            uri
+            or settings.connection_uri
+            or _URIS.get(settings.virt_type or "", "qemu:///system")
+        )
         self._settings = settings
         self._timeout = timeout
         try:
             self._libvirt: Any = import_module("libvirt")
         except ImportError as error:
             raise ConfigurationError(
-                f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
+                "libvirt cannot be probed without its Python binding"
+                f" ({error}): {install_extra('libvirt')}"
             ) from error
         # By default libvirt prints each error to stderr as well.
         self._libvirt.registerErrorHandler(lambda _context, _error: None, None)
         self._last: Future[Any] | None = None
 
     def identity(self) -> str:
-        """Return a text that changes when libvirt or QEMU is upgraded, or the host is renamed or replaced.
+        """Return a text that changes when libvirt or QEMU is upgraded, or the
+        host is renamed or replaced.
 
-        As long as it is the same, :meth:`facts` need not be called again. It costs four calls, and a question to KVM;
-        the facts cost one call more for each machine type.
+        As long as it is the same, :meth:`facts` need not be called again. It
+        costs four calls, and a question to KVM; the facts cost one call more
+        for each machine type.
 
         :raises ProbeFailed: if a call of libvirt fails
         """
         with self._session() as call:
             host = call("getHostname")
-            versions = f"libvirt {call('getLibVersion')}, hypervisor {call('getVersion')}"
-            digest = hashlib.sha256(call("getCapabilities").encode()).hexdigest()
-        return f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)}, capabilities {digest}"
+            versions = (
+                f"libvirt {call('getLibVersion')}, hypervisor"
+                f" {call('getVersion')}"
+            )
+            digest = hashlib.sha256(
+                call("getCapabilities").encode()
+            ).hexdigest()
+        return (
+            f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)},"
+            f" capabilities {digest}"
+        )
 
     def facts(self, emulated: Collection[str] | None = None) -> LibvirtFacts:
         """Return the facts of the host.
 
-        :param emulated: the architectures to probe beside the host's own, as Nova spells them; None for all
-        :raises ProbeFailed: if a call of libvirt fails, or its response cannot be used
+        :param emulated: the architectures to probe beside the host's own, as
+            Nova spells them; None for all
+        :raises ProbeFailed: if a call of libvirt fails, or its response cannot
+            be used
         """
         with self._session() as call:
             libvirt_version = self._version("getLibVersion", call)
@@ -100,7 +139,11 @@ class LibvirtHost:
             try:
                 return documents.facts_from_xml(
                     capabilities,
-                    list(_domain_capabilities(call, capabilities, self._settings, emulated)),
+                    list(
+                        _domain_capabilities(
+                            call, capabilities, self._settings, emulated
+                        )
+                    ),
                     settings=self._settings,
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
@@ -109,41 +152,62 @@ class LibvirtHost:
                     smm=_kvm_has_smm(self.uri),
                 )
             except DocumentError as error:
-                raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_DOCUMENT) from error
+                raise ProbeFailed(
+                    f"{error.path} of {self.uri}",
+                    error.problem,
+                    _ADVICE_DOCUMENT,
+                ) from error
 
     def _version(self, name: str, call: "_Call") -> Version:
         number = call(name)
-        # 1,000,000 * major + 1,000 * minor + micro; 0 where libvirt does not know.
+        # 1,000,000 * major + 1,000 * minor + micro; 0 where libvirt does not
+        # know.
         if number <= 0:
-            raise ProbeFailed(f"{name}() of {self.uri}", f"{number} is not a version", _ADVICE_DOCUMENT)
+            raise ProbeFailed(
+                f"{name}() of {self.uri}",
+                f"{number} is not a version",
+                _ADVICE_DOCUMENT,
+            )
         return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
 
     @contextmanager
     def _session(self) -> Iterator["_Call"]:
-        """Open a connection, and yield a function that calls one of its functions by name."""
+        """Open a connection, and yield a function that calls one of its
+        functions by name.
+        """
         with self._failures(f"open({self.uri!r})", _ADVICE_OPEN):
             connection = self._run(partial(self._libvirt.open, self.uri))
 
         def call(name: str, *arguments: object) -> Any:
-            with self._failures(f"{_describe(name, *arguments)} of {self.uri}", _ADVICE.format(uri=self.uri)):
-                return self._run(partial(getattr(connection, name), *arguments))
+            with self._failures(
+                f"{_describe(name, *arguments)} of {self.uri}",
+                _ADVICE.format(uri=self.uri),
+            ):
+                return self._run(
+                    partial(getattr(connection, name), *arguments)
+                )
 
         try:
             yield call
         finally:
-            # Errors of closing do not count: the connection may be dead already. While a call hangs, the connection
-            # stays open until that call ends and the last reference goes.
+            # Errors of closing do not count: the connection may be dead
+            # already. While a call hangs, the connection stays open until that
+            # call ends and the last reference goes.
             if self._last and self._last.done():
                 with suppress(self._libvirt.libvirtError, TimeoutError):
                     self._run(connection.close)
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        """Make one call, after the last one has ended, and wait no longer than the timeout for each.
+        """Make one call, after the last one has ended, and wait no longer than
+        the timeout for each.
 
         :raises TimeoutError: if it, or the one before, has not ended
         """
         if self._last and not wait([self._last], self._timeout).done:
-            raise TimeoutError(f"an earlier call has not ended, nor in another {self._timeout:g} seconds")
+            raise TimeoutError(
+                "an earlier call has not ended, nor in another"
+                f" {self._timeout:g} seconds"
+            )
         self._last = last = start_thread(call, "libvirt")
         if not wait([last], self._timeout).done:
             raise TimeoutError(f"no response in {self._timeout:g} seconds")
@@ -151,12 +215,17 @@ class LibvirtHost:
 
     @contextmanager
     def _failures(self, what: str, advice: str) -> Iterator[None]:
-        """Turn an error of libvirt into one that names the call, and what to do."""
+        """Turn an error of libvirt into one that names the call, and what to
+        do.
+        """
         libvirt = self._libvirt
         try:
             yield
         except libvirt.libvirtError as error:
-            if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED):
+            if error.get_error_code() in (
+                libvirt.VIR_ERR_OPERATION_DENIED,
+                libvirt.VIR_ERR_ACCESS_DENIED,
+            ):
                 advice = _ADVICE_DENIED
             raise ProbeFailed(what, str(error), advice) from error
         except TimeoutError as error:
@@ -167,41 +236,75 @@ _Call = Callable[..., Any]
 
 
 def _domain_capabilities(
-    call: _Call, document: bytes, settings: LibvirtSettings, emulated: Collection[str] | None
+    call: _Call,
+    document: bytes,
+    settings: LibvirtSettings,
+    emulated: Collection[str] | None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the domain capabilities of each guest architecture, those of its default machine type first."""
+    """Yield the domain capabilities of each guest architecture, those of its
+    default machine type first.
+    """
     capabilities = documents.capabilities_from(_CAPABILITIES, document)
     virt_type = documents.virt_type_of(capabilities, settings)
     if virt_type not in ("kvm", "qemu"):
         return
     for architecture, domain_types in capabilities.guests.items():
         domain_type = capabilities.domain_type(architecture, virt_type)
-        platform = guest_architecture(documents.nova_architecture(architecture))
-        wanted = emulated is None or platform in {*emulated, documents.nova_architecture(capabilities.architecture)}
+        platform = guest_architecture(
+            documents.nova_architecture(architecture)
+        )
+        wanted = emulated is None or platform in {
+            *emulated,
+            documents.nova_architecture(capabilities.architecture),
+        }
         # An architecture without a known name has no trait either.
-        if not wanted or not documents.is_architecture(architecture) or domain_type not in domain_types:
+        if (
+            not wanted
+            or not documents.is_architecture(architecture)
+            or domain_type not in domain_types
+        ):
             continue
         default = ""
-        for machine, exact in ((None, ""), *sorted(domain_types[domain_type].items())):
-            # Each call can take seconds; the default machine type is known after the first.
-            if machine and (platform not in MACHINES.get(machine, ()) or exact == default):
+        for machine, exact in (
+            (None, ""),
+            *sorted(domain_types[domain_type].items()),
+        ):
+            # Each call can take seconds; the default machine type is known
+            # after the first.
+            if machine and (
+                platform not in MACHINES.get(machine, ()) or exact == default
+            ):
                 continue
-            arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
+            arguments = (
+                "getDomainCapabilities",
+                None,
+                architecture,
+                machine,
+                domain_type,
+            )
             where, found = _describe(*arguments), call(*arguments).encode()
             if machine is None:
-                default = documents.domain_capabilities_from(where, found).machine
+                default = documents.domain_capabilities_from(
+                    where, found
+                ).machine
             yield where, found
 
 
 def _kvm_has_smm(uri: str) -> bool | None:
-    """Return whether KVM has System Management Mode; None where it cannot be asked, as that of another machine.
+    """Return whether KVM has System Management Mode; None where it cannot be
+    asked, as that of another machine.
 
-    libvirt lists firmware that needs it also where KVM does not have it, as in some nested guests.
+    libvirt lists firmware that needs it also where KVM does not have it, as in
+    some nested guests.
     """
     try:
         parts = urlsplit(uri)
         # Only on x86 does 0 mean no.
-        if parts.scheme not in ("qemu", "qemu+unix") or parts.netloc or os.uname().machine != "x86_64":
+        if (
+            parts.scheme not in ("qemu", "qemu+unix")
+            or parts.netloc
+            or os.uname().machine != "x86_64"
+        ):
             return None
         device = os.open(KVM_DEVICE, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError):

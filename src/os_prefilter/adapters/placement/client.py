@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client of the Placement API: plain values, one request a method, no retries; only provider names are cached.
+"""A client of the Placement API: plain values, one request a method, no
+retries; only provider names are cached.
 
-It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod:`os_prefilter_tools.adapters.embedded`.
-Source of what is sent and expected: the Placement API reference.
+It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of
+:mod:`os_prefilter_tools.adapters.embedded`. Source of what is sent and
+expected: the Placement API reference.
 """
 
 import json
@@ -33,7 +35,8 @@ TIMEOUT = 60.0
 _FEW = 5
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
-# The beginning of an object with one list, perhaps an empty one; and what is between two items, or after the last one.
+# The beginning of an object with one list, perhaps an empty one; and what is
+# between two items, or after the last one.
 _LIST = re.compile(r'\s*\{\s*"(\w+)"\s*:\s*\[\s*\]?')
 _NEXT = re.compile(r"\s*(?:,\s*|\])")
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
@@ -41,27 +44,35 @@ _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
 AllocationRequest = Mapping[str, Any]
-"""One way to serve a request, as Placement has it: with a consumer, the body of a claim."""
+"""One way to serve a request, as Placement has it: with a consumer, the body
+of a claim.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationCandidates:
-    """The allocation candidates of one query, as Placement has them: providers by UUID."""
+    """The allocation candidates of one query, as Placement has them: providers
+    by UUID.
+    """
 
     allocation_requests: tuple[AllocationRequest, ...]
     provider_summaries: Mapping[str, Any]
     """UUID of a provider -> its resources, traits, parent and root."""
     by_host: Mapping[str, tuple[AllocationRequest, ...]]
-    """UUID of the root provider of a host, which in Nova is that of the compute node -> its allocation requests."""
+    """UUID of the root provider of a host, which in Nova is that of the
+    compute node -> its allocation requests.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The allocation candidates of one query, with the names of providers.
 
-    ``hosts`` are the names of root providers, sorted; a provider that only shares its resources with others is no host.
-    ``providers`` has, for each host, the sorted names of all providers that some candidate takes resources from.
-    ``count`` is the number of allocation requests, the combinations that Placement found.
+    ``hosts`` are the names of root providers, sorted; a provider that only
+    shares its resources with others is no host. ``providers`` has, for each
+    host, the sorted names of all providers that some candidate takes resources
+    from. ``count`` is the number of allocation requests, the combinations that
+    Placement found.
     """
 
     hosts: tuple[str, ...]
@@ -70,7 +81,9 @@ class Candidates:
 
 
 class ResourceProvider(NamedTuple):
-    """A resource provider as a listing shows it; each write of its traits or inventories raises its generation."""
+    """A resource provider as a listing shows it; each write of its traits or
+    inventories raises its generation.
+    """
 
     uuid: str
     name: str
@@ -82,16 +95,26 @@ class ResourceProvider(NamedTuple):
 class PlacementClient:
     """The requests that this library sends to Placement.
 
-    Each method raises :class:`~os_prefilter.common.errors.PlacementUnavailable` where Placement does not answer, or not
-    as Placement does, :class:`~os_prefilter.common.errors.PlacementRefused` where it refuses a request, and
-    :class:`~os_prefilter.common.errors.UnknownTraits` where the request names traits that it does not have.
+    Each method raises
+    :class:`~os_prefilter.common.errors.PlacementUnavailable` where Placement
+    does not answer, or not as Placement does,
+    :class:`~os_prefilter.common.errors.PlacementRefused` where it refuses a
+    request, and :class:`~os_prefilter.common.errors.UnknownTraits` where the
+    request names traits that it does not have.
 
     :param adapter: knows the endpoint and how to authenticate
     :param microversion: sent with each request
-    :param timeout: seconds to wait for the connection, and for each part of the response
+    :param timeout: seconds to wait for the connection, and for each part of
+        the response
     """
 
-    def __init__(self, adapter: Adapter, *, microversion: str = MICROVERSION, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        *,
+        microversion: str = MICROVERSION,
+        timeout: float = TIMEOUT,
+    ) -> None:
         self._adapter = adapter
         self._microversion = microversion
         self._timeout = timeout
@@ -103,23 +126,49 @@ class PlacementClient:
         :param query: the urlencoded query string, without the question mark
         """
         found = self.candidates(query)
-        by_root = {root: {rp for each in some for rp in each["allocations"]} for root, some in found.by_host.items()}
-        names = self.names_of({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
-        by_name = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
-        return Candidates(tuple(sorted(by_name)), dict(sorted(by_name.items())), len(found.allocation_requests))
+        by_root = {
+            root: {rp for each in some for rp in each["allocations"]}
+            for root, some in found.by_host.items()
+        }
+        names = self.names_of(
+            {*by_root, *(rp for used_by in by_root.values() for rp in used_by)}
+        )
+        by_name = {
+            names[root]: tuple(sorted(names[rp] for rp in used_by))
+            for root, used_by in by_root.items()
+        }
+        return Candidates(
+            tuple(sorted(by_name)),
+            dict(sorted(by_name.items())),
+            len(found.allocation_requests),
+        )
 
     def candidates(self, query: str) -> AllocationCandidates:
-        """Return what could serve a request, in one request to Placement, and so without names.
+        """Return what could serve a request, in one request to Placement, and
+        so without names.
 
         :param query: the urlencoded query string, without the question mark
         """
         document = self.request("GET", f"/allocation_candidates?{query}")
         with check_response("GET /allocation_candidates"):
-            found, summaries = tuple(document["allocation_requests"]), document["provider_summaries"]
-            return AllocationCandidates(found, summaries, _by_host(found, summaries))
+            found, summaries = (
+                tuple(document["allocation_requests"]),
+                document["provider_summaries"],
+            )
+            return AllocationCandidates(
+                found, summaries, _by_host(found, summaries)
+            )
 
-    def claim(self, consumer: str, candidate: AllocationRequest, *, project_id: str, user_id: str) -> bool:
-        """Take the resources of a candidate for a consumer that has none yet; return whether they were still there.
+    def claim(
+        self,
+        consumer: str,
+        candidate: AllocationRequest,
+        *,
+        project_id: str,
+        user_id: str,
+    ) -> bool:
+        """Take the resources of a candidate for a consumer that has none yet;
+        return whether they were still there.
 
         :param consumer: the UUID of the server
         """
@@ -127,37 +176,59 @@ class PlacementClient:
         # As of a consumer that does not exist, and of an instance, as Nova's.
         body |= {"consumer_generation": None, "consumer_type": "INSTANCE"}
         try:
-            self.request("PUT", f"/allocations/{quote_url(consumer, safe='')}", body)
+            self.request(
+                "PUT", f"/allocations/{quote_url(consumer, safe='')}", body
+            )
         except errors.PlacementRefused as error:
             # No other candidate helps a server that has resources already.
-            if error.status == _CONFLICT and "consumer generation conflict" not in error.detail:
+            if (
+                error.status == _CONFLICT
+                and "consumer generation conflict" not in error.detail
+            ):
                 return False
             raise
         return True
 
     def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
-        """Return the names of providers by UUID; the UUID itself for a provider that is gone.
+        """Return the names of providers by UUID; the UUID itself for a
+        provider that is gone.
 
-        A few names that are not known yet take a request each, more take one request for the whole fleet.
+        A few names that are not known yet take a request each, more take one
+        request for the whole fleet.
         """
         uuids = set(uuids)
         missing = sorted(uuids - self._names.keys())
-        queries = [f"?uuid={each}" for each in missing] if len(missing) <= _FEW else [""]
+        queries = (
+            [f"?uuid={each}" for each in missing]
+            if len(missing) <= _FEW
+            else [""]
+        )
         for query in queries:
-            rows = self.get_list(f"/resource_providers{query}", "resource_providers")
-            self._names = {**(self._names if query else {}), **{each["uuid"]: each["name"] for each in rows}}
+            rows = self.get_list(
+                f"/resource_providers{query}", "resource_providers"
+            )
+            self._names = {
+                **(self._names if query else {}),
+                **{each["uuid"]: each["name"] for each in rows},
+            }
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
     def get_list(self, url: str, name: str) -> list[Any]:
-        """Return the list that the response to a GET has under a name: ``traits``, or ``resource_providers``."""
+        """Return the list that the response to a GET has under a name:
+        ``traits``, or ``resource_providers``.
+        """
         document = self.request("GET", url)
         with check_response(f"GET {url.partition('?')[0]}"):
             return _list_in(document, name)
 
     def newest_microversion(self) -> str:
-        """Return the newest microversion that this Placement has, such as ``1.39``."""
+        """Return the newest microversion that this Placement has, such as
+        ``1.39``.
+        """
         # An older Placement refuses any request with the client's own.
-        document = PlacementClient(self._adapter, microversion="1.0", timeout=self._timeout).request("GET", "/")
+        document = PlacementClient(
+            self._adapter, microversion="1.0", timeout=self._timeout
+        ).request("GET", "/")
         with check_response("GET /"):
             version, *_ = document["versions"]
             _, minor = str(version["max_version"]).split(".")
@@ -172,12 +243,19 @@ class PlacementClient:
         return frozenset(self.get_list("/traits?associated=true", "traits"))
 
     def wanted(self) -> frozenset[str]:
-        """Return the keys of what schedulers want (:mod:`os_prefilter.hosts.reports`)."""
-        return keys_in(WANTED, self.get_list(f"/traits?name=startswith:{WANTED}", "traits"))
+        """Return the keys of what schedulers want
+        (:mod:`os_prefilter.hosts.reports`).
+        """
+        return keys_in(
+            WANTED,
+            self.get_list(f"/traits?name=startswith:{WANTED}", "traits"),
+        )
 
     def custom_traits(self) -> frozenset[str]:
         """Return each ``CUSTOM_`` trait that this Placement has."""
-        return frozenset(self.get_list(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits"))
+        return frozenset(
+            self.get_list(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits")
+        )
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
         """Create the ``CUSTOM_`` traits that Placement does not have yet.
@@ -185,11 +263,14 @@ class PlacementClient:
         Nothing is created when a standard trait is missing.
 
         :return: the traits that were created, sorted
-        :raises UnknownTraits: a standard trait is missing; only a newer os-traits beside Placement brings it
+        :raises UnknownTraits: a standard trait is missing; only a newer
+            os-traits beside Placement brings it
         """
         names = frozenset(names)
         missing = sorted(names - self.traits()) if names else []
-        if standard := [name for name in missing if not name.startswith(CUSTOM_PREFIX)]:
+        if standard := [
+            name for name in missing if not name.startswith(CUSTOM_PREFIX)
+        ]:
             raise errors.UnknownTraits(standard)
         for name in missing:
             self.create_trait(name)
@@ -200,7 +281,9 @@ class PlacementClient:
         self.request("PUT", f"/traits/{name}")
 
     def delete_trait(self, name: str) -> None:
-        """Delete a ``CUSTOM_`` trait that no provider has; one that a provider has got meanwhile stays."""
+        """Delete a ``CUSTOM_`` trait that no provider has; one that a provider
+        has got meanwhile stays.
+        """
         try:
             self.request("DELETE", f"/traits/{name}")
         except errors.PlacementRefused as error:
@@ -208,20 +291,31 @@ class PlacementClient:
                 raise
 
     def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
-        """Return the resource providers that match a query, all without one, in any order."""
+        """Return the resource providers that match a query, all without one,
+        in any order.
+        """
         return tuple(self.each_provider(query))
 
     def each_provider(self, query: str = "") -> Iterator[ResourceProvider]:
-        """Yield the resource providers that match a query, one after the other: the response may have 40 MB."""
-        response = self._response("GET", f"/resource_providers?{query}".rstrip("?"))
+        """Yield the resource providers that match a query, one after the
+        other: the response may have 40 MB.
+        """
+        response = self._response(
+            "GET", f"/resource_providers?{query}".rstrip("?")
+        )
         with check_response("GET /resource_providers"):
             for row in _rows(response.content, "resource_providers"):
                 if not _is_provider(row):
                     raise TypeError("it is no list of providers")
                 parent = row["parent_provider_uuid"]
                 # UUIDs become part of a URL.
-                uuid, above = str(UUID(row["uuid"])), str(UUID(parent)) if parent else ""
-                yield ResourceProvider(uuid, row["name"], _generation(row["generation"]), above)
+                uuid, above = (
+                    str(UUID(row["uuid"])),
+                    str(UUID(parent)) if parent else "",
+                )
+                yield ResourceProvider(
+                    uuid, row["name"], _generation(row["generation"]), above
+                )
 
     def provider_named(self, name: str) -> ResourceProvider:
         """Return the resource provider with a name.
@@ -240,23 +334,34 @@ class PlacementClient:
         """
         document = self._request_provider("GET", uuid, "traits")
         with check_response("GET /resource_providers/.../traits"):
-            return _generation(document["resource_provider_generation"]), frozenset(_list_in(document, "traits"))
+            return _generation(
+                document["resource_provider_generation"]
+            ), frozenset(_list_in(document, "traits"))
 
-    def set_provider_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
-        """Replace all traits of a resource provider at once; return its new generation.
+    def set_provider_traits(
+        self, uuid: str, generation: int, traits: Iterable[str]
+    ) -> int:
+        """Replace all traits of a resource provider at once; return its new
+        generation.
 
         :param generation: of the read that ``traits`` come from
-        :raises GenerationConflict: the provider has another generation by now; nothing was written
+        :raises GenerationConflict: the provider has another generation by now;
+            nothing was written
         :raises UnknownProvider: there is none with this UUID
-        :raises UnknownTraits: some of the traits do not exist; nothing was written
+        :raises UnknownTraits: some of the traits do not exist; nothing was
+            written
         """
-        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        body = {
+            "resource_provider_generation": generation,
+            "traits": sorted(traits),
+        }
         document = self._request_provider("PUT", uuid, "traits", body)
         with check_response("PUT /resource_providers/.../traits"):
             return _generation(document["resource_provider_generation"])
 
     def provider_resource_classes(self, uuid: str) -> frozenset[str]:
-        """Return the resource classes that a resource provider has an inventory of.
+        """Return the resource classes that a resource provider has an
+        inventory of.
 
         :raises UnknownProvider: there is none with this UUID
         """
@@ -265,11 +370,14 @@ class PlacementClient:
             return frozenset(document["inventories"].keys())
 
     def request(self, method: str, url: str, body: object = None) -> Any:
-        """Send one request; return the JSON object of the response, or None if it is empty.
+        """Send one request; return the JSON object of the response, or None if
+        it is empty.
 
-        :raises UnknownTraits: status 400, and the response names traits that do not exist
+        :raises UnknownTraits: status 400, and the response names traits that
+            do not exist
         :raises PlacementRefused: any other status from 300 to 499
-        :raises PlacementUnavailable: no response in time, status 500 and above, or one that is no JSON object
+        :raises PlacementUnavailable: no response in time, status 500 and
+            above, or one that is no JSON object
         """
         response = self._response(method, url, body)
         if not response.content:
@@ -279,8 +387,12 @@ class PlacementClient:
         except (ValueError, RecursionError):
             document = response.text
         if not isinstance(document, dict):
-            problem = f"the response is not a JSON object but {quote(document)}"
-            raise errors.PlacementUnavailable(f"{method} {url.partition('?')[0]}", problem)
+            problem = (
+                f"the response is not a JSON object but {quote(document)}"
+            )
+            raise errors.PlacementUnavailable(
+                f"{method} {url.partition('?')[0]}", problem
+            )
         return document
 
     def _response(self, method: str, url: str, body: object = None) -> Any:
@@ -297,23 +409,39 @@ class PlacementClient:
                 json=body,
             )
         except (exceptions.ClientException, OSError, ValueError) as error:
-            # OSError: the file of the certificate authority cannot be read, for one; ValueError: no URL.
+            # OSError: the file of the certificate authority cannot be read,
+            # for one; ValueError: no URL.
             reason = escape_line(" ".join(str(error).split()).rstrip("."))
-            raise errors.PlacementUnavailable(what, reason or type(error).__name__) from error
+            raise errors.PlacementUnavailable(
+                what, reason or type(error).__name__
+            ) from error
         status = response.status_code
         if status >= 300:  # noqa: PLR2004
             detail = _detail(response)
             if status >= 500:  # noqa: PLR2004
-                raise errors.PlacementUnavailable(what, f"status {status}, {quote(detail)}")
-            if status == _BAD_REQUEST and (match := _NO_SUCH_TRAIT.search(detail)):
+                raise errors.PlacementUnavailable(
+                    what, f"status {status}, {quote(detail)}"
+                )
+            if status == _BAD_REQUEST and (
+                match := _NO_SUCH_TRAIT.search(detail)
+            ):
                 raise errors.UnknownTraits(re.findall(r"\w+", match[1]))
-            roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
-            raise errors.PlacementRefused(what, status, detail, advice_on(status, roles))
+            roles = (
+                "Use a user with a role that Placement's policy allows this:"
+                " by default admin or service."
+            )
+            raise errors.PlacementRefused(
+                what, status, detail, advice_on(status, roles)
+            )
         return response
 
-    def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
+    def _request_provider(
+        self, method: str, uuid: str, part: str, body: object = None
+    ) -> Any:
         try:
-            return self.request(method, f"/resource_providers/{uuid}/{part}", body)
+            return self.request(
+                method, f"/resource_providers/{uuid}/{part}", body
+            )
         except errors.PlacementRefused as error:
             if error.status == _NOT_FOUND:
                 raise errors.UnknownProvider(uuid) from error
@@ -324,12 +452,22 @@ class PlacementClient:
 
 @contextmanager
 def check_response(what: str) -> Iterator[None]:
-    """Read a response; a member that is missing or has another type means that it is not that of a Placement."""
+    """Read a response; a member that is missing or has another type means that
+    it is not that of a Placement.
+    """
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
-        raise errors.PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
+        raise errors.PlacementUnavailable(
+            what, f"the response is not that of a Placement ({found})"
+        ) from error
 
 
 def _by_host(
@@ -337,27 +475,41 @@ def _by_host(
 ) -> dict[str, tuple[AllocationRequest, ...]]:
     """Return the allocation requests by the root provider of the host.
 
-    Where one takes resources from several trees, those that only share their resources are not the host.
+    Where one takes resources from several trees, those that only share their
+    resources are not the host.
     """
     computing = {
         each["root_provider_uuid"]
         for each in summaries.values()
-        if "COMPUTE_NODE" in each["traits"] or not set(HOST_CLASSES).isdisjoint(each["resources"])
+        if "COMPUTE_NODE" in each["traits"]
+        or not set(HOST_CLASSES).isdisjoint(each["resources"])
     }
     by_root: dict[str, list[AllocationRequest]] = {}
     for each in found:
-        roots = {summaries[rp]["root_provider_uuid"] for rp in frozenset(each["allocations"])}
+        roots = {
+            summaries[rp]["root_provider_uuid"]
+            for rp in frozenset(each["allocations"])
+        }
         if len(roots) > 1:
-            roots = {root for root in roots if root in computing or _SHARING not in summaries[root]["traits"]}
+            roots = {
+                root
+                for root in roots
+                if root in computing
+                or _SHARING not in summaries[root]["traits"]
+            }
         for root in sorted(roots):
             by_root.setdefault(root, []).append(each)
     return {root: tuple(some) for root, some in by_root.items()}
 
 
 def _detail(response: Any) -> str:
-    """Return the reason in an error response: the details of its JSON errors, or the start of its text, on one line."""
+    """Return the reason in an error response: the details of its JSON errors,
+    or the start of its text, on one line.
+    """
     try:
-        text = "; ".join(str(error["detail"]) for error in response.json()["errors"])
+        text = "; ".join(
+            str(error["detail"]) for error in response.json()["errors"]
+        )
     except (ValueError, KeyError, TypeError, RecursionError):
         text = response.text
     text = "".join(c if c.isprintable() else " " for c in text[:10_000])
@@ -365,7 +517,9 @@ def _detail(response: Any) -> str:
 
 
 def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a list of traits or of providers; strictly, as a trait that is not read is gone after the next write."""
+    """Return a list of traits or of providers; strictly, as a trait that is
+    not read is gone after the next write.
+    """
     found: list[Any] = document[name]
     is_one = is_trait_name if name == "traits" else _is_provider
     if not isinstance(found, list) or not all(map(is_one, found)):
@@ -374,7 +528,9 @@ def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _rows(content: bytes, name: str) -> Iterator[Any]:
-    """Yield the items of the one list in a JSON object; not all at once, which would take five times the memory."""
+    """Yield the items of the one list in a JSON object; not all at once, which
+    would take five times the memory.
+    """
     text, parse = content.decode(), json.JSONDecoder().raw_decode
     begin = _LIST.match(text)
     if not begin or begin[1] != name:
@@ -392,7 +548,9 @@ def _rows(content: bytes, name: str) -> Iterator[Any]:
 
 
 def _is_provider(row: object) -> bool:
-    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("uuid", "name"))
+    return isinstance(row, dict) and all(
+        isinstance(row.get(name), str) for name in ("uuid", "name")
+    )
 
 
 def _generation(value: Any) -> int:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts of Placement: what compute nodes have reported, and the traits that it knows."""
+"""Facts of Placement: what compute nodes have reported, and the traits that it
+knows.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -10,7 +12,10 @@ from urllib.parse import urlencode
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.adapters.placement.client import PlacementClient, check_response
+from os_prefilter.adapters.placement.client import (
+    PlacementClient,
+    check_response,
+)
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
@@ -19,13 +24,19 @@ from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
 from os_prefilter.service.shared import scope_of
-from os_prefilter.service.wanted import configured_filters, traits_to_create, wanted_parts
+from os_prefilter.service.wanted import (
+    configured_filters,
+    traits_to_create,
+    wanted_parts,
+)
 
 LOG = get_logger(__name__)
 
-# Traits that a reading creates: the first request waits for it. The next reading creates others.
+# Traits that a reading creates: the first request waits for it. The next
+# reading creates others.
 _AT_ONCE = 60
-# Traits in one query: some front ends take no URL of more than 4,096 bytes, and a name may have 255.
+# Traits in one query: some front ends take no URL of more than 4,096 bytes,
+# and a name may have 255.
 _MOST_FORBIDDEN = 14
 
 
@@ -34,31 +45,55 @@ def placement_facts(
     client: PlacementClient,
     compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
 ) -> dict[str, ReadFact]:
-    """Return the facts that Placement knows, for ``Service.from_conf(conf, facts=placement_facts(conf, client))``.
+    """Return the facts that Placement knows, for
+    ``Service.from_conf(conf, facts=placement_facts(conf, client))``.
 
     They are made for the filters and traits that ``conf`` enables.
 
     :param client: of a Placement with microversion 1.22
     :param compute_nodes: as for :class:`NestedProviders`
-    :raises ConfigurationError: if an option is wrong, or a filter does not load
+    :raises ConfigurationError: if an option is wrong, or a filter does not
+        load
     """
     filters, options = configured_filters(conf)
     return {
         "reports": ReadReports(client, wanted_parts(filters, options)),
-        "known_traits": KnownTraits(client, traits_to_create(filters, options)),
+        "known_traits": KnownTraits(
+            client, traits_to_create(filters, options)
+        ),
         "nested_providers": NestedProviders(client, compute_nodes),
         "owner_coverage": OwnerCoverage(client, options.owner_trait),
     }
 
 
-def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Unreported:
-    """Return the compute nodes that have none of ``traits``, in one request where the URL allows it."""
+def _compute_nodes_without(
+    client: PlacementClient, traits: Iterable[str]
+) -> Unreported:
+    """Return the compute nodes that have none of ``traits``, in one request
+    where the URL allows it.
+    """
     ordered = sorted(traits)
     found: set[str] | None = None
     while True:
-        forbidden, ordered = ordered[:_MOST_FORBIDDEN], ordered[_MOST_FORBIDDEN:]
-        query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in forbidden)))})
-        names = (each.name for each in client.each_provider(query) if found is None or each.name in found)
+        forbidden, ordered = (
+            ordered[:_MOST_FORBIDDEN],
+            ordered[_MOST_FORBIDDEN:],
+        )
+        query = urlencode(
+            {
+                "required": ",".join(
+                    (
+                        os_traits.COMPUTE_NODE,
+                        *(f"!{trait}" for trait in forbidden),
+                    )
+                )
+            }
+        )
+        names = (
+            each.name
+            for each in client.each_provider(query)
+            if found is None or each.name in found
+        )
         if not ordered:
             return Unreported.of(names)
         found = set(names)
@@ -67,7 +102,8 @@ def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> Un
 class ReadReports:
     """The fact ``reports`` of :func:`placement_facts`.
 
-    It takes two requests once every compute node has reported, and before that one or two more for each part.
+    It takes two requests once every compute node has reported, and before that
+    one or two more for each part.
 
     :param client: of a Placement with microversion 1.22
     :param parts: what the enabled filters may require
@@ -82,33 +118,52 @@ class ReadReports:
     def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.
 
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer.
         """
         in_use = self._client.traits_in_use()
         while True:
-            found = read_reports(self._parts, in_use, partial(_compute_nodes_without, self._client))
-            again = self._client.traits_in_use() if any(found.values()) else in_use
+            found = read_reports(
+                self._parts,
+                in_use,
+                partial(_compute_nodes_without, self._client),
+            )
+            again = (
+                self._client.traits_in_use() if any(found.values()) else in_use
+            )
             if _markers(again) <= _markers(in_use):
                 break
-            # A host that has reported meanwhile with a new marker is no host that has not reported.
+            # A host that has reported meanwhile with a new marker is no host
+            # that has not reported.
             in_use = again
         return self._of(found.values(), in_use)
 
-    def _of(self, unreported: Iterable[Unreported], in_use: frozenset[str]) -> Reports:
-        """Return the reports, from the compute nodes that have not reported each part."""
+    def _of(
+        self, unreported: Iterable[Unreported], in_use: frozenset[str]
+    ) -> Reports:
+        """Return the reports, from the compute nodes that have not reported
+        each part.
+        """
         by_part = zip(self._parts, unreported, strict=True)
-        by_trait: dict[str, Unreported] = {trait: nodes for part, nodes in by_part for trait in part.traits}
+        by_trait: dict[str, Unreported] = {
+            trait: nodes for part, nodes in by_part for trait in part.traits
+        }
         return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
 
     def to_json(self, value: Reports) -> Any:
         """Return what compute nodes have reported, for other processes."""
         parts = (value.unreported[min(part.traits)] for part in self._parts)
-        return [[[nodes.number, *nodes.examples] for nodes in parts], sorted(value.in_use)]
+        return [
+            [[nodes.number, *nodes.examples] for nodes in parts],
+            sorted(value.in_use),
+        ]
 
     def from_json(self, document: Any) -> Reports:
         """Return what another process has read."""
         parts, in_use = document
-        return self._of([_unreported(*part) for part in parts], frozenset(_names(in_use)))
+        return self._of(
+            [_unreported(*part) for part in parts], frozenset(_names(in_use))
+        )
 
 
 def _unreported(number: int, *examples: str) -> Unreported:
@@ -149,32 +204,43 @@ def _markers(traits: Iterable[str]) -> set[str]:
 class OwnerCoverage(_SharedBoolean):
     """The fact ``owner_coverage`` of :func:`placement_facts`.
 
-    It is false while a compute node lacks the trait, while there is no compute node (the first one may be old), and
-    while Placement does not know the trait.
+    It is false while a compute node lacks the trait, while there is no compute
+    node (the first one may be old), and while Placement does not know the
+    trait.
 
     :param client: of a Placement with microversion 1.22
     :param owner_trait: the trait that the compute nodes must have
     """
 
-    def __init__(self, client: PlacementClient, owner_trait: str = os_traits.OWNER_NOVA) -> None:
+    def __init__(
+        self, client: PlacementClient, owner_trait: str = os_traits.OWNER_NOVA
+    ) -> None:
         self._client = client
         self._owner_trait = owner_trait
         self.scope = owner_trait
 
     def __call__(self, _context: Any = None) -> bool:
-        """Return whether there are compute nodes, and each has the owner trait.
+        """Return whether there are compute nodes, and each has the owner
+        trait.
 
         It takes two short requests once all have it.
 
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer.
         """
         try:
             if _compute_nodes_without(self._client, (self._owner_trait,)):
                 return False
         except UnknownTraits:
             return False
-        # Not the compute nodes themselves: this response is as short for any fleet.
-        return bool(self._client.get_list(f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}", "traits"))
+        # Not the compute nodes themselves: this response is as short for any
+        # fleet.
+        return bool(
+            self._client.get_list(
+                f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}",
+                "traits",
+            )
+        )
 
 
 class KnownTraits:
@@ -183,39 +249,59 @@ class KnownTraits:
     It takes one request, and one more for each of ``needed`` that is missing.
 
     :param client: of a Placement with microversion 1.6
-    :param needed: traits that filters may require; the ``CUSTOM_`` ones are created before a query names one, as it may
-        be that no host has reported yet
+    :param needed: traits that filters may require; the ``CUSTOM_`` ones are
+        created before a query names one, as it may be that no host has
+        reported yet
     """
 
-    def __init__(self, client: PlacementClient, needed: Iterable[str] = ()) -> None:
+    def __init__(
+        self, client: PlacementClient, needed: Iterable[str] = ()
+    ) -> None:
         self._client = client
-        self._needed = frozenset(trait for trait in needed if trait.startswith(CUSTOM_PREFIX))
+        self._needed = frozenset(
+            trait for trait in needed if trait.startswith(CUSTOM_PREFIX)
+        )
         self._is_told = False
         self.scope = scope_of(*sorted(self._needed))
 
     def __call__(self, _context: Any = None) -> TraitNames:
         """Return the names of all traits.
 
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer.
         """
         found = set(self._client.traits())
         with check_response("GET /traits"):
-            # Each Placement has it. Where it is missing, the list is not the whole one.
+            # Each Placement has it. Where it is missing, the list is not the
+            # whole one.
             if os_traits.COMPUTE_NODE not in found:
-                raise ValueError(f"the trait {os_traits.COMPUTE_NODE} is not in it")
+                raise ValueError(
+                    f"the trait {os_traits.COMPUTE_NODE} is not in it"
+                )
         # First what is wanted: the agents can begin.
-        missing = sorted(self._needed - found, key=lambda trait: (not trait.startswith(WANTED), trait))[:_AT_ONCE]
+        missing = sorted(
+            self._needed - found,
+            key=lambda trait: (not trait.startswith(WANTED), trait),
+        )[:_AT_ONCE]
         try:
             for trait in missing:
                 self._client.create_trait(trait)
                 found.add(trait)
             if missing:
-                LOG.info("Created in Placement, as request filters may require them: %s.", ", ".join(missing))
+                LOG.info(
+                    "Created in Placement, as request filters may require"
+                    " them: %s.",
+                    ", ".join(missing),
+                )
             self._is_told = False
         except PlacementError as error:
             # Requirements for what is missing are left out, with a note.
             if not self._is_told:
-                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
+                LOG.warning(
+                    "Traits that request filters may require cannot be created"
+                    " in Placement: %s",
+                    error,
+                )
             self._is_told = True
         return TraitNames(found)
 
@@ -234,21 +320,27 @@ class KnownTraits:
 class NestedProviders(_SharedBoolean):
     """The fact ``nested_providers`` of :func:`placement_facts`.
 
-    Whether any provider is below another one, or shares its resources: Placement finds out the same for each query, and
-    evaluates it in another way then (placement/objects/research_context.py and allocation_candidate.py, read in 9.0.0
-    and 16.0.0). Its API cannot be asked that. These queries are exact as long as no nested provider has the trait
+    Whether any provider is below another one, or shares its resources:
+    Placement finds out the same for each query, and evaluates it in another
+    way then (placement/objects/research_context.py and
+    allocation_candidate.py, read in 9.0.0 and 16.0.0). Its API cannot be asked
+    that. These queries are exact as long as no nested provider has the trait
     ``COMPUTE_NODE``, which Nova gives to the root providers of hosts only.
 
-    It takes two short requests. The second lists the providers that are not compute nodes, or looks for the nested
-    provider that was found before. Only until one was found may that list be long: 800 bytes for each provider. It is
-    not requested if one of ``compute_nodes`` has a nested provider.
+    It takes two short requests. The second lists the providers that are not
+    compute nodes, or looks for the nested provider that was found before. Only
+    until one was found may that list be long: 800 bytes for each provider. It
+    is not requested if one of ``compute_nodes`` has a nested provider.
 
     :param client: of a Placement with microversion 1.22
-    :param compute_nodes: ``(context) -> UUIDs`` of some compute nodes; each takes one more request
+    :param compute_nodes: ``(context) -> UUIDs`` of some compute nodes; each
+        takes one more request
     """
 
     def __init__(
-        self, client: PlacementClient, compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: ()
+        self,
+        client: PlacementClient,
+        compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
     ) -> None:
         self._client = client
         self._compute_nodes = compute_nodes
@@ -257,10 +349,13 @@ class NestedProviders(_SharedBoolean):
     def __call__(self, context: Any = None) -> bool:
         """Ask Placement.
 
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer.
         """
         sharing = f"/traits?associated=true&name=in:{os_traits.MISC_SHARES_VIA_AGGREGATE}"
-        return bool(self._client.get_list(sharing, "traits")) or any(map(self._finds, self._queries(context)))
+        return bool(self._client.get_list(sharing, "traits")) or any(
+            map(self._finds, self._queries(context))
+        )
 
     def _queries(self, context: Any) -> Iterator[str]:
         """Yield the queries for providers, the shortest answers first."""
@@ -271,7 +366,11 @@ class NestedProviders(_SharedBoolean):
         yield urlencode({"required": f"!{os_traits.COMPUTE_NODE}"})
 
     def _finds(self, query: str) -> bool:
-        """Look for a nested provider among those that match a query, and remember it."""
+        """Look for a nested provider among those that match a query, and
+        remember it.
+        """
         providers = self._client.providers(query)
-        self._found = next((each.uuid for each in providers if each.parent), "")
+        self._found = next(
+            (each.uuid for each in providers if each.parent), ""
+        )
         return bool(self._found)

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import UnknownProvider, UnknownTraits
 
-# In one query. Placement joins a table for each required trait: MariaDB joins 61, SQLite 64.
+# In one query. Placement joins a table for each required trait: MariaDB joins
+# 61, SQLite 64.
 _MOST_TRAITS = 50
 # Bytes of them: some front ends take no URL of more than 4,096.
 _LONGEST_QUERY = 3_000
@@ -18,15 +19,20 @@ _LONGEST_QUERY = 3_000
 class HostTraitsReader:
     """For ``Service.from_conf(conf, host_traits=HostTraitsReader(client))``.
 
-    Placement sends some 800 bytes for each provider, so it is asked for those that only few hosts are like.
+    Placement sends some 800 bytes for each provider, so it is asked for those
+    that only few hosts are like.
 
-    :param client: of a Placement with microversion 1.22; some of what it reads, requests wait for
-    :param compute_nodes: ``(context) -> UUIDs`` of a few compute nodes of any kind. Without it, the first request that
-        the check for hosts sees may cost a list of most hosts.
+    :param client: of a Placement with microversion 1.22; some of what it
+        reads, requests wait for
+    :param compute_nodes: ``(context) -> UUIDs`` of a few compute nodes of any
+        kind. Without it, the first request that the check for hosts sees may
+        cost a list of most hosts.
     """
 
     def __init__(
-        self, client: PlacementClient, compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: ()
+        self,
+        client: PlacementClient,
+        compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
     ) -> None:
         self._client = client
         self.some_hosts = compute_nodes
@@ -34,31 +40,45 @@ class HostTraitsReader:
     def traits(self, host: str) -> frozenset[str] | None:
         """Return the traits of a host; None if it is gone.
 
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer
         """
         try:
             return self._client.provider_traits(host)[1]
         except UnknownProvider:
             return None
 
-    def hosts(self, required: Iterable[str], forbidden: Iterable[str]) -> list[str] | None:
-        """Return the UUIDs of the root providers that have all required traits and no forbidden one, now.
+    def hosts(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> list[str] | None:
+        """Return the UUIDs of the root providers that have all required traits
+        and no forbidden one, now.
 
-        :return: None if Placement does not know one of the traits: it refuses the query for candidates as well, and
-            says which
-        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
+        :return: None if Placement does not know one of the traits: it refuses
+            the query for candidates as well, and says which
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails
+            or does not answer
         """
         # What few hosts have is among the required ones: those first.
-        traits = [*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))]
+        traits = [
+            *sorted(required),
+            *(f"!{trait}" for trait in sorted(forbidden)),
+        ]
         found: set[str] | None = None
         while traits and found != set():
             number = min(_MOST_TRAITS, len(traits))
-            while number > 1 and len(",".join(traits[:number])) > _LONGEST_QUERY:
+            while (
+                number > 1 and len(",".join(traits[:number])) > _LONGEST_QUERY
+            ):
                 number -= 1
             query = urlencode({"required": ",".join(traits[:number])})
             del traits[:number]
             try:
-                roots = {each.uuid for each in self._client.each_provider(query) if not each.parent}
+                roots = {
+                    each.uuid
+                    for each in self._client.each_provider(query)
+                    if not each.parent
+                }
             except UnknownTraits:
                 return None
             found = roots if found is None else found & roots

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts with configured capabilities: Nova's fake driver, tests, and the worked example for authors of reporters.
+"""Hosts with configured capabilities: Nova's fake driver, tests, and the
+worked example for authors of reporters.
 
-A reporter is three things, in this order below: the facts, the function, and the constant that an entry point names::
+A reporter is three things, in this order below: the facts, the function, and
+the constant that an entry point names::
 
     [project.entry-points."os_prefilter.capability_reporters"]
     fake = "os_prefilter.hosts.drivers.fake:REPORTER"
@@ -15,7 +17,11 @@ from typing import ClassVar
 
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
+from os_prefilter.hosts.reporter import (
+    HostFacts,
+    Reporter,
+    traits_without_devices,
+)
 from os_prefilter.vocabulary import row_named, table
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = {
@@ -27,46 +33,72 @@ LIKE_NOVA: Mapping[str, frozenset[str]] = {
     "maxphysaddr_mode": frozenset(("emulate", "passthrough")),
     "firmware_stateless": frozenset(("true",)),
 }
-"""The capabilities of Nova's fake driver (``nova/virt/fake.py``: ``supported_instances`` and ``capabilities``)."""
+"""The capabilities of Nova's fake driver (``nova/virt/fake.py``:
+``supported_instances`` and ``capabilities``).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FakeFacts(HostFacts):
     """The capabilities of a fake host.
 
-    :raises ValueError: if :attr:`can` has a row or a value that the vocabulary does not have.
+    :raises ValueError: if :attr:`can` has a row or a value that the vocabulary
+        does not have.
     """
 
     driver: ClassVar[str] = "fake"
 
     architecture: str = "x86_64"
-    can: Mapping[str, frozenset[str]] = field(default_factory=lambda: LIKE_NOVA)
+    can: Mapping[str, frozenset[str]] = field(
+        default_factory=lambda: LIKE_NOVA
+    )
     """Row of the vocabulary -> the values that the host can do."""
 
     def __post_init__(self) -> None:
         known = {row.name: row.values for row in table()}
         for row, values in self.can.items():
             if unknown := values.difference(known.get(row, ())):
-                what = f"{quote(row)} with {join_names(map(quote, unknown))}, which the vocabulary does not have"
-                raise ValueError(f"FakeFacts.can has {what}; 'os-prefilter vocabulary list' shows what it has.")
+                what = (
+                    f"{quote(row)} with {join_names(map(quote, unknown))},"
+                    " which the vocabulary does not have"
+                )
+                raise ValueError(
+                    f"FakeFacts.can has {what}; 'os-prefilter vocabulary list'"
+                    " shows what it has."
+                )
 
     @cached_property
     def traits(self) -> frozenset[Trait]:
         """The traits of what it can do."""
-        terms = (row_named(row).values[value] for row, values in self.can.items() for value in values)
-        return frozenset(term.trait for term in terms if term.trait and term.required)
+        terms = (
+            row_named(row).values[value]
+            for row, values in self.can.items()
+            for value in values
+        )
+        return frozenset(
+            term.trait for term in terms if term.trait and term.required
+        )
 
 
 def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
-    """Return why the host cannot do ``value`` of ``row``; empty if it can. For guests of any architecture alike."""
+    """Return why the host cannot do ``value`` of ``row``; empty if it can. For
+    guests of any architecture alike.
+    """
     known = row_named(row).canonical(value)
     term = row_named(row).values[known] if known is not None else None
-    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686 requires that of x86_64, and the thread
-    # policy "isolate" forbids its trait.
-    if term and (term.trait is None or (term.trait in facts.traits) == term.required):
+    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686
+    # requires that of x86_64, and the thread policy "isolate" forbids its
+    # trait.
+    if term and (
+        term.trait is None or (term.trait in facts.traits) == term.required
+    ):
         return ""
     return f"the fake host is not configured for {row}"
 
 
-REPORTER = Reporter(FakeFacts, refusal, reported_by_nova=traits_without_devices)
-"""The reporter ``fake``, which owns every row. Give ``owns`` fewer if operators set the traits of the others."""
+REPORTER = Reporter(
+    FakeFacts, refusal, reported_by_nova=traits_without_devices
+)
+"""The reporter ``fake``, which owns every row. Give ``owns`` fewer if
+operators set the traits of the others.
+"""

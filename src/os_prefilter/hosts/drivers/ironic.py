@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of bare-metal nodes of Ironic: by their traits, their properties and their BIOS settings.
+"""Capabilities of bare-metal nodes of Ironic: by their traits, their
+properties and their BIOS settings.
 
-A trait on the node is the truth about it: an operator put it there, and Nova replaces the traits of the provider by
-those of the node. So it counts as "can" for every row, and no answer here contradicts it. The exception are the traits
-of configuration templates: where none of a template's variants fits the node, a trait does not make it configurable.
+A trait on the node is the truth about it: an operator put it there, and Nova
+replaces the traits of the provider by those of the node. So it counts as "can"
+for every row, and no answer here contradicts it. The exception are the traits
+of configuration templates: where none of a template's variants fits the node,
+a trait does not make it configurable.
 
 Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 """
@@ -22,8 +25,12 @@ from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.machine_types import guest_architecture
 
 
-def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
-    """Return why the node cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
+def refusal(
+    facts: IronicFacts, row: str, value: str, architecture: str
+) -> str:
+    """Return why the node cannot do ``value`` of ``row``, for guests of
+    ``architecture``; empty if it can.
+    """
     if row.startswith(PREFIX):
         return fit(facts, facts.templates.of(row, value)).reason
     known = BY_NAME[row].canonical(value)
@@ -35,7 +42,9 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     is_own = guest in ("", facts.architecture)
     if term.trait in facts.templates.found_traits:
         reason = _lack(facts, term.trait)
-    elif (is_own and term.trait in facts.other_traits) or QUALIFIED.get((term.trait, guest)) in facts.other_traits:
+    elif (is_own and term.trait in facts.other_traits) or QUALIFIED.get(
+        (term.trait, guest)
+    ) in facts.other_traits:
         reason = ""
     elif is_own:
         reason = _NEVER.get(row) or _ROWS[row](facts, known)
@@ -43,59 +52,104 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
         reason = _NO_EMULATION
     if term.required:
         return reason
-    return "" if reason else f"the node has {term.trait}: its cores can run several threads"
+    return (
+        ""
+        if reason
+        else f"the node has {term.trait}: its cores can run several threads"
+    )
 
 
 def _lack(facts: IronicFacts, trait: Trait) -> str:
-    """Return why a node lacks a trait of configuration templates; empty if it has it.
+    """Return why a node lacks a trait of configuration templates; empty if it
+    has it.
 
-    Each template that needs it must fit: a request with the trait may be configured either way.
+    Each template that needs it must fit: a request with the trait may be
+    configured either way.
     """
-    reasons = ((each, fit(facts, each).reason) for each in facts.templates.find_naming(trait))
-    return next((f"{template}: {reason}" for template, reason in reasons if reason), "")
+    reasons = (
+        (each, fit(facts, each).reason)
+        for each in facts.templates.find_naming(trait)
+    )
+    return next(
+        (f"{template}: {reason}" for template, reason in reasons if reason), ""
+    )
 
 
 def configured(facts: IronicFacts) -> dict[Trait, str]:
-    """Return why the node lacks each trait of configuration templates that it decides itself."""
-    return {trait: _lack(facts, trait) for trait in sorted(facts.templates.found_traits)}
+    """Return why the node lacks each trait of configuration templates that it
+    decides itself.
+    """
+    return {
+        trait: _lack(facts, trait)
+        for trait in sorted(facts.templates.found_traits)
+    }
 
 
 def reported_by_nova(_facts: IronicFacts) -> frozenset[str]:
-    """Return the traits that Nova's driver reports of images; all others Nova takes from the node."""
+    """Return the traits that Nova's driver reports of images; all others Nova
+    takes from the node.
+    """
     return frozenset(BY_NAME["image_type"].traits)
 
 
 def unknown(facts: IronicFacts) -> frozenset[str]:
-    """Return the traits of templates until Ironic has read the node's BIOS settings: what was found before stays."""
+    """Return the traits of templates until Ironic has read the node's BIOS
+    settings: what was found before stays.
+    """
     is_read = facts.bios or facts.bios_interface == "no-bios"
     return frozenset() if is_read else frozenset(facts.templates.found_traits)
 
 
 def _architecture(facts: IronicFacts, value: str) -> str:
     if not facts.architecture:
-        return "the node names no processor that Nova knows: set cpu_arch in its properties"
+        return (
+            "the node names no processor that Nova knows: set cpu_arch in its"
+            " properties"
+        )
     # i686 requires the trait of x86_64, which a 32-bit machine must not have.
-    return "" if guest_architecture(value) == facts.architecture else f"the node is {facts.architecture}"
+    return (
+        ""
+        if guest_architecture(value) == facts.architecture
+        else f"the node is {facts.architecture}"
+    )
 
 
 def _firmware_type(facts: IronicFacts, value: str) -> str:
-    # Unknown is not "uefi": that is a default which each Ironic may set otherwise ([deploy] default_boot_mode), and a
-    # wrong guess is an image that does not boot.
+    # Unknown is not "uefi": that is a default which each Ironic may set
+    # otherwise ([deploy] default_boot_mode), and a wrong guess is an image
+    # that does not boot.
     if not facts.boot_mode:
-        return "the node does not say how it boots: set boot_mode in the capabilities of its properties"
-    return "" if value == facts.boot_mode else f"the node boots in mode {quote(facts.boot_mode)}"
+        return (
+            "the node does not say how it boots: set boot_mode in the"
+            " capabilities of its properties"
+        )
+    return (
+        ""
+        if value == facts.boot_mode
+        else f"the node boots in mode {quote(facts.boot_mode)}"
+    )
 
 
 def _secure_boot(facts: IronicFacts, _value: str) -> str:
     if not facts.secure_boot:
-        return "the node does not say that it has it: set secure_boot:true in the capabilities of its properties"
+        return (
+            "the node does not say that it has it: set secure_boot:true in the"
+            " capabilities of its properties"
+        )
     if facts.boot_mode not in ("", "uefi"):
-        return f"it needs UEFI, and the node boots in mode {quote(facts.boot_mode)}"
+        return (
+            "it needs UEFI, and the node boots in mode"
+            f" {quote(facts.boot_mode)}"
+        )
     return ""
 
 
-def _one_of(what: str, values: tuple[str, ...], _facts: IronicFacts, value: str) -> str:
-    return "" if value in values else f"{what} {', '.join(values)}, not {value}"
+def _one_of(
+    what: str, values: tuple[str, ...], _facts: IronicFacts, value: str
+) -> str:
+    return (
+        "" if value in values else f"{what} {', '.join(values)}, not {value}"
+    )
 
 
 _NO_EMULATION = "a bare-metal node emulates no architecture"
@@ -106,30 +160,53 @@ pointer_model watchdog packed_virtqueue
 _TPM = ("tpm_version", "tpm_model", "tpm_secret_security")
 _NEVER: Mapping[str, str] = {
     **dict.fromkeys(_DEVICES.split(), "a bare-metal node emulates no device"),
-    **dict.fromkeys(_TPM, "a bare-metal node emulates no TPM, and Ironic manages none of a machine's own"),
-    **dict.fromkeys(("machine_type", "default_machine"), "a bare-metal node has none of QEMU's machine types"),
-    **dict.fromkeys(("ephemeral_encryption", "ephemeral_encryption_format"), "Ironic encrypts no disks"),
+    **dict.fromkeys(
+        _TPM,
+        "a bare-metal node emulates no TPM, and Ironic manages none of a"
+        " machine's own",
+    ),
+    **dict.fromkeys(
+        ("machine_type", "default_machine"),
+        "a bare-metal node has none of QEMU's machine types",
+    ),
+    **dict.fromkeys(
+        ("ephemeral_encryption", "ephemeral_encryption_format"),
+        "Ironic encrypts no disks",
+    ),
     "emulation_architecture": _NO_EMULATION,
     # An x86 machine has one, but nothing sees to it that it is on.
-    "time_hpet": "neither Nova nor Ironic switches the HPET of a physical machine",
+    "time_hpet": (
+        "neither Nova nor Ironic switches the HPET of a physical machine"
+    ),
     "firmware_stateless": "the firmware of a physical machine keeps its state",
     "maxphysaddr_mode": "Nova's Ironic driver sets no address space",
     "device_profile": "Nova's Ironic driver attaches no accelerators",
-    "cpu_thread_policy": f"no configuration template is about {HYPERTHREADING}, and it is not set on the node",
+    "cpu_thread_policy": (
+        f"no configuration template is about {HYPERTHREADING}, and it is not"
+        " set on the node"
+    ),
 }
 _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
     "architecture": _architecture,
     "firmware_type": _firmware_type,
     "secure_boot": _secure_boot,
-    # Nova calls the host ironic and what runs on it baremetal, so images are made for either. Nova's own
-    # ImagePropertiesFilter, where it is enabled, knows the second alone and still refuses the first.
-    "hypervisor_type": partial(_one_of, "it runs images for", ("baremetal", "ironic")),
+    # Nova calls the host ironic and what runs on it baremetal, so images are
+    # made for either. Nova's own ImagePropertiesFilter, where it is enabled,
+    # knows the second alone and still refuses the first.
+    "hypervisor_type": partial(
+        _one_of, "it runs images for", ("baremetal", "ironic")
+    ),
     "vm_mode": partial(_one_of, "it runs images of mode", ("hvm",)),
     # What Nova's driver says. Ironic alone could boot an iso as well.
-    "image_type": partial(_one_of, "Nova's Ironic driver runs images of type", ("ami", "qcow2", "raw")),
+    "image_type": partial(
+        _one_of,
+        "Nova's Ironic driver runs images of type",
+        ("ami", "qcow2", "raw"),
+    ),
 }
 
-# What else a machine has (encryption of memory, PCI devices near a socket) its operator says, by traits on the node.
+# What else a machine has (encryption of memory, PCI devices near a socket) its
+# operator says, by traits on the node.
 REPORTER = Reporter(
     IronicFacts,
     refusal,

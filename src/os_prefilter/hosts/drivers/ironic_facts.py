@@ -2,8 +2,9 @@
 
 """The facts of a bare-metal node, read from Ironic's documents.
 
-Sources: Ironic's API reference (nodes, node BIOS settings), the headings of its command line
-(``ironicclient/v1/resource_fields.py``), ``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
+Sources: Ironic's API reference (nodes, node BIOS settings), the headings of
+its command line (``ironicclient/v1/resource_fields.py``),
+``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,21 +34,29 @@ class BiosSetting(NamedTuple):
 
     value: object = None
     changeable: bool = True
-    """False if the BIOS says that it is read-only, or knows one value for it alone."""
+    """False if the BIOS says that it is read-only, or knows one value for it
+    alone.
+    """
     allowed: tuple[str, ...] = ()
     """The values that the BIOS allows; empty if it does not say."""
     attribute_type: str | None = ""
-    """``Boolean``, ``Integer``, ...; empty if Ironic does not know it, None if the document does not show it."""
+    """``Boolean``, ``Integer``, ...; empty if Ironic does not know it, None if
+    the document does not show it.
+    """
     least: int | None = None
-    """The lowest integer, or the length of the shortest string; None if the BIOS does not say."""
+    """The lowest integer, or the length of the shortest string; None if the
+    BIOS does not say.
+    """
     most: int | None = None
     """The highest integer, or the length of the longest string."""
 
     def parse(self, text: str) -> BiosValue | None:
-        """Return the value that a text stands for, with the type of the setting; None if the setting cannot have it.
+        """Return the value that a text stands for, with the type of the
+        setting; None if the setting cannot have it.
 
-        Ironic keeps all values as text, a Boolean as ``1`` or ``0``, and takes each text but ``true`` for false. Until
-        May 2026 it sent a text to the machine as it was. Both take a value that has its type.
+        Ironic keeps all values as text, a Boolean as ``1`` or ``0``, and takes
+        each text but ``true`` for false. Until May 2026 it sent a text to the
+        machine as it was. Both take a value that has its type.
         """
         if self.attribute_type == "Boolean":
             return BOOLEANS.get(text.lower())
@@ -63,7 +72,10 @@ class BiosSetting(NamedTuple):
 
     def has(self, value: BiosValue) -> bool:
         """Return True if this is its value, in any case of letters."""
-        return self.value is not None and str(self.current).lower() == str(value).lower()
+        return (
+            self.value is not None
+            and str(self.current).lower() == str(value).lower()
+        )
 
     @property
     def current(self) -> object:
@@ -76,14 +88,20 @@ class BiosSetting(NamedTuple):
         if self.attribute_type == "Boolean":
             return "true, false"
         if self.attribute_type in ("Integer", "String"):
-            what = "integers" if self.attribute_type == "Integer" else "texts of a length"
+            what = (
+                "integers"
+                if self.attribute_type == "Integer"
+                else "texts of a length"
+            )
             limits = [f"from {self.least}"] if self.least is not None else []
             limits += [f"to {self.most}"] if self.most is not None else []
             return " ".join((what, *limits))
         return join_names(map(quote, self.allowed))
 
     def _is_within(self, number: int) -> bool:
-        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+        return (self.least is None or number >= self.least) and (
+            self.most is None or number <= self.most
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +113,26 @@ class IronicFacts(HostFacts):
     bios: Mapping[str, BiosSetting] = field(default_factory=dict)
     """BIOS settings by name."""
     bios_may_differ: bool = False
-    """True if the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
-    Ironic reads them after an operation that succeeds."""
+    """True if the machine may have other BIOS settings than Ironic shows: its
+    last operation on the node failed, and Ironic reads them after an operation
+    that succeeds.
+    """
     hardware_type: str = ""
-    """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
+    """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is
+    not known.
+    """
     vendor: str = ""
     """Its maker, as its properties have it; empty if they do not."""
     bios_interface: str = ""
-    """Ironic's interface for BIOS settings; ``no-bios`` if there is none, empty if that is not known."""
+    """Ironic's interface for BIOS settings; ``no-bios`` if there is none,
+    empty if that is not known.
+    """
     boot_mode: str = ""
     """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
     secure_boot: bool | None = None
-    """True if it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
+    """True if it boots with signatures enforced, or Ironic can have it do so;
+    None if that is not known.
+    """
 
 
 def facts_from_node(
@@ -117,11 +143,14 @@ def facts_from_node(
     path: str | Path = "node",
     bios_path: str | Path = "BIOS settings",
 ) -> IronicFacts:
-    """Return the facts of a node, from Ironic's API (1.37 or later) or from the output of its command line.
+    """Return the facts of a node, from Ironic's API (1.37 or later) or from
+    the output of its command line.
 
-    :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f json``
-    :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios setting list ID -f json``; with
-        ``?detail=True`` or ``--long`` settings that are read-only are told from others
+    :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f
+        json``
+    :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios
+        setting list ID -f json``; with ``?detail=True`` or ``--long`` settings
+        that are read-only are told from others
     :param traits: the traits on the node, if not those in ``node``
     :param path: the name of the first document in errors
     :param bios_path: the name of the second
@@ -129,24 +158,35 @@ def facts_from_node(
     """
     data = _mapping(node, path, "the document")
     properties = _mapping(data.get("properties"), path, "properties")
-    # As Ironic and Nova do: of "a:1,b:2" what is not of that form is passed over, and of equal names the first counts.
-    items = reversed(_text(properties, "capabilities", path, "properties.").split(","))
+    # As Ironic and Nova do: of "a:1,b:2" what is not of that form is passed
+    # over, and of equal names the first counts.
+    items = reversed(
+        _text(properties, "capabilities", path, "properties.").split(",")
+    )
     pairs = (item.split(":") for item in items)
-    capabilities = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
+    capabilities = {
+        pair[0].strip(): pair[1].strip()
+        for pair in pairs
+        if len(pair) == 2 and all(pair)
+    }  # noqa: PLR2004
     named = _text(properties, "cpu_arch", path, "properties.")
     architecture = BY_NAME["architecture"].canonical(named) or ""
     secure_boot = data.get("secure_boot")
     if secure_boot is not None and not isinstance(secure_boot, bool):
-        raise _unexpected(path, "secure_boot", secure_boot, "true, false or null")
+        raise _unexpected(
+            path, "secure_boot", secure_boot, "true, false or null"
+        )
     if "secure_boot" in capabilities:
         secure_boot = capabilities["secure_boot"].lower() == "true"
     if not (host := _text(data, "uuid", path)):
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
     if named and not architecture:
-        # No error: Nova reports, boots and cleans such a node, without an architecture and with a warning.
+        # No error: Nova reports, boots and cleans such a node, without an
+        # architecture and with a warning.
         LOG.warning(
-            "Node %s: properties.cpu_arch is %s, no architecture that Nova knows (x86_64, aarch64, ...): the node is "
-            "reported without one. Correct it in Ironic.",
+            "Node %s: properties.cpu_arch is %s, no architecture that Nova"
+            " knows (x86_64, aarch64, ...): the node is reported without one."
+            " Correct it in Ironic.",
             escape_line(host),
             quote(named),
         )
@@ -154,85 +194,133 @@ def facts_from_node(
         # So Nova names the node, and Placement its provider.
         host=host,
         architecture=architecture,
-        other_traits=_traits(data.get("traits") if traits is None else traits, path),
+        other_traits=_traits(
+            data.get("traits") if traits is None else traits, path
+        ),
         bios=bios_from(bios, bios_path),
-        # An operation that is aborted leaves an error, and then the state that was before it.
-        bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
+        # An operation that is aborted leaves an error, and then the state that
+        # was before it.
+        bios_may_differ=bool(data.get("last_error"))
+        or data.get("provision_state") == "service failed",
         # Ours are Ironic's with another BIOS interface.
         hardware_type=_text(data, "driver", path).removeprefix("prefilter-"),
         vendor=_text(properties, "vendor", path, "properties."),
         bios_interface=_text(data, "bios_interface", path),
-        # Ironic deploys in the mode of the capability; without one, in that which the machine is in.
-        boot_mode=(capabilities.get("boot_mode") or _text(data, "boot_mode", path)).lower(),
+        # Ironic deploys in the mode of the capability; without one, in that
+        # which the machine is in.
+        boot_mode=(
+            capabilities.get("boot_mode") or _text(data, "boot_mode", path)
+        ).lower(),
         secure_boot=secure_boot,
     )
 
 
 def _traits(names: object, path: str | Path) -> frozenset[str]:
     # Not there is not "none": what an operator has set would seem to be gone.
-    expected = "a list of names of traits (show the node with API version 1.37 or later)"
-    if isinstance(names, (str, bytes, Mapping)) or not isinstance(names, Iterable):
+    expected = (
+        "a list of names of traits (show the node with API version 1.37 or"
+        " later)"
+    )
+    if isinstance(names, (str, bytes, Mapping)) or not isinstance(
+        names, Iterable
+    ):
         raise _unexpected(path, "traits", names, expected)
     found = list(names)
     for name in found:
         if not is_trait_name(name):
-            raise _unexpected(path, "an item of traits", name, "the name of a trait")
+            raise _unexpected(
+                path, "an item of traits", name, "the name of a trait"
+            )
     return frozenset(found)
 
 
-def bios_from(document: object, path: str | Path = "BIOS settings") -> dict[str, BiosSetting]:
-    """Return BIOS settings by name, from the same documents as :func:`facts_from_node`.
+def bios_from(
+    document: object, path: str | Path = "BIOS settings"
+) -> dict[str, BiosSetting]:
+    """Return BIOS settings by name, from the same documents as
+    :func:`facts_from_node`.
 
     :raises DocumentError: if it is not what it should be.
     """
-    settings = document.get("bios") if isinstance(document, Mapping) else document
-    if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
-        raise _unexpected(path, "the document", settings, "a list of BIOS settings")
+    settings = (
+        document.get("bios") if isinstance(document, Mapping) else document
+    )
+    if isinstance(settings, (str, bytes)) or not isinstance(
+        settings, Iterable
+    ):
+        raise _unexpected(
+            path, "the document", settings, "a list of BIOS settings"
+        )
     found = {}
     for number, each in enumerate(settings, start=1):
         setting = _mapping(each, path, f"item {number}")
         name = _first(setting, "name", "Name", "BIOS setting name")
         if not isinstance(name, str):
-            raise _unexpected(path, f"the name in item {number}", name, "a string")
+            raise _unexpected(
+                path, f"the name in item {number}", name, "a string"
+            )
         values = _first(setting, "allowable_values", "Allowable Values")
         allowed = tuple(map(str, values)) if isinstance(values, list) else ()
-        changeable = len(allowed) != 1 and _first(setting, "read_only", "Read Only") is not True
+        changeable = (
+            len(allowed) != 1
+            and _first(setting, "read_only", "Read Only") is not True
+        )
         value = _first(setting, "value", "Value", "BIOS setting value")
         kind, least, most = _type_of(setting)
-        found[name] = BiosSetting(value, changeable, allowed, kind, least, most)
+        found[name] = BiosSetting(
+            value, changeable, allowed, kind, least, most
+        )
     return found
 
 
-def _type_of(setting: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
+def _type_of(
+    setting: Mapping[str, Any],
+) -> tuple[str | None, int | None, int | None]:
     """Return the type of a setting, and the limits that hold for it."""
     if "attribute_type" not in setting and "Attribute Type" not in setting:
         return None, None, None
     kind = _first(setting, "attribute_type", "Attribute Type")
     if kind == "Integer":
-        limits = _first(setting, "lower_bound", "Lower Bound"), _first(setting, "upper_bound", "Upper Bound")
+        limits = (
+            _first(setting, "lower_bound", "Lower Bound"),
+            _first(setting, "upper_bound", "Upper Bound"),
+        )
     else:
-        limits = _first(setting, "min_length", "Minimum Length"), _first(setting, "max_length", "Maximum Length")
+        limits = (
+            _first(setting, "min_length", "Minimum Length"),
+            _first(setting, "max_length", "Maximum Length"),
+        )
     least, most = (each if isinstance(each, int) else None for each in limits)
     return str(kind or ""), least, most
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:
-    """Return the value under the first of these names: that of the API, or a heading of the command line."""
+    """Return the value under the first of these names: that of the API, or a
+    heading of the command line.
+    """
     return next((setting[name] for name in names if name in setting), None)
 
 
 def _mapping(value: object, path: str | Path, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, Mapping) or not all(
+        isinstance(key, str) for key in value
+    ):
         raise _unexpected(path, where, value, "names with values")
     return value
 
 
-def _text(data: Mapping[str, Any], name: str, path: str | Path, within: str = "") -> str:
+def _text(
+    data: Mapping[str, Any], name: str, path: str | Path, within: str = ""
+) -> str:
     value = data.get(name)
     if value is not None and not isinstance(value, str):
         raise _unexpected(path, within + name, value, "a string")
     return value or ""
 
 
-def _unexpected(path: str | Path, where: str, value: object, expected: str) -> DocumentError:
-    return DocumentError(path, f"{where} is {quote(value)}; expected {expected}.")
+def _unexpected(
+    path: str | Path, where: str, value: object, expected: str
+) -> DocumentError:
+    return DocumentError(
+        path, f"{where} is {quote(value)}; expected {expected}."
+    )

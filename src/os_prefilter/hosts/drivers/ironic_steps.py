@@ -2,7 +2,8 @@
 
 """Steps by which Ironic configures a bare-metal node as a request requires.
 
-Ironic takes them where a node is deployed (API 1.69) and where an active one is serviced (API 1.87).
+Ironic takes them where a node is deployed (API 1.69) and where an active one
+is serviced (API 1.87).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +12,25 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import quote
-from os_prefilter.hosts.drivers.ironic_facts import BOOLEANS, BiosValue, IronicFacts
+from os_prefilter.hosts.drivers.ironic_facts import (
+    BOOLEANS,
+    BiosValue,
+    IronicFacts,
+)
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
+from os_prefilter.vocabulary.config_templates import (
+    BIOS_STEP,
+    PREFIX,
+    BiosChange,
+    Step,
+    Template,
+    Variant,
+)
 
 BIOS_PRIORITY = 150
-"""The priority of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
+"""The priority of the step that changes BIOS settings: before the image is
+written, which Ironic does at 100.
+"""
 
 
 class Fit(NamedTuple):
@@ -30,7 +44,9 @@ class Fit(NamedTuple):
 
 
 def fit(facts: IronicFacts, template: Template) -> Fit:
-    """Return the steps of the first variant that fits the node; why none does otherwise."""
+    """Return the steps of the first variant that fits the node; why none does
+    otherwise.
+    """
     if not template.variants:
         return Fit()
     reasons = []
@@ -40,18 +56,27 @@ def fit(facts: IronicFacts, template: Template) -> Fit:
             return found
         reasons.append(found and found.reason)
     missing = (
-        "none of its BIOS settings is one of the template: add those of its maker, see [prefilter] config_templates"
+        "none of its BIOS settings is one of the template: add those of its"
+        " maker, see [prefilter] config_templates"
         if facts.bios
-        else "Ironic has no BIOS settings of it; it reads them at 'openstack baremetal node manage' and when it cleans"
+        else (
+            "Ironic has no BIOS settings of it; it reads them at 'openstack"
+            " baremetal node manage' and when it cleans"
+        )
     )
-    # The nearest: a setting that is there and cannot be changed says more than settings that are not there.
+    # The nearest: a setting that is there and cannot be changed says more than
+    # settings that are not there.
     return Fit(reason=next(filter(None, reasons), missing))
 
 
-def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, Any]]:
-    """Return the steps that configure the node as :func:`os_prefilter.guest_settings` says, as Ironic's API takes them.
+def deploy_steps(
+    settings: GuestSettings, facts: IronicFacts
+) -> list[dict[str, Any]]:
+    """Return the steps that configure the node as
+    :func:`os_prefilter.guest_settings` says, as Ironic's API takes them.
 
-    :raises ImpossibleCombination: if two configurations change one thing differently.
+    :raises ImpossibleCombination: if two configurations change one thing
+        differently.
     """
     templates = facts.templates
     steps = [
@@ -60,7 +85,12 @@ def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, 
         if setting.name.startswith(PREFIX)
         for step in fit(facts, templates.of(setting.name, setting.value)).steps
     ]
-    return [step.for_ironic() for step in sorted(_merge(steps), key=lambda step: (-step.priority, step.key))]
+    return [
+        step.for_ironic()
+        for step in sorted(
+            _merge(steps), key=lambda step: (-step.priority, step.key)
+        )
+    ]
 
 
 def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, BiosValue]:
@@ -74,54 +104,101 @@ def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, BiosValue]:
 
 
 def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
-    """Return how a variant can be applied to a node, or why it cannot; None if it is about other nodes."""
+    """Return how a variant can be applied to a node, or why it cannot; None if
+    it is about other nodes.
+    """
     own = {"driver": facts.hardware_type, "vendor": facts.vendor}
-    if not all(_matches(own[name].lower(), pattern.lower()) for name, pattern in variant.node.items()):
+    if not all(
+        _matches(own[name].lower(), pattern.lower())
+        for name, pattern in variant.node.items()
+    ):
         return None
     if not variant.bios:
         return Fit(variant.steps, in_use=variant.in_use)
     if facts.bios_interface == "no-bios":
-        return Fit(reason="its bios_interface is no-bios: Ironic cannot change its BIOS settings")
+        return Fit(
+            reason=(
+                "its bios_interface is no-bios: Ironic cannot change its BIOS"
+                " settings"
+            )
+        )
     settings: dict[str, BiosValue] = {}
     for change in variant.bios:
-        names = sorted(name for name in facts.bios if _matches(name, change.name))
+        names = sorted(
+            name for name in facts.bios if _matches(name, change.name)
+        )
         if not names:
             return None
         # Of several, one that can be changed.
-        name = next((each for each in names if facts.bios[each].changeable), names[0])
+        name = next(
+            (each for each in names if facts.bios[each].changeable), names[0]
+        )
         value, reason = _value(facts, name, change)
         if name in settings:
             reason = f"the template means its BIOS setting {quote(name)} twice"
         if reason or value is None:
             return Fit(reason=reason)
         settings[name] = value
-    changes = [{"name": name, "value": value} for name, value in settings.items()]
-    steps = (*variant.steps, Step(*BIOS_STEP, {"settings": changes}, BIOS_PRIORITY))
+    changes = [
+        {"name": name, "value": value} for name, value in settings.items()
+    ]
+    steps = (
+        *variant.steps,
+        Step(*BIOS_STEP, {"settings": changes}, BIOS_PRIORITY),
+    )
     return Fit(steps, in_use=variant.in_use or not variant.steps)
 
 
 def _matches(name: str, pattern: str) -> bool:
     # Only "*" is special: makers use brackets in names.
-    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")))
+    return name == pattern or (
+        "*" in pattern
+        and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+    )
 
 
-def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[BiosValue | None, str]:
+def _value(
+    facts: IronicFacts, name: str, change: BiosChange
+) -> tuple[BiosValue | None, str]:
     """Return the value to set, or why there is none."""
     setting = facts.bios[name]
     if not setting.changeable:
         return None, f"its BIOS setting {quote(name)} cannot be changed"
-    if setting.attribute_type is None and any(each.lower() in BOOLEANS for each in change.values):
+    if setting.attribute_type is None and any(
+        each.lower() in BOOLEANS for each in change.values
+    ):
         # It may be Boolean, and Ironic would set the opposite.
-        advice = "list the settings with --long, or ask Ironic by its API 1.74 or later"
-        return None, f"it is not known whether its BIOS setting {quote(name)} is Boolean: {advice}"
-    possible = [value for value in map(setting.parse, change.values) if value is not None]
+        advice = (
+            "list the settings with --long, or ask Ironic by its API 1.74 or"
+            " later"
+        )
+        return (
+            None,
+            (
+                f"it is not known whether its BIOS setting {quote(name)} is"
+                f" Boolean: {advice}"
+            ),
+        )
+    possible = [
+        value
+        for value in map(setting.parse, change.values)
+        if value is not None
+    ]
     # What it has already stays, if that is one of the spellings.
     now = setting.parse(str(setting.value))
-    if now is not None and str(now).lower() in {str(each).lower() for each in (*change.values, *possible)}:
+    if now is not None and str(now).lower() in {
+        str(each).lower() for each in (*change.values, *possible)
+    }:
         return now, ""
     if possible:
         return possible[0], ""
-    return None, f"its BIOS setting {quote(name)} takes {setting.describe()}, not {change.values[0]}"
+    return (
+        None,
+        (
+            f"its BIOS setting {quote(name)} takes {setting.describe()}, not"
+            f" {change.values[0]}"
+        ),
+    )
 
 
 def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
@@ -134,10 +211,23 @@ def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
         first, before = steps.setdefault(step.key, (source, step))
         if step == before:
             continue
-        values, more = bios_changes([before.for_ironic()]), bios_changes([step.for_ironic()])
-        is_mergeable = step.key == BIOS_STEP and step.priority == before.priority
-        if not is_mergeable or any(values.get(name, value) != value for name, value in more.items()):
+        values, more = (
+            bios_changes([before.for_ironic()]),
+            bios_changes([step.for_ironic()]),
+        )
+        is_mergeable = (
+            step.key == BIOS_STEP and step.priority == before.priority
+        )
+        if not is_mergeable or any(
+            values.get(name, value) != value for name, value in more.items()
+        ):
             raise ImpossibleCombination(source, first)
-        settings = [{"name": name, "value": value} for name, value in (values | more).items()]
-        steps[step.key] = f"{first} and {source}", before._replace(args={"settings": settings})
+        settings = [
+            {"name": name, "value": value}
+            for name, value in (values | more).items()
+        ]
+        steps[step.key] = (
+            f"{first} and {source}",
+            before._replace(args={"settings": settings}),
+        )
     return [step for _, step in steps.values()]

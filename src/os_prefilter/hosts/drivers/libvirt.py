@@ -1,35 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of libvirt hosts: of KVM and QEMU by domain capabilities and versions, of LXC and Parallels by lists.
+"""Capabilities of libvirt hosts: of KVM and QEMU by domain capabilities and
+versions, of LXC and Parallels by lists.
 
-The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``, ``blockinfo.py``, ``driver.py``). The page
-"What a libvirt host reports" lists where this reporter differs from Nova's driver, and why.
+The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``,
+``blockinfo.py``, ``driver.py``). The page "What a libvirt host reports" lists
+where this reporter differs from Nova's driver, and why.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from os_prefilter.hosts.drivers import nova_guests
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import (
+    GuestFacts,
+    LibvirtFacts,
+    Version,
+)
 from os_prefilter.hosts.reporter import Reporter, standard_traits
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.machine_types import MACHINES, NONE, families_of, family_of, guest_architecture
+from os_prefilter.vocabulary.machine_types import (
+    MACHINES,
+    NONE,
+    families_of,
+    family_of,
+    guest_architecture,
+)
 
 _ANY: Version = (0, 0, 0)
-_QEMU_VIFS = "virtio ne2k_pci pcnet rtl8139 e1000 e1000e spapr-vlan vmxnet3 igb"
+_QEMU_VIFS = (
+    "virtio ne2k_pci pcnet rtl8139 e1000 e1000e spapr-vlan vmxnet3 igb"
+)
 _BUSES = {"lxc": "lxc", "parallels": "ide scsi"}
 _POSSIBLE: Mapping[str, Mapping[str, str]] = {
-    "vif_model": {"kvm": _QEMU_VIFS, "qemu": f"{_QEMU_VIFS} lan9118", "parallels": "virtio rtl8139 e1000"},
+    "vif_model": {
+        "kvm": _QEMU_VIFS,
+        "qemu": f"{_QEMU_VIFS} lan9118",
+        "parallels": "virtio rtl8139 e1000",
+    },
     "disk_bus": _BUSES,
     "cdrom_bus": _BUSES,
     "video_model": {"parallels": "vga"},
     # src/vz/vz_utils.c in libvirt.
     "scsi_model": {"parallels": "virtio-scsi"},
     # A KVM host runs images for QEMU as well (LP#1837756).
-    "hypervisor_type": {"kvm": "kvm qemu", "qemu": "qemu", "lxc": "lxc", "parallels": "parallels"},
-    "vm_mode": {"kvm": "hvm", "qemu": "hvm", "lxc": "exe", "parallels": "hvm exe"},
+    "hypervisor_type": {
+        "kvm": "kvm qemu",
+        "qemu": "qemu",
+        "lxc": "lxc",
+        "parallels": "parallels",
+    },
+    "vm_mode": {
+        "kvm": "hvm",
+        "qemu": "hvm",
+        "lxc": "exe",
+        "parallels": "hvm exe",
+    },
 }
-"""Row -> virt type -> its values, by space. QEMU's domain capabilities have the rest; other virt types have none."""
+"""Row -> virt type -> its values, by space. QEMU's domain capabilities have
+the rest; other virt types have none.
+"""
 
 _ONLY_VERSIONS = """
 packed_virtqueue usb_model input_bus pointer_model firmware_stateless maxphysaddr_mode sound_model
@@ -39,8 +69,12 @@ _ONLY_QEMU = f"""{_ONLY_VERSIONS}
 usb_redirection watchdog viommu_model firmware_type machine_type default_machine time_hpet
 tpm_version tpm_model tpm_secret_security
 """
-# Nova's driver reports the first two for every virt_type; no value of the others requires a trait.
-_ALWAYS = "device_profile pci_numa_affinity_policy cpu_policy emulator_threads_policy mem_encryption"
+# Nova's driver reports the first two for every virt_type; no value of the
+# others requires a trait.
+_ALWAYS = (
+    "device_profile pci_numa_affinity_policy cpu_policy"
+    " emulator_threads_policy mem_encryption"
+)
 
 
 class Needs(NamedTuple):
@@ -57,17 +91,20 @@ class Needs(NamedTuple):
 VERSIONS: Mapping[tuple[str, str], Needs] = {
     ("vif_model", "igb"): Needs(libvirt=(9, 3, 0), qemu=(8, 0, 0)),
     ("sound_model", "virtio"): Needs(libvirt=(10, 4, 0), qemu=(8, 2, 0)),
-    # libvirt's docs/formatdomain.rst. Nova has it since 29, which needs newer ones; a Nova 27 runs on libvirt 6.0.
+    # libvirt's docs/formatdomain.rst. Nova has it since 29, which needs newer
+    # ones; a Nova 27 runs on libvirt 6.0.
     ("packed_virtqueue", "true"): Needs(libvirt=(6, 3, 0)),
     ("viommu_model", "virtio"): Needs(libvirt=(8, 3, 0)),
     ("firmware_stateless", "true"): Needs(libvirt=(8, 6, 0)),
     ("maxphysaddr_mode", "emulate"): Needs(libvirt=(8, 7, 0)),
     ("maxphysaddr_mode", "passthrough"): Needs(libvirt=(8, 7, 0)),
     ("mem_encryption_model", "amd-sev-es"): Needs(qemu=(8, 0, 0)),
-    # libvirt 9.0 passes -soundhw for it, and 11.3 does not; in between it was not tried. QEMU 7.1 dropped that option
+    # libvirt 9.0 passes -soundhw for it, and 11.3 does not; in between it was
+    # not tried. QEMU 7.1 dropped that option
     # (docs/about/removed-features.rst).
     ("sound_model", "pcspk"): Needs(libvirt=(9, 1, 0), since_qemu=(7, 1, 0)),
-    # QEMU 7.2 has these for no guest of s390x, and 10.0 has them; in between it was not tried.
+    # QEMU 7.2 has these for no guest of s390x, and 10.0 has them; in between
+    # it was not tried.
     ("vif_model", "e1000e"): Needs(qemu=(7, 3, 0), guest="s390x"),
     ("usb_model", "qemu-xhci"): Needs(qemu=(7, 3, 0), guest="s390x"),
     ("sound_model", "usb"): Needs(qemu=(7, 3, 0), guest="s390x"),
@@ -77,36 +114,71 @@ VERSIONS: Mapping[tuple[str, str], Needs] = {
 """(row, value) -> the versions that it needs."""
 
 
-def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
-    """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
+def refusal(
+    facts: LibvirtFacts, row: str, value: str, architecture: str
+) -> str:
+    """Return why the host cannot do ``value`` of ``row``, for guests of
+    ``architecture``; empty if it can.
+    """
     virt_type, is_qemu = facts.virt_type, facts.is_qemu
     guest = architecture or facts.architecture
     if not is_qemu and row in _ONLY_QEMU.split():
         return f"not possible on {virt_type} hosts"
-    if not is_qemu and architecture and guest_architecture(guest) != facts.architecture:
-        return f"{virt_type} guests have the architecture of the host, {facts.architecture}"
+    if (
+        not is_qemu
+        and architecture
+        and guest_architecture(guest) != facts.architecture
+    ):
+        return (
+            f"{virt_type} guests have the architecture of the host,"
+            f" {facts.architecture}"
+        )
     possible, guests = _POSSIBLE.get(row), facts.guests.get(guest)
     if possible is not None and (virt_type in possible or not is_qemu):
-        reason = _one_of(possible.get(virt_type, "").split(), value, f"possible on {virt_type} hosts")
+        reason = _one_of(
+            possible.get(virt_type, "").split(),
+            value,
+            f"possible on {virt_type} hosts",
+        )
     elif BY_NAME[row].per_architecture and guests is None:
         reason = f"the host has no QEMU for {guest} guests"
     else:
-        reason = _ROWS[row](facts, value, guest, guests or GuestFacts()) if row in _ROWS else ""
+        reason = (
+            _ROWS[row](facts, value, guest, guests or GuestFacts())
+            if row in _ROWS
+            else ""
+        )
     needs = VERSIONS.get((row, value))
-    if not reason and is_qemu and needs and needs.guest in ("", guest) and facts.hypervisor_version >= needs.since_qemu:
+    if (
+        not reason
+        and is_qemu
+        and needs
+        and needs.guest in ("", guest)
+        and facts.hypervisor_version >= needs.since_qemu
+    ):
         older = facts.list_older(needs.libvirt, needs.qemu)
-        reason = "; ".join(f"needs {what} {needed}, found {found}" for what, found, needed in older)
+        reason = "; ".join(
+            f"needs {what} {needed}, found {found}"
+            for what, found, needed in older
+        )
     return reason or nova_guests.refusal(facts, row, value, guest)
 
 
 def _one_of(values: Collection[str], value: str, what: str) -> str:
-    return "" if value in values else f"{what}: {', '.join(sorted(values)) or 'none'}"
+    return (
+        ""
+        if value in values
+        else f"{what}: {', '.join(sorted(values)) or 'none'}"
+    )
 
 
-# -- what depends on the guests of an architecture ---------------------------------------------------------------------
+# -- what depends on the guests of an architecture
+# ---------------------------------------------------------------------
 
 
-def _viommu_model(_facts: LibvirtFacts, value: str, architecture: str, _guests: GuestFacts) -> str:
+def _viommu_model(
+    _facts: LibvirtFacts, value: str, architecture: str, _guests: GuestFacts
+) -> str:
     possible = {
         "auto": ("x86_64", "aarch64", "armv7l"),
         "virtio": ("x86_64", "aarch64"),
@@ -114,98 +186,189 @@ def _viommu_model(_facts: LibvirtFacts, value: str, architecture: str, _guests: 
         "smmuv3": ("aarch64", "armv7l"),
     }[value]
     is_possible = guest_architecture(architecture) in possible
-    return "" if is_possible else f"it is for guests of {' and '.join(possible)}, not of {architecture}"
+    return (
+        ""
+        if is_possible
+        else (
+            f"it is for guests of {' and '.join(possible)}, not of"
+            f" {architecture}"
+        )
+    )
 
 
-def _machine_type(_facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
+def _machine_type(
+    _facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
+) -> str:
     exact = value not in MACHINES and guests.machines_are_complete
-    names = guests.machines if exact else {family_of(name) for name in guests.machines}
+    names = (
+        guests.machines
+        if exact
+        else {family_of(name) for name in guests.machines}
+    )
     wanted = value if exact else family_of(value)
-    return "" if wanted in names else f"QEMU has no machine type {wanted} for {architecture} guests"
+    return (
+        ""
+        if wanted in names
+        else f"QEMU has no machine type {wanted} for {architecture} guests"
+    )
 
 
-def _default_machine(facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts) -> str:
-    # Nova gives an emulated guest the default of the host's own architecture (nova/virt/libvirt/utils.py).
+def _default_machine(
+    facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
+) -> str:
+    # Nova gives an emulated guest the default of the host's own architecture
+    # (nova/virt/libvirt/utils.py).
     is_own = guest_architecture(architecture) == facts.architecture
-    default = (guests if is_own or not facts.built_by_nova else facts.own_guests).default_machine
-    family = family_of(default) if family_of(default) in families_of(architecture) else NONE
-    return "" if default and family == value else f"the default is {default or 'not known'}"
+    default = (
+        guests if is_own or not facts.built_by_nova else facts.own_guests
+    ).default_machine
+    family = (
+        family_of(default)
+        if family_of(default) in families_of(architecture)
+        else NONE
+    )
+    return (
+        ""
+        if default and family == value
+        else f"the default is {default or 'not known'}"
+    )
 
 
-def _time_hpet(_facts: LibvirtFacts, _value: str, architecture: str, guests: GuestFacts) -> str:
+def _time_hpet(
+    _facts: LibvirtFacts, _value: str, architecture: str, guests: GuestFacts
+) -> str:
     if architecture != "x86_64":
         return f"guests of {architecture} have no HPET; only x86 has one"
     has = any(family_of(name) in ("pc", "q35") for name in guests.machines)
-    return "" if has else "it needs machine type pc or q35, and QEMU has neither"
+    return (
+        "" if has else "it needs machine type pc or q35, and QEMU has neither"
+    )
 
 
-# -- what depends on the host, and the guests of its own architecture --------------------------------------------------
+# -- what depends on the host, and the guests of its own architecture
+# --------------------------------------------------
 
 
-def _scsi_model(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
+def _scsi_model(
+    facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts
+) -> str:
     if value == "buslogic":
         return "QEMU has no such controller"
-    if value == "ibmvscsi" and facts.guests.keys().isdisjoint(MACHINES["pseries"]):
+    if value == "ibmvscsi" and facts.guests.keys().isdisjoint(
+        MACHINES["pseries"]
+    ):
         return f"it is for guests of {' and '.join(MACHINES['pseries'])}"
     return ""
 
 
-def _cpu_thread_policy(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
+def _cpu_thread_policy(
+    facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts
+) -> str:
     if value == "isolate":
         return "the cores run several threads" if facts.smt else ""
-    return "" if facts.smt else "each core runs one thread (no SMT, or libvirt's capabilities list no topology)"
+    return (
+        ""
+        if facts.smt
+        else (
+            "each core runs one thread (no SMT, or libvirt's capabilities list"
+            " no topology)"
+        )
+    )
 
 
-def _image_type(facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts) -> str:
-    if value == "qcow2" and facts.images_type in ("rbd", "lvm") and not facts.force_raw_images:
-        return f"images_type is {facts.images_type} and force_raw_images is off"
-    if value in ("aki", "ami", "ari", "iso", "raw", "qcow2") or (value == "ploop" and facts.virt_type == "parallels"):
+def _image_type(
+    facts: LibvirtFacts, value: str, _architecture: str, _guests: GuestFacts
+) -> str:
+    if (
+        value == "qcow2"
+        and facts.images_type in ("rbd", "lvm")
+        and not facts.force_raw_images
+    ):
+        return (
+            f"images_type is {facts.images_type} and force_raw_images is off"
+        )
+    if value in ("aki", "ami", "ari", "iso", "raw", "qcow2") or (
+        value == "ploop" and facts.virt_type == "parallels"
+    ):
         return ""
     return f"Nova's libvirt driver runs no {value} images"
 
 
-def _tpm(facts: LibvirtFacts, values: Collection[str], value: str, what: str) -> str:
-    return _one_of(values, value, what) if facts.swtpm_enabled else "[libvirt] swtpm_enabled is off"
+def _tpm(
+    facts: LibvirtFacts, values: Collection[str], value: str, what: str
+) -> str:
+    return (
+        _one_of(values, value, what)
+        if facts.swtpm_enabled
+        else "[libvirt] swtpm_enabled is off"
+    )
 
 
-def _tpm_version(facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts) -> str:
+def _tpm_version(
+    facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts
+) -> str:
     versions = (value,) if guests.tpm_versions is None else guests.tpm_versions
-    return _tpm(facts, versions if guests.tpm_models else (), value, "versions of libvirt's emulated TPM")
+    return _tpm(
+        facts,
+        versions if guests.tpm_models else (),
+        value,
+        "versions of libvirt's emulated TPM",
+    )
 
 
-def _secure_boot(facts: LibvirtFacts, _value: str, architecture: str, guests: GuestFacts) -> str:
+def _secure_boot(
+    facts: LibvirtFacts, _value: str, architecture: str, guests: GuestFacts
+) -> str:
     if architecture == "aarch64" and not facts.built_by_nova:
-        # <loader secure> in libvirt's capabilities is about x86's SMM; what the firmware itself has is not listed.
+        # <loader secure> in libvirt's capabilities is about x86's SMM; what
+        # the firmware itself has is not listed.
         return "" if guests.uefi else "libvirt found no UEFI firmware"
     if not guests.secure_boot:
         return "libvirt found no UEFI firmware with secure boot"
     if facts.virt_type == "kvm" and facts.smm is False:
-        return "KVM here has no System Management Mode, which UEFI firmware with secure boot needs"
+        return (
+            "KVM here has no System Management Mode, which UEFI firmware with"
+            " secure boot needs"
+        )
     return ""
 
 
-def _mem_encryption_model(facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts) -> str:
+def _mem_encryption_model(
+    facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts
+) -> str:
     found = guests.mem_encryption
     if facts.virt_type != "kvm":
         return "it needs virt_type kvm"
     if value == "amd-sev-es" and {value, "amd-sev-snp"} <= found:
         return "the host has SEV-SNP, beside which Nova offers no SEV-ES"
-    if value == "intel-tdx" and value in found and facts.cpu_mode != "host-passthrough":
+    if (
+        value == "intel-tdx"
+        and value in found
+        and facts.cpu_mode != "host-passthrough"
+    ):
         return "it needs [libvirt] cpu_mode host-passthrough"
     return _one_of(found, value, "libvirt's models of memory encryption")
 
 
-# (facts, value, guest architecture, what libvirt can give such guests) -> reason
+# (facts, value, guest architecture, what libvirt can give such guests) ->
+# reason
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
     **dict.fromkeys(
         ("disk_bus", "cdrom_bus"),
-        lambda _, value, guest, guests: _one_of(guests.buses, value, f"possible for {guest} guests"),
+        lambda _, value, guest, guests: _one_of(
+            guests.buses, value, f"possible for {guest} guests"
+        ),
     ),
-    "video_model": lambda _, value, guest, guests: _one_of(guests.video_models, value, f"possible for {guest} guests"),
+    "video_model": lambda _, value, guest, guests: _one_of(
+        guests.video_models, value, f"possible for {guest} guests"
+    ),
     "viommu_model": _viommu_model,
-    # "bios" is the firmware that QEMU has for a machine type, none on ARM's, as in Nova.
+    # "bios" is the firmware that QEMU has for a machine type, none on ARM's,
+    # as in Nova.
     "firmware_type": lambda _, value, guest, guests: (
-        "" if value == "bios" or guests.uefi else f"libvirt found no UEFI firmware for {guest} guests"
+        ""
+        if value == "bios" or guests.uefi
+        else f"libvirt found no UEFI firmware for {guest} guests"
     ),
     "machine_type": _machine_type,
     "default_machine": _default_machine,
@@ -215,25 +378,38 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
         lambda *_: "no image backend of Nova 34 encrypts ephemeral disks",
     ),
     "architecture": lambda facts, value, *_: (
-        "" if guest_architecture(value) == facts.architecture else f"the host is {facts.architecture}"
+        ""
+        if guest_architecture(value) == facts.architecture
+        else f"the host is {facts.architecture}"
     ),
     "emulation_architecture": lambda facts, value, *_: (
-        "" if guest_architecture(value) in facts.guests else f"the host has no QEMU for {value} guests"
+        ""
+        if guest_architecture(value) in facts.guests
+        else f"the host has no QEMU for {value} guests"
     ),
     "scsi_model": _scsi_model,
     # The port leads to SPICE; a QEMU may have been built without.
     "usb_redirection": lambda _facts, _value, _guest, guests: (
-        "libvirt lists no redirected USB devices, or no SPICE graphics" if guests.usb_redirection is False else ""
+        "libvirt lists no redirected USB devices, or no SPICE graphics"
+        if guests.usb_redirection is False
+        else ""
     ),
     "watchdog": lambda facts, *_: (
-        "QEMU has no watchdog of the model i6300esb for s390x" if facts.architecture == "s390x" else ""
+        "QEMU has no watchdog of the model i6300esb for s390x"
+        if facts.architecture == "s390x"
+        else ""
     ),
     "cpu_thread_policy": _cpu_thread_policy,
     "image_type": _image_type,
     "tpm_version": _tpm_version,
-    "tpm_model": lambda facts, value, _, guests: _tpm(facts, guests.tpm_models, value, "libvirt's TPM models"),
+    "tpm_model": lambda facts, value, _, guests: _tpm(
+        facts, guests.tpm_models, value, "libvirt's TPM models"
+    ),
     "tpm_secret_security": lambda facts, value, *_: _tpm(
-        facts, facts.tpm_secret_security, value, "[libvirt] supported_tpm_secret_security"
+        facts,
+        facts.tpm_secret_security,
+        value,
+        "[libvirt] supported_tpm_secret_security",
     ),
     "secure_boot": _secure_boot,
     "mem_encryption_model": _mem_encryption_model,
@@ -243,7 +419,8 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
 def reported_by_nova(facts: LibvirtFacts) -> frozenset[str]:
     """Return the traits that Nova's libvirt driver writes itself.
 
-    It asks libvirt for KVM guests of each architecture, and so finds the host's own as the only emulated one.
+    It asks libvirt for KVM guests of each architecture, and so finds the
+    host's own as the only emulated one.
     """
     if facts.virt_type != "kvm":
         return standard_traits()
@@ -256,7 +433,9 @@ REPORTER = Reporter(
     LibvirtFacts,
     refusal,
     # Not the rows of other packages.
-    owns=frozenset((*_POSSIBLE, *_ROWS, *_ONLY_VERSIONS.split(), *_ALWAYS.split())),
+    owns=frozenset(
+        (*_POSSIBLE, *_ROWS, *_ONLY_VERSIONS.split(), *_ALWAYS.split())
+    ),
     reported_by_nova=reported_by_nova,
 )
 """The reporter ``libvirt``."""

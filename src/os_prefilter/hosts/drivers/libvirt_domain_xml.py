@@ -2,28 +2,38 @@
 
 """Guest settings as elements of libvirt's domain XML.
 
-Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>`` into its own, and adds the devices.
-Devices that the driver writes anyway (disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
+Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>``
+into its own, and adds the devices. Devices that the driver writes anyway
+(disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
 instead. The other settings, by row of the vocabulary, are left to the driver:
 
-- ``hypervisor_type``: the type of the domain, which is the host's virt_type, or qemu where it emulates
+- ``hypervisor_type``: the type of the domain, which is the host's virt_type,
+  or qemu where it emulates
 - ``vm_mode``: a domain of QEMU is hvm
-- ``tpm_secret_security``: access to the secret that encrypts the TPM's state, which the driver makes and keeps
+- ``tpm_secret_security``: access to the secret that encrypts the TPM's state,
+  which the driver makes and keeps
 - ``device_profile``: the devices that Cyborg has bound are host devices
 - ``image_type``: the driver's image backend reads it
-- ``pci_numa_affinity_policy``: the scheduler and the driver choose the devices by it
+- ``pci_numa_affinity_policy``: the scheduler and the driver choose the devices
+  by it
 - ``mem_encryption``: its model decides
-- ``mem_encryption_model``: <launchSecurity> has values of the host's processor, and its devices need more
+- ``mem_encryption_model``: <launchSecurity> has values of the host's
+  processor, and its devices need more
 - ``cpu_policy``: the driver pins the CPUs (<cputune>)
 - ``cpu_thread_policy``: the driver chooses the host's threads that it pins to
-- ``emulator_threads_policy``: the driver pins the emulator's threads (<emulatorpin>)
+- ``emulator_threads_policy``: the driver pins the emulator's threads
+  (<emulatorpin>)
 """
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without, guest_architecture
+from os_prefilter.vocabulary.machine_types import (
+    LIBVIRT_ARCHITECTURES,
+    families_without,
+    guest_architecture,
+)
 
 # Row -> device that the driver writes itself.
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
@@ -34,24 +44,39 @@ _MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
 def domain_elements(settings: GuestSettings) -> list[str]:
     """Return the elements, ``<clock>`` first, as XML text.
 
-    On pc and q35 the timer is always written, present or not: libvirt's default has changed with QEMU's. Other machine
-    types have none, and some refuse the element.
+    On pc and q35 the timer is always written, present or not: libvirt's
+    default has changed with QEMU's. Other machine types have none, and some
+    refuse the element.
     """
-    return [tostring(element, encoding="unicode") for element in _elements(settings)]
+    return [
+        tostring(element, encoding="unicode")
+        for element in _elements(settings)
+    ]
 
 
 def device_models(settings: GuestSettings) -> dict[str, str]:
-    """Return the models and buses of devices that the driver writes: ``{"interface": "e1000e", "disk": "scsi"}``."""
-    return {kind: value for name, kind in _MODELS.items() if (value := settings.value(name))}
+    """Return the models and buses of devices that the driver writes:
+    ``{"interface": "e1000e", "disk": "scsi"}``.
+    """
+    return {
+        kind: value
+        for name, kind in _MODELS.items()
+        if (value := settings.value(name))
+    }
 
 
 def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
-    """Return attributes of ``<driver>`` of devices that the driver writes: ``{"interface": {"packed": "on"}}``.
+    """Return attributes of ``<driver>`` of devices that the driver writes:
+    ``{"interface": {"packed": "on"}}``.
 
-    libvirt accepts packed virtqueues only for interfaces of the model virtio. Without a requested model, the driver
-    knows which it gives.
+    libvirt accepts packed virtqueues only for interfaces of the model virtio.
+    Without a requested model, the driver knows which it gives.
     """
-    return {"interface": {"packed": "on"}} if settings.value("packed_virtqueue") == "true" else {}
+    return (
+        {"interface": {"packed": "on"}}
+        if settings.value("packed_virtqueue") == "true"
+        else {}
+    )
 
 
 def _elements(settings: GuestSettings) -> Iterator[Element]:
@@ -65,7 +90,11 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
     yield from _system(settings)
     if mode := settings.value("maxphysaddr_mode"):
         cpu = Element("cpu")
-        bits = {"bits": str(settings.physical_address_bits)} if settings.physical_address_bits else {}
+        bits = (
+            {"bits": str(settings.physical_address_bits)}
+            if settings.physical_address_bits
+            else {}
+        )
         SubElement(cpu, "maxphysaddr", {"mode": mode, **bits})
         yield cpu
     if model := settings.value("video_model"):
@@ -75,11 +104,13 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
     if model := settings.value("sound_model"):
         yield Element("sound", model=model)
     yield from _usb_input_and_watchdog(settings)
-    # As in Nova: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
+    # As in Nova: whatever disks the guest has. Without a model libvirt adds
+    # the controller that it prefers.
     if model := settings.value("scsi_model"):
         yield Element("controller", type="scsi", index="0", model=model)
     if model := settings.value("viommu_model"):
-        # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
+        # Of the machine types that can have one, q35 is x86's, and virt is
+        # that of 32-bit ARM as well.
         automatic = "intel" if is_x86 else "smmuv3"
         yield Element("iommu", model=automatic if model == "auto" else model)
     if version := settings.value("tpm_version"):
@@ -89,7 +120,8 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
 
 
 def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
-    """Yield a USB controller, a tablet, a keyboard, redirected USB ports, and a watchdog, as Nova does.
+    """Yield a USB controller, a tablet, a keyboard, redirected USB ports, and
+    a watchdog, as Nova does.
 
     libvirt adds a controller where none is written, on most machine types.
     """
@@ -97,10 +129,17 @@ def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
     pointer = bus or ("usb" if settings.value("pointer_model") else "")
     ports = int(settings.value("usb_redirection") or 0)
     controller = settings.value("usb_model") or ""
-    if ports or pointer == "usb" or any(settings.value(row) == "usb" for row in _MAY_NEED_USB):
-        # As in Nova: a guest with a USB device gets a controller in any case. libvirt adds none on these.
+    if (
+        ports
+        or pointer == "usb"
+        or any(settings.value(row) == "usb" for row in _MAY_NEED_USB)
+    ):
+        # As in Nova: a guest with a USB device gets a controller in any case.
+        # libvirt adds none on these.
         without = settings.family in {"virt", "s390-ccw-virtio"}
-        controller = controller.replace("none", "") or ("qemu-xhci" if without else "")
+        controller = controller.replace("none", "") or (
+            "qemu-xhci" if without else ""
+        )
     if controller:
         yield Element("controller", type="usb", index="0", model=controller)
     if pointer:
@@ -117,20 +156,43 @@ def _system(settings: GuestSettings) -> Iterator[Element]:
     firmware = settings.value("firmware_type")
     secure = settings.value("secure_boot") == "required"
     is_i686 = settings.architecture == "i686"
-    if not (settings.machine or firmware or secure or is_i686 or settings.value("emulation_architecture")):
+    if not (
+        settings.machine
+        or firmware
+        or secure
+        or is_i686
+        or settings.value("emulation_architecture")
+    ):
         return
     system = Element("os")
-    kind = SubElement(system, "type", arch=LIBVIRT_ARCHITECTURES.get(settings.architecture, settings.architecture))
+    kind = SubElement(
+        system,
+        "type",
+        arch=LIBVIRT_ARCHITECTURES.get(
+            settings.architecture, settings.architecture
+        ),
+    )
     kind.text = "hvm"
     if settings.machine:
         kind.set("machine", settings.machine)
     if firmware == "uefi" or secure:
         system.set("firmware", "efi")
-        # As in Nova: off unless requested. Otherwise libvirt prefers firmware that has it.
+        # As in Nova: off unless requested. Otherwise libvirt prefers firmware
+        # that has it.
         feature = SubElement(system, "firmware")
-        SubElement(feature, "feature", name="secure-boot", enabled="yes" if secure else "no")
-        # No secure="no": libvirt 9.0 refuses it. It means system management mode, which is x86's.
-        loader = {"secure": "yes"} if secure and settings.architecture == "x86_64" else {}
+        SubElement(
+            feature,
+            "feature",
+            name="secure-boot",
+            enabled="yes" if secure else "no",
+        )
+        # No secure="no": libvirt 9.0 refuses it. It means system management
+        # mode, which is x86's.
+        loader = (
+            {"secure": "yes"}
+            if secure and settings.architecture == "x86_64"
+            else {}
+        )
         if settings.value("firmware_stateless") == "true":
             loader["stateless"] = "yes"
         if loader:

@@ -2,8 +2,9 @@
 
 """Releases of Nova, and the oldest libvirt and QEMU that each runs on.
 
-Sources: ``MIN_LIBVIRT_VERSION`` and ``MIN_QEMU_VERSION`` in ``nova/virt/libvirt/driver.py`` of each release; a test
-compares the row of the installed one.
+Sources: ``MIN_LIBVIRT_VERSION`` and ``MIN_QEMU_VERSION`` in
+``nova/virt/libvirt/driver.py`` of each release; a test compares the row of the
+installed one.
 """
 
 from collections.abc import Mapping
@@ -39,4 +40,7 @@ NEWEST_NOVA = max(NOVA_RELEASES)
 
 def list_releases() -> str:
     """Return the releases as text: ``27 (2023.1), 29 (2024.1)``."""
-    return ", ".join(f"{number} ({release.openstack})" for number, release in NOVA_RELEASES.items())
+    return ", ".join(
+        f"{number} ({release.openstack})"
+        for number, release in NOVA_RELEASES.items()
+    )

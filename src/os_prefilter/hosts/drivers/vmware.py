@@ -1,40 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of hosts of Nova's VMware driver: what that driver reads, not all that vSphere could do.
+"""Capabilities of hosts of Nova's VMware driver: what that driver reads, not
+all that vSphere could do.
 
-Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the image types, and no device model. It
-silently ignores any other property, and the guest starts without what was required. That is a no here.
+Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the
+image types, and no device model. It silently ignores any other property, and
+the guest starts without what was required. That is a no here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
+from os_prefilter.hosts.reporter import (
+    HostFacts,
+    Reporter,
+    traits_without_devices,
+)
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import guest_architecture
 
-# Of disks (images.py, VMwareImage.from_image; any other value is ignored). hw_cdrom_bus is not read: a CD-ROM is always
-# on IDE. But a bus has one trait for both, so CD-ROMs count as disks do: else no image with
-# hw_disk_bus=scsi could be placed.
+# Of disks (images.py, VMwareImage.from_image; any other value is ignored).
+# hw_cdrom_bus is not read: a CD-ROM is always on IDE. But a bus has one trait
+# for both, so CD-ROMs count as disks do: else no image with hw_disk_bus=scsi
+# could be placed.
 _BUSES = ("the disk buses", frozenset(("ide", "scsi")))
 
 # row -> what it is called, the values
 _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
     # vm_util.py, convert_vif_model: anything else is an error.
-    "vif_model": ("the VIF models", frozenset(["e1000", "e1000e", "pcnet", "sriov", "vmxnet", "vmxnet3"])),
+    "vif_model": (
+        "the VIF models",
+        frozenset(["e1000", "e1000e", "pcnet", "sriov", "vmxnet", "vmxnet3"]),
+    ),
     **dict.fromkeys(("disk_bus", "cdrom_bus"), _BUSES),
-    # images.py again. Any other model is ignored: the adapter is then LSI Logic.
-    "scsi_model": ("the SCSI models", frozenset(("buslogic", "lsilogic", "lsisas1068", "vmpvscsi"))),
-    # vmops.py, _get_extra_specs: efi or bios in the configuration of the virtual machine.
+    # images.py again. Any other model is ignored: the adapter is then LSI
+    # Logic.
+    "scsi_model": (
+        "the SCSI models",
+        frozenset(("buslogic", "lsilogic", "lsisas1068", "vmpvscsi")),
+    ),
+    # vmops.py, _get_extra_specs: efi or bios in the configuration of the
+    # virtual machine.
     "firmware_type": ("the firmware", frozenset(("bios", "uefi"))),
     # host.py, supported_instances.
     "hypervisor_type": ("the hypervisor type", frozenset(("vmware",))),
     "vm_mode": ("the virtual machine mode", frozenset(("hvm",))),
-    # driver.py, capabilities; images.py refuses what is not in constants.DISK_FORMATS_ALL.
+    # driver.py, capabilities; images.py refuses what is not in
+    # constants.DISK_FORMATS_ALL.
     "image_type": ("the image types", frozenset(("iso", "vmdk"))),
 }
-# A guest always has VMware's own video card; the driver leaves the timer as vSphere has it.
+# A guest always has VMware's own video card; the driver leaves the timer as
+# vSphere has it.
 _IGNORED = """
 video_model emulation_architecture viommu_model sound_model usb_model usb_redirection input_bus pointer_model
 watchdog machine_type time_hpet packed_virtqueue ephemeral_encryption ephemeral_encryption_format tpm_version tpm_model
@@ -55,23 +72,39 @@ class VmwareFacts(HostFacts):
     architecture: str = "x86_64"
 
 
-def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
-    """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
+def refusal(
+    facts: VmwareFacts, row: str, value: str, architecture: str
+) -> str:
+    """Return why the host cannot do ``value`` of ``row``, for guests of
+    ``architecture``; empty if it can.
+    """
     term = BY_NAME[row].values.get(value)
     if term and term.trait is None:
         return ""
-    guest = guest_architecture(value if row == "architecture" else architecture)
+    guest = guest_architecture(
+        value if row == "architecture" else architecture
+    )
     if guest not in ("", facts.architecture):
-        return f"VMware runs guests of {facts.architecture} only, not of {guest}"
+        return (
+            f"VMware runs guests of {facts.architecture} only, not of {guest}"
+        )
     if row == "architecture":
         return ""
     if row in _CAN:
         what, values = _CAN[row]
-        return "" if value in values else f"VMware has {what} {', '.join(sorted(values))}, not {value}"
-    return _NEVER.get(row) or f"Nova's VMware driver ignores {BY_NAME[row].image_property or BY_NAME[row].extra_spec}"
+        return (
+            ""
+            if value in values
+            else f"VMware has {what} {', '.join(sorted(values))}, not {value}"
+        )
+    return (
+        _NEVER.get(row)
+        or f"Nova's VMware driver ignores {BY_NAME[row].image_property or BY_NAME[row].extra_spec}"
+    )
 
 
-# Operators may set traits for what the processors of a cluster have (threads, encryption of memory).
+# Operators may set traits for what the processors of a cluster have (threads,
+# encryption of memory).
 REPORTER = Reporter(
     VmwareFacts,
     refusal,

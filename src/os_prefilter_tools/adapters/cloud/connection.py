@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is read; nothing is written to it here."""
+"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is
+read; nothing is written to it here.
+"""
 
 import json
 import logging
@@ -27,16 +29,19 @@ from os_prefilter.documents.files import check_readable
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 from os_prefilter_tools.fleet.model import Aggregate
 
-# The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
+# The first that shows the UUIDs of aggregates, by which Placement knows them:
+# Nova 15.0.0 (Ocata).
 _AGGREGATE_UUIDS = "2.41"
 # Of its metadata, the keys that request filters read.
 _READ = ("filter_tenant_id", "trait:")
 
 
 def connect(name: str) -> Any:
-    """Return an ``openstack.connection.Connection`` to a cloud, after the login at its Keystone.
+    """Return an ``openstack.connection.Connection`` to a cloud, after the
+    login at its Keystone.
 
-    :raises ConfigurationError: there is no such cloud, its entry or a file cannot be used, or the login fails
+    :raises ConfigurationError: there is no such cloud, its entry or a file
+        cannot be used, or the login fails
     """
     for path in _configuration_files():
         check_readable(path)
@@ -45,12 +50,24 @@ def connect(name: str) -> Any:
             _check_syntax(path)
     logging.getLogger("openstack.config").addFilter(_without_error_text)
     try:
-        # Without the timeout, a service that hangs would keep the command forever.
-        connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
-    except (SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
+        # Without the timeout, a service that hangs would keep the command
+        # forever.
+        connection = openstack.connect(
+            cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter"
+        )
+    except (
+        SDKException,
+        ClientException,
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise ConfigurationError(
-            f"The cloud {quote(name)} cannot be used: {describe_error(error).rstrip('.')}. Name a cloud of clouds.yaml "
-            "in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
+            f"The cloud {quote(name)} cannot be used:"
+            f" {describe_error(error).rstrip('.')}. Name a cloud of"
+            " clouds.yaml in this folder, in ~/.config/openstack or in"
+            " /etc/openstack, and check its entry."
         ) from error
     limit(connection.session)
     log_in(connection.session, name)
@@ -61,7 +78,8 @@ def placement_of(connection: Any) -> PlacementClient:
     """Return the client of a cloud's Placement.
 
     :raises CloudError: the service catalogue has no endpoint of it
-    :raises PlacementUnavailable: Keystone refuses, or the service does not show its versions
+    :raises PlacementUnavailable: Keystone refuses, or the service does not
+        show its versions
     """
     try:
         return PlacementClient(proxy_of(connection, "placement"))
@@ -70,18 +88,28 @@ def placement_of(connection: Any) -> PlacementClient:
 
 
 def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
-    """Return Nova's host aggregates with their availability zones and the metadata that filters read, in Nova's order.
+    """Return Nova's host aggregates with their availability zones and the
+    metadata that filters read, in Nova's order.
 
-    :raises CloudError: Nova does not answer, or refuses: by default only administrators may see them
+    :raises CloudError: Nova does not answer, or refuses: by default only
+        administrators may see them
     """
-    rows: Any = CloudService(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
+    rows: Any = (
+        CloudService(connection, "compute")
+        .get("/os-aggregates", _AGGREGATE_UUIDS)
+        .get("aggregates")
+    )
     try:
         return tuple(
             Aggregate(
                 str(UUID(row["uuid"])),
                 str(row["name"]),
                 str(row["availability_zone"] or ""),
-                {key: str(value) for key, value in (row.get("metadata") or {}).items() if key.startswith(_READ)},
+                {
+                    key: str(value)
+                    for key, value in (row.get("metadata") or {}).items()
+                    if key.startswith(_READ)
+                },
             )
             for row in rows
         )
@@ -90,18 +118,37 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
 
 
 def _configuration_files() -> Iterator[Path]:
-    """Yield the files that openstacksdk will read: the first readable file of each kind."""
-    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
-    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
-        first = next((name for name in (override, *names) if name and os.access(name, os.R_OK)), None)
+    """Yield the files that openstacksdk will read: the first readable file of
+    each kind.
+    """
+    own = (
+        os.environ.get("OS_CLIENT_CONFIG_FILE"),
+        os.environ.get("OS_CLIENT_SECURE_FILE"),
+        None,
+    )
+    for override, names in zip(
+        own,
+        (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES),
+        strict=True,
+    ):
+        first = next(
+            (
+                name
+                for name in (override, *names)
+                if name and os.access(name, os.R_OK)
+            ),
+            None,
+        )
         if first:
             yield Path(first)
 
 
 def _check_syntax(path: Path) -> None:
-    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which parsing failed.
+    """Check that a file can be parsed: openstacksdk skips one that cannot, and
+    logs the text at which parsing failed.
 
-    :raises ConfigurationError: it cannot; the message has the line but no text, which may be a password
+    :raises ConfigurationError: it cannot; the message has the line but no
+        text, which may be a password
     """
     kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
@@ -113,20 +160,27 @@ def _check_syntax(path: Path) -> None:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else getattr(error, "lineno", None)
         raise ConfigurationError(
-            f"{escape_line(str(path))}{f': line {line}' if line else ''}: this is not {kind}. Correct it; put a value "
-            "that begins with a sign such as * or ! in quotes."
+            f"{escape_line(str(path))}{f': line {line}' if line else ''}: this"
+            f" is not {kind}. Correct it; put a value that begins with a sign"
+            " such as * or ! in quotes."
         ) from None
 
 
 def _without_error_text(record: logging.LogRecord) -> bool:
-    """Replace parser errors in openstacksdk's log by their type: their text may have a password."""
+    """Replace parser errors in openstacksdk's log by their type: their text
+    may have a password.
+    """
     if isinstance(record.args, tuple):
-        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
+        record.args = tuple(
+            type(each).__name__ if isinstance(each, Exception) else each
+            for each in record.args
+        )
     return True
 
 
 def log_in(session: Any, cloud: str) -> None:
-    """Log a session in, unless its plugin needs no login; a later failure would look like that of another service.
+    """Log a session in, unless its plugin needs no login; a later failure
+    would look like that of another service.
 
     :param cloud: its name, for messages
     :raises ConfigurationError: Keystone refuses, or does not answer
@@ -136,12 +190,27 @@ def log_in(session: Any, cloud: str) -> None:
     try:
         # Each request reads when the token expires.
         session.auth.get_access(session).will_expire_soon()
-    except (ClientException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # 404: a token that has been revoked; or another path than that of Keystone.
+    except (
+        ClientException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ) as error:
+        # 404: a token that has been revoked; or another path than that of
+        # Keystone.
         is_refused = isinstance(error, HTTPClientError)
-        reason = "Keystone refused the login" if is_refused else "the login at Keystone failed"
+        reason = (
+            "Keystone refused the login"
+            if is_refused
+            else "the login at Keystone failed"
+        )
         raise ConfigurationError(
-            f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. Check auth_url, "
-            "the user, the password, their domain and the project of its entry in clouds.yaml, and that Keystone runs. "
-            "An application credential or a token may have expired, or been revoked: then create a new one."
+            f"The cloud {quote(cloud)} cannot be used: {reason}:"
+            f" {describe_error(error).rstrip('.')}. Check auth_url, the user,"
+            " the password, their domain and the project of its entry in"
+            " clouds.yaml, and that Keystone runs. An application credential"
+            " or a token may have expired, or been revoked: then create a new"
+            " one."
         ) from error

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reconcile namespaces of Glance's metadata definitions: plan the changes, and write them.
+"""Reconcile namespaces of Glance's metadata definitions: plan the changes, and
+write them.
 
-Each change is one request, so that values which are still served can be chosen all the time. Withdrawn values are
-removed first: where Glance fails half-way, it offers too little rather than too much.
+Each change is one request, so that values which are still served can be chosen
+all the time. Withdrawn values are removed first: where Glance fails half-way,
+it offers too little rather than too much.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +25,9 @@ class MetadefChange(NamedTuple):
     """One request to Glance, and what it changes."""
 
     what: str
-    """``delete``, ``remove``, ``replace``, ``update``, ``dissociate``, ``associate``, ``add`` or ``create``."""
+    """``delete``, ``remove``, ``replace``, ``update``, ``dissociate``,
+    ``associate``, ``add`` or ``create``.
+    """
     namespace: str
     method: str
     path: str
@@ -35,18 +39,32 @@ class MetadefChange(NamedTuple):
 
 
 # Removals first; a namespace is created as a whole.
-_ORDER = ("delete", "remove", "replace", "update", "dissociate", "associate", "add", "create")
+_ORDER = (
+    "delete",
+    "remove",
+    "replace",
+    "update",
+    "dissociate",
+    "associate",
+    "add",
+    "create",
+)
 
 
-def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str) -> list[MetadefChange]:
-    """Return the changes that make Glance have these namespaces, in the order in which to write them.
+def plan_metadefs(
+    connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str
+) -> list[MetadefChange]:
+    """Return the changes that make Glance have these namespaces, in the order
+    in which to write them.
 
-    A namespace without properties is to be deleted. Other namespaces are not read.
+    A namespace without properties is to be deleted. Other namespaces are not
+    read.
 
     :param connection: an ``openstack.connection.Connection``
     :param wanted: namespaces, as Glance takes them
     :param mark: the tag of a namespace that may be changed
-    :raises CloudError: Glance does not answer or refuses, or a namespace to be changed lacks the mark or is protected
+    :raises CloudError: Glance does not answer or refuses, or a namespace to be
+        changed lacks the mark or is protected
     """
     glance = CloudService(connection, "image")
     changes: list[MetadefChange] = []
@@ -55,16 +73,32 @@ def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: st
         where = f"Glance, the namespace {quote(name)}"
         found = glance.find(_path(name))
         try:
-            needed, tags = list(_changes(namespace, found)), list((found or {}).get("tags") or ())
+            needed, tags = (
+                list(_changes(namespace, found)),
+                list((found or {}).get("tags") or ()),
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise unexpected(where, found) from error
         if found is not None and needed:
             if {"name": mark} not in tags:
-                reason = f"it was not made by this command: it lacks the tag {quote(mark)}. Nothing was written"
-                raise CloudError(where, reason, "Rename or delete it, if its values are to come from here.")
+                reason = (
+                    "it was not made by this command: it lacks the tag"
+                    f" {quote(mark)}. Nothing was written"
+                )
+                raise CloudError(
+                    where,
+                    reason,
+                    "Rename or delete it, if its values are to come from"
+                    " here.",
+                )
             if found.get("protected"):
-                advice = f"Remove the protection: 'openstack image metadef namespace set --unprotected {name}'."
-                raise CloudError(where, "it is protected. Nothing was written", advice)
+                advice = (
+                    "Remove the protection: 'openstack image metadef"
+                    f" namespace set --unprotected {name}'."
+                )
+                raise CloudError(
+                    where, "it is protected. Nothing was written", advice
+                )
         changes += needed
     return sorted(changes, key=lambda change: _ORDER.index(change.what))
 
@@ -72,7 +106,8 @@ def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: st
 def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
     """Write the changes, one after the other.
 
-    :raises CloudError: Glance does not answer or refuses; the message says how many changes are written
+    :raises CloudError: Glance does not answer or refuses; the message says how
+        many changes are written
     """
     glance = CloudService(connection, "image")
     changes = list(changes)
@@ -80,55 +115,104 @@ def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
         try:
             glance.send(change.method, change.path, change.body)
         except CloudError as error:
-            target = " ".join(filter(None, (change.namespace, escape_line(change.name))))
+            target = " ".join(
+                filter(None, (change.namespace, escape_line(change.name)))
+            )
             all_changes = pluralize(len(changes), "change")
-            what = f"Metadata definitions: wrote {written} of {all_changes}, then failed to {change.what} {target}"
-            advice = "Run the command again when that is solved: it writes what is missing."
-            raise CloudError(what, str(error).rstrip("."), advice, error.status) from error
+            what = (
+                f"Metadata definitions: wrote {written} of {all_changes}, then"
+                f" failed to {change.what} {target}"
+            )
+            advice = (
+                "Run the command again when that is solved: it writes what is"
+                " missing."
+            )
+            raise CloudError(
+                what, str(error).rstrip("."), advice, error.status
+            ) from error
 
 
-def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iterator[MetadefChange]:
-    """Yield the changes of one namespace; it fails at any response that is not one of Glance."""
+def _changes(
+    wanted: Mapping[str, Any], found: Mapping[str, Any] | None
+) -> Iterator[MetadefChange]:
+    """Yield the changes of one namespace; it fails at any response that is not
+    one of Glance.
+    """
     name = str(wanted["namespace"])
     path = _path(name)
     if found is None:
         if wanted["properties"]:
             yield MetadefChange("create", name, "POST", _NAMESPACES, wanted)
         return
-    before = {key: dict(definition) for key, definition in (found.get("properties") or {}).items()}
+    before = {
+        key: dict(definition)
+        for key, definition in (found.get("properties") or {}).items()
+    }
     if not wanted["properties"]:
         yield MetadefChange("delete", name, "DELETE", path)
         return
     if any(found.get(field) != wanted[field] for field in _FIELDS):
-        body = {"namespace": name, "protected": False, **{field: wanted[field] for field in _FIELDS}}
+        body = {
+            "namespace": name,
+            "protected": False,
+            **{field: wanted[field] for field in _FIELDS},
+        }
         # Else it becomes that of the user's project.
         owner = {"owner": found["owner"]} if found.get("owner") else {}
         yield MetadefChange("update", name, "PUT", path, {**body, **owner})
     for each in wanted["resource_type_associations"]:
         of_type = f"{path}/resource_types"
-        same = [old for old in found.get("resource_type_associations") or () if old.get("name") == each["name"]]
+        same = [
+            old
+            for old in found.get("resource_type_associations") or ()
+            if old.get("name") == each["name"]
+        ]
         # With a prefix, Horizon shows wrong names of properties.
-        is_wrong = any(old.get("prefix") or old.get("properties_target") for old in same)
+        is_wrong = any(
+            old.get("prefix") or old.get("properties_target") for old in same
+        )
         if is_wrong:
-            yield MetadefChange("dissociate", name, "DELETE", f"{of_type}/{quote_url(each['name'], safe='')}")
+            yield MetadefChange(
+                "dissociate",
+                name,
+                "DELETE",
+                f"{of_type}/{quote_url(each['name'], safe='')}",
+            )
         if is_wrong or not same:
             yield MetadefChange("associate", name, "POST", of_type, each)
     yield from _property_changes(name, before, wanted["properties"])
 
 
 def _property_changes(
-    namespace: str, before: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
+    namespace: str,
+    before: Mapping[str, Mapping[str, Any]],
+    wanted: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[MetadefChange]:
     path = f"{_path(namespace)}/properties"
     for name in sorted({*before, *wanted}):
         old, new = before.get(name), wanted.get(name)
         own = f"{path}/{quote_url(name, safe='')}"
         if new is None:
-            yield MetadefChange("remove", namespace, "DELETE", own, None, name, old)
+            yield MetadefChange(
+                "remove", namespace, "DELETE", own, None, name, old
+            )
         elif old is None:
-            yield MetadefChange("add", namespace, "POST", path, {"name": name, **new}, name)
-        elif any((old.get(field) or None) != (new.get(field) or None) for field in {*old, *new} - {"name"}):
-            yield MetadefChange("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
+            yield MetadefChange(
+                "add", namespace, "POST", path, {"name": name, **new}, name
+            )
+        elif any(
+            (old.get(field) or None) != (new.get(field) or None)
+            for field in {*old, *new} - {"name"}
+        ):
+            yield MetadefChange(
+                "replace",
+                namespace,
+                "PUT",
+                own,
+                {"name": name, **new},
+                name,
+                old,
+            )
 
 
 def _path(namespace: str) -> str:

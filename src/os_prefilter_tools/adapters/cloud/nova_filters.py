@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's own host filters, run here on hosts as the APIs show them; nova-scheduler is not asked.
+"""Nova's own host filters, run here on hosts as the APIs show them;
+nova-scheduler is not asked.
 
-A filter that reads of a host what no API shows leaves the host, and is told with what it read.
+A filter that reads of a host what no API shows leaves the host, and is told
+with what it read.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +28,14 @@ from os_prefilter_tools.fleet.server import HostFilter
 _MICROVERSION = "2.75"
 _HOSTS = "/os-hypervisors/detail?with_servers=true&limit=1000"
 _LONGEST_NAME = 80
-_SHOWN = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "host_ip", "free_ram_mb", "vcpus_used")
+_SHOWN = (
+    "hypervisor_hostname",
+    "hypervisor_type",
+    "hypervisor_version",
+    "host_ip",
+    "free_ram_mb",
+    "vcpus_used",
+)
 
 
 class _NotShownError(Exception):
@@ -34,7 +43,9 @@ class _NotShownError(Exception):
 
 
 class _Host:
-    """A host as filters see one (``nova.scheduler.host_manager.HostState``), with the fields that an API shows."""
+    """A host as filters see one (``nova.scheduler.host_manager.HostState``),
+    with the fields that an API shows.
+    """
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -47,20 +58,37 @@ class _Host:
 
 
 def run_filters(
-    connection: Any, request: RequestSpec, server: str, candidates: Collection[str], conf_file: str | None
+    connection: Any,
+    request: RequestSpec,
+    server: str,
+    candidates: Collection[str],
+    conf_file: str | None,
 ) -> Iterator[HostFilter]:
-    """Yield what each enabled filter leaves of the candidates; the last one is the one that leaves none.
+    """Yield what each enabled filter leaves of the candidates; the last one is
+    the one that leaves none.
 
-    :param connection: an ``openstack.connection.Connection`` of an administrator
+    :param connection: an ``openstack.connection.Connection`` of an
+        administrator
     :param server: UUID of the server that is to be scheduled
-    :param conf_file: Nova's, with the filters and their options; None for Nova's defaults
+    :param conf_file: Nova's, with the filters and their options; None for
+        Nova's defaults
     :raises CloudError: Nova does not answer, or refuses
     """
     objects.register_all()
-    nova.conf.CONF([], project="nova", default_config_files=[conf_file] if conf_file else [], default_config_dirs=[])
+    nova.conf.CONF(
+        [],
+        project="nova",
+        default_config_files=[conf_file] if conf_file else [],
+        default_config_dirs=[],
+    )
     options = nova.conf.CONF.filter_scheduler
-    lines = [each for each in options.available_filters if each.strip() != OURS]
-    classes = {each.__name__: each for each in filters.HostFilterHandler().get_matching_classes(lines)}
+    lines = [
+        each for each in options.available_filters if each.strip() != OURS
+    ]
+    classes = {
+        each.__name__: each
+        for each in filters.HostFilterHandler().get_matching_classes(lines)
+    }
     compute = CloudService(connection, "compute")
     hosts = {each.hypervisor_hostname: each for each in _hosts(compute)}
     spec = _spec(compute, request, server, hosts.values())
@@ -69,7 +97,8 @@ def run_filters(
         # It reads fields that no API shows, also where nothing is asked.
         classes.pop("NUMATopologyFilter", None)
     for host in hosts.values():
-        # Now, not when it was read: the listing of a large cloud takes longer than a service may be silent.
+        # Now, not when it was read: the listing of a large cloud takes longer
+        # than a service may be silent.
         host.service["last_seen_up"] = timeutils.utcnow()
     for name in dict.fromkeys(options.enabled_filters):
         if name not in classes or not left:
@@ -83,18 +112,28 @@ def run_filters(
                 unknown.add(escape_line(str(field))[:_LONGEST_NAME])
             except Exception as error:  # noqa: BLE001 - any class of another package
                 unknown.add(describe_error(error))
-        left = {each: host for each, host in left.items() if each not in excluded}
-        yield HostFilter(name, len(left), tuple(excluded), tuple(sorted(unknown)))
+        left = {
+            each: host for each, host in left.items() if each not in excluded
+        }
+        yield HostFilter(
+            name, len(left), tuple(excluded), tuple(sorted(unknown))
+        )
 
 
 def _hosts(compute: CloudService) -> Iterator[Any]:
     rows: Any = compute.get("/os-aggregates", _MICROVERSION).get("aggregates")
     try:
         fields = ("id", "uuid", "name", "hosts", "metadata")
-        aggregates = [objects.Aggregate(**{name: row[name] for name in fields}) for row in rows]
+        aggregates = [
+            objects.Aggregate(**{name: row[name] for name in fields})
+            for row in rows
+        ]
         for row in compute.rows(_HOSTS, "hypervisors", _MICROVERSION):
             rows, host = row, row["service"]["host"]
-            instances = {each["uuid"]: SimpleNamespace(**each) for each in row["servers"]}
+            instances = {
+                each["uuid"]: SimpleNamespace(**each)
+                for each in row["servers"]
+            }
             yield _Host(
                 **{name: row[name] for name in _SHOWN},
                 host=host,
@@ -103,20 +142,46 @@ def _hosts(compute: CloudService) -> Iterator[Any]:
                 instances=instances,
                 num_instances=row["running_vms"],
                 aggregates=[each for each in aggregates if host in each.hosts],
-                service={"host": host, "disabled": row["status"] != "enabled", "forced_down": row["state"] != "up"},
+                service={
+                    "host": host,
+                    "disabled": row["status"] != "enabled",
+                    "forced_down": row["state"] != "up",
+                },
             )
     except (KeyError, TypeError, ValueError) as error:
-        raise unexpected("Nova, its hosts and their aggregates", rows) from error
+        raise unexpected(
+            "Nova, its hosts and their aggregates", rows
+        ) from error
 
 
-def _spec(compute: CloudService, request: RequestSpec, server: str, hosts: Collection[Any]) -> Any:
+def _spec(
+    compute: CloudService,
+    request: RequestSpec,
+    server: str,
+    hosts: Collection[Any],
+) -> Any:
     image, flavor = request.image or Image(), request.flavor
-    sizes = {name: getattr(flavor, name) for name in ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")}
-    novas_flavor = objects.Flavor(name=flavor.name, extra_specs=dict(flavor.extra_specs), **sizes)
-    known = {"id": image.id, "name": image.name, "disk_format": image.disk_format, "properties": dict(image.properties)}
-    novas_image = objects.ImageMeta.from_dict({name: value for name, value in known.items() if value is not None})
-    # Which devices these are only the host's pci_stats say, and no API shows those.
-    devices = [objects.InstancePCIRequest(count=1)] * ("pci_passthrough:alias" in flavor.extra_specs)
+    sizes = {
+        name: getattr(flavor, name)
+        for name in ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+    }
+    novas_flavor = objects.Flavor(
+        name=flavor.name, extra_specs=dict(flavor.extra_specs), **sizes
+    )
+    known = {
+        "id": image.id,
+        "name": image.name,
+        "disk_format": image.disk_format,
+        "properties": dict(image.properties),
+    }
+    novas_image = objects.ImageMeta.from_dict(
+        {name: value for name, value in known.items() if value is not None}
+    )
+    # Which devices these are only the host's pci_stats say, and no API shows
+    # those.
+    devices = [objects.InstancePCIRequest(count=1)] * (
+        "pci_passthrough:alias" in flavor.extra_specs
+    )
     return objects.RequestSpec(
         instance_uuid=server.lower(),
         image=novas_image,
@@ -124,25 +189,51 @@ def _spec(compute: CloudService, request: RequestSpec, server: str, hosts: Colle
         numa_topology=hardware.numa_get_constraints(novas_flavor, novas_image),
         pci_requests=objects.InstancePCIRequests(requests=devices),
         instance_group=_group(compute, request.scheduler_hints, hosts),
-        scheduler_hints={name: list(values) for name, values in request.scheduler_hints.items()},
+        scheduler_hints={
+            name: list(values)
+            for name, values in request.scheduler_hints.items()
+        },
         project_id=request.project_id,
         availability_zone=request.availability_zone,
         num_instances=1,
         requested_resources=[],
-        **dict.fromkeys(("ignore_hosts", "force_hosts", "force_nodes", "retry", "requested_destination")),
+        **dict.fromkeys(
+            (
+                "ignore_hosts",
+                "force_hosts",
+                "force_nodes",
+                "retry",
+                "requested_destination",
+            )
+        ),
     )
 
 
-def _group(compute: CloudService, hints: Mapping[str, Any], hosts: Collection[Any]) -> Any:
-    (group, *_) = hints.get("group") or [""]
-    found: Any = compute.find(f"/os-server-groups/{group}", _MICROVERSION) if is_hyphenated_uuid(group) else None
+def _group(
+    compute: CloudService, hints: Mapping[str, Any], hosts: Collection[Any]
+) -> Any:
+    group, *_ = hints.get("group") or [""]
+    found: Any = (
+        compute.find(f"/os-server-groups/{group}", _MICROVERSION)
+        if is_hyphenated_uuid(group)
+        else None
+    )
     if not found:
         return None
     try:
         members = found["server_group"]["members"]
-        fields = {name: found["server_group"][name] for name in ("policy", "rules", "name")}
+        fields = {
+            name: found["server_group"][name]
+            for name in ("policy", "rules", "name")
+        }
         fields["policies"] = [fields["policy"]]
     except (KeyError, TypeError) as error:
         raise unexpected("Nova, a server group", found) from error
-    with_members = [each.host for each in hosts if not each.instances.keys().isdisjoint(members)]
-    return objects.InstanceGroup(uuid=group, members=members, hosts=with_members, **fields)
+    with_members = [
+        each.host
+        for each in hosts
+        if not each.instances.keys().isdisjoint(members)
+    ]
+    return objects.InstanceGroup(
+        uuid=group, members=members, hosts=with_members, **fields
+    )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images and flavors of a live cloud, exactly as Glance and Nova have them, by name or ID."""
+"""Images and flavors of a live cloud, exactly as Glance and Nova have them, by
+name or ID.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +13,10 @@ from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.cloud_service import CloudError
-from os_prefilter.adapters.from_json import flavor_from, properties_beside_fields
+from os_prefilter.adapters.from_json import (
+    flavor_from,
+    properties_beside_fields,
+)
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.uuids import is_hyphenated_uuid
@@ -19,11 +24,15 @@ from os_prefilter.request.spec import Flavor, Image
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 
 # Hidden images are in no other listing, and can be booted.
-_IMAGE_LISTINGS = ("/images?visibility=all&limit=1000", "/images?visibility=all&os_hidden=true&limit=1000")
+_IMAGE_LISTINGS = (
+    "/images?visibility=all&limit=1000",
+    "/images?visibility=all&os_hidden=true&limit=1000",
+)
 _FLAVOR_LISTING = "/flavors/detail?is_public=None&limit=1000"
 # The first that shows a flavor with its extra specs: Nova 18.0.0 (Rocky).
 _FLAVOR_MICROVERSION = "2.61"
-# The characters that Nova allows in a flavor ID, which also keep a name from becoming another part of the URL.
+# The characters that Nova allows in a flavor ID, which also keep a name from
+# becoming another part of the URL.
 _FLAVOR_ID = re.compile(r"[A-Za-z0-9. _-]{1,255}", re.ASCII)
 # Close names are looked for among so many images, and so many are shown.
 _MOST_NAMES = 5_000
@@ -34,21 +43,39 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     """Return the image with an ID, or else with a name.
 
     :param connection: an ``openstack.connection.Connection``
-    :raises DocumentError: no image has it (the message has close names), or several have it (the message has their IDs)
+    :raises DocumentError: no image has it (the message has close names), or
+        several have it (the message has their IDs)
     :raises CloudError: Glance does not answer, or refuses
     """
     glance = CloudService(connection, "image")
-    if is_hyphenated_uuid(name_or_id) and (row := glance.find(f"/images/{name_or_id}")) is not None:
+    if (
+        is_hyphenated_uuid(name_or_id)
+        and (row := glance.find(f"/images/{name_or_id}")) is not None
+    ):
         return image_of(row)
-    # Glance takes "in:..." for a list of names, and cannot quote every name that begins so.
-    query = "" if name_or_id.startswith("in:") else f"&{urlencode({'name': name_or_id})}"
-    return image_of(_row_named("image", name_or_id, _image_rows(glance, query), _image_rows(glance)))
+    # Glance takes "in:..." for a list of names, and cannot quote every name
+    # that begins so.
+    query = (
+        ""
+        if name_or_id.startswith("in:")
+        else f"&{urlencode({'name': name_or_id})}"
+    )
+    return image_of(
+        _row_named(
+            "image",
+            name_or_id,
+            _image_rows(glance, query),
+            _image_rows(glance),
+        )
+    )
 
 
 def images(connection: Any, broken: Callable[[str], None]) -> Iterator[Image]:
-    """Yield each image that the user may see, of every visibility, hidden ones too; pages are requested as needed.
+    """Yield each image that the user may see, of every visibility, hidden ones
+    too; pages are requested as needed.
 
-    An image that cannot be read is skipped, and ``broken`` gets a sentence about it.
+    An image that cannot be read is skipped, and ``broken`` gets a sentence
+    about it.
 
     :raises CloudError: Glance does not answer, or refuses
     """
@@ -65,8 +92,16 @@ def image_of(row: object) -> Image:
         raise unexpected("Glance, an image", row)
     for field in ("name", "disk_format"):
         if not isinstance(row.get(field), str | None):
-            raise unexpected(f"Glance, the {field} of the image {quote(row['id'])}", row[field])
-    return Image(properties_beside_fields(row), row.get("disk_format"), row["id"], row.get("name"))
+            raise unexpected(
+                f"Glance, the {field} of the image {quote(row['id'])}",
+                row[field],
+            )
+    return Image(
+        properties_beside_fields(row),
+        row.get("disk_format"),
+        row["id"],
+        row.get("name"),
+    )
 
 
 def flavor_named(connection: Any, name_or_id: str) -> Flavor:
@@ -74,12 +109,15 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
 
     :param connection: an ``openstack.connection.Connection``
     :raises DocumentError: no flavor has it; the message has close names
-    :raises CloudError: Nova does not answer, refuses, or does not show the extra specs
+    :raises CloudError: Nova does not answer, refuses, or does not show the
+        extra specs
     """
     nova = CloudService(connection, "compute")
     # requests would read a path of dots as a way up.
     if _FLAVOR_ID.fullmatch(name_or_id) and name_or_id.strip("."):
-        found = nova.find(f"/flavors/{quote_url(name_or_id, safe='')}", _FLAVOR_MICROVERSION)
+        found = nova.find(
+            f"/flavors/{quote_url(name_or_id, safe='')}", _FLAVOR_MICROVERSION
+        )
         if found is not None:
             return flavor_of(found.get("flavor"))
     rows = list(nova.rows(_FLAVOR_LISTING, "flavors", _FLAVOR_MICROVERSION))
@@ -94,10 +132,17 @@ def flavor_of(row: object) -> Flavor:
     if "extra_specs" not in row:
         # Read as none, they would make the request require too little.
         reason = f"the extra specs of the flavor {quote(name)} are not shown"
-        raise CloudError("Nova", reason, "The policy os_compute_api:os-flavor-extra-specs:index must allow it.")
+        raise CloudError(
+            "Nova",
+            reason,
+            "The policy os_compute_api:os-flavor-extra-specs:index must"
+            " allow it.",
+        )
     ephemeral = row.get("OS-FLV-EXT-DATA:ephemeral", row.get("ephemeral"))
     try:
-        return flavor_from({**row, "name": name, "ephemeral_gb": ephemeral}, "Nova")
+        return flavor_from(
+            {**row, "name": name, "ephemeral_gb": ephemeral}, "Nova"
+        )
     except DocumentError as error:
         raise unexpected(f"Nova, the flavor {quote(name)}", row) from error
 
@@ -107,26 +152,53 @@ def _image_rows(glance: CloudService, query: str = "") -> Iterator[Any]:
         yield from glance.rows(f"{listing}{query}", "images")
 
 
-def _row_named(kind: str, name: str, found: Iterable[Any], every: Iterable[Any]) -> Mapping[str, Any]:
+def _row_named(
+    kind: str, name: str, found: Iterable[Any], every: Iterable[Any]
+) -> Mapping[str, Any]:
     """Return the one row with a name.
 
-    :param kind: ``image`` or ``flavor``, for messages; also the name of the option
+    :param kind: ``image`` or ``flavor``, for messages; also the name of the
+        option
     :param found: the rows to look at
-    :param every: all rows, for close names; read only if ``found`` has no such row
+    :param every: all rows, for close names; read only if ``found`` has no such
+        row
     :raises DocumentError: no row has the name, or several have
     """
-    rows: dict[str, Mapping[str, Any]] = {row["id"]: row for row in found if _name(row) == name}
+    rows: dict[str, Mapping[str, Any]] = {
+        row["id"]: row for row in found if _name(row) == name
+    }
     if len(rows) > 1:
         ids = join_first_names(list(rows), 2 * _MOST_SHOWN)
-        raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID: {ids}.")
+        raise DocumentError(
+            f"--{kind}",
+            f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID:"
+            f" {ids}.",
+        )
     if rows:
         return next(iter(rows.values()))
     names = {_name(row) for row in islice(every, _MOST_NAMES)} - {""}
-    close = ", ".join(map(quote, get_close_matches(name, sorted(names), n=_MOST_SHOWN, cutoff=0.5)))
-    advice = f"Close names: {close}." if close else "Give a name or an ID that exists, or a file."
-    raise DocumentError(f"--{kind}", f"there is no {kind} {quote(name)}, neither in this cloud nor as a file. {advice}")
+    close = ", ".join(
+        map(
+            quote,
+            get_close_matches(name, sorted(names), n=_MOST_SHOWN, cutoff=0.5),
+        )
+    )
+    advice = (
+        f"Close names: {close}."
+        if close
+        else "Give a name or an ID that exists, or a file."
+    )
+    raise DocumentError(
+        f"--{kind}",
+        f"there is no {kind} {quote(name)}, neither in this cloud nor as a"
+        f" file. {advice}",
+    )
 
 
 def _name(row: Any) -> str:
-    name = row.get("name") if isinstance(row, dict) and isinstance(row.get("id"), str) else ""
+    name = (
+        row.get("name")
+        if isinstance(row, dict) and isinstance(row.get("id"), str)
+        else ""
+    )
     return name if isinstance(name, str) else ""

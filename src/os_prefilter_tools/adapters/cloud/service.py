@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests to the services of a cloud, and one error for every way in which they fail.
+"""Requests to the services of a cloud, and one error for every way in which
+they fail.
 
-The services' own JSON is read, not openstacksdk's objects: those rename some image properties and convert the values of
-others, and the tenant's spelling decides where a server may go. The SDK finds endpoints and tokens.
+The services' own JSON is read, not openstacksdk's objects: those rename some
+image properties and convert the values of others, and the tenant's spelling
+decides where a server may go. The SDK finds endpoints and tokens.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -38,11 +40,14 @@ class CloudService:
         self._kind = kind
         self._name = SERVICES[kind]
 
-    def get(self, path: str, microversion: str | None = None) -> Mapping[str, Any]:
+    def get(
+        self, path: str, microversion: str | None = None
+    ) -> Mapping[str, Any]:
         """Send a GET; return the JSON object of the response.
 
         :param path: below the endpoint, with its query
-        :raises CloudError: no response, a status other than 200, or no JSON object
+        :raises CloudError: no response, a status other than 200, or no JSON
+            object
         """
         response = self._request("GET", path, {_OK}, microversion=microversion)
         try:
@@ -50,7 +55,9 @@ class CloudService:
         except (ValueError, RecursionError):
             document = response.text
         if not isinstance(document, dict):
-            raise unexpected(f"{self._name}, GET {path.partition('?')[0]}", document)
+            raise unexpected(
+                f"{self._name}, GET {path.partition('?')[0]}", document
+            )
         return document
 
     def send(self, method: str, path: str, body: object = None) -> None:
@@ -59,27 +66,58 @@ class CloudService:
         :param body: sent as JSON, if it is not None
         :raises CloudError: no response, or a status that does not mean success
         """
-        self._request(method, path, _WRITTEN, **({} if body is None else {"json": body}))
+        self._request(
+            method, path, _WRITTEN, **({} if body is None else {"json": body})
+        )
 
-    def _request(self, method: str, path: str, good: Collection[int], **options: Any) -> Any:
+    def _request(
+        self, method: str, path: str, good: Collection[int], **options: Any
+    ) -> Any:
         what = f"{self._name}, {method} {path.partition('?')[0]}"
         try:
             # Else Glance's errors are HTML.
             response = proxy_of(self._connection, self._kind).request(
-                path, method, raise_exc=False, headers={"Accept": "application/json"}, **options
+                path,
+                method,
+                raise_exc=False,
+                headers={"Accept": "application/json"},
+                **options,
             )
-        except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
-            advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
-            raise CloudError(what, describe_error(error).rstrip("."), advice) from error
+        except (
+            SDKException,
+            ClientException,
+            OSError,
+            ValueError,
+            TypeError,
+        ) as error:
+            advice = (
+                "Check that the service runs and is reachable, and its"
+                " settings in clouds.yaml."
+            )
+            raise CloudError(
+                what, describe_error(error).rstrip("."), advice
+            ) from error
         status = response.status_code
         if status not in good:
             text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
-            roles = "Use a user with the roles that the documentation lists under 'A live cloud'."
-            advice = advice_on(status, roles) or _ADVICE.get(status, "Try again, or read the log of the service.")
-            raise CloudError(what, f"status {status}, {quote(text, _TEXT_LENGTH)}", advice, status)
+            roles = (
+                "Use a user with the roles that the documentation lists under"
+                " 'A live cloud'."
+            )
+            advice = advice_on(status, roles) or _ADVICE.get(
+                status, "Try again, or read the log of the service."
+            )
+            raise CloudError(
+                what,
+                f"status {status}, {quote(text, _TEXT_LENGTH)}",
+                advice,
+                status,
+            )
         return response
 
-    def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
+    def find(
+        self, path: str, microversion: str | None = None
+    ) -> Mapping[str, Any] | None:
         """Send a GET as :meth:`get`; return None for status 404."""
         try:
             return self.get(path, microversion)
@@ -88,8 +126,11 @@ class CloudService:
                 raise
             return None
 
-    def rows(self, path: str, name: str, microversion: str | None = None) -> Iterator[Any]:
-        """Yield the rows of a listing; each page is requested when it is needed.
+    def rows(
+        self, path: str, name: str, microversion: str | None = None
+    ) -> Iterator[Any]:
+        """Yield the rows of a listing; each page is requested when it is
+        needed.
 
         :param path: of the listing, with its query
         :param name: of the list in the response
@@ -105,21 +146,45 @@ class CloudService:
                 raise unexpected(f"{self._name}, GET {base}", rows)
             yield from rows
             # Glance has the URL of the next page, and Nova a list of links.
-            links = [each for each in page.get(f"{name}_links") or () if isinstance(each, dict)]
-            following = next((each.get("href") for each in links if each.get("rel") == "next"), page.get("next"))
+            links = [
+                each
+                for each in page.get(f"{name}_links") or ()
+                if isinstance(each, dict)
+            ]
+            following = next(
+                (
+                    each.get("href")
+                    for each in links
+                    if each.get("rel") == "next"
+                ),
+                page.get("next"),
+            )
             if not isinstance(following, str) or not following or not rows:
                 return
-            # Only the marker: a front end may have another path than the service believes.
-            marker = dict(parse_qsl(urlsplit(following).query)).get("marker", "")
+            # Only the marker: a front end may have another path than the
+            # service believes.
+            marker = dict(parse_qsl(urlsplit(following).query)).get(
+                "marker", ""
+            )
             # A parameter may be there several times, as Neutron's fields.
-            others = [(name, value) for name, value in parse_qsl(query) if name != "marker"]
+            others = [
+                (name, value)
+                for name, value in parse_qsl(query)
+                if name != "marker"
+            ]
             query = urlencode([*others, ("marker", marker)])
         advice = "Check the proxies between this machine and the service."
-        raise CloudError(f"{self._name}, GET {base}", "the next page is one that was read already", advice)
+        raise CloudError(
+            f"{self._name}, GET {base}",
+            "the next page is one that was read already",
+            advice,
+        )
 
 
 def unexpected(what: str, found: object) -> CloudError:
     """Return the error for a response that the service cannot have sent."""
     return CloudError(
-        what, f"the response is not that of the service but {quote(found)}", "Check what answers at its endpoint."
+        what,
+        f"the response is not that of the service but {quote(found)}",
+        "Check what answers at its endpoint.",
     )

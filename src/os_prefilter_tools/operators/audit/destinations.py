@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Destinations of a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
+"""Destinations of a server that runs: now, if its host died, and if other
+hosts were drained (ADR 0016).
 
-A destination is a host that Placement would return for the server's request with the filters applied, beside its own
-host and disabled ones. The server's own allocation stays where it is, as it does while Nova moves a server.
+A destination is a host that Placement would return for the server's request
+with the filters applied, beside its own host and disabled ones. The server's
+own allocation stays where it is, as it does while Nova moves a server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +24,15 @@ from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, RequestSpec
 from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand, demand_of
+from os_prefilter_tools.fleet.demand import (
+    AGGREGATE,
+    POLICY,
+    RESOURCE,
+    TRAIT,
+    Condition,
+    Demand,
+    demand_of,
+)
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet
@@ -31,7 +41,8 @@ from os_prefilter_tools.operators.diagnose.findings import Sources
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
 _DISABLED = Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,))
-# Requests of which the providers of hosts must be searched to know why they have no host.
+# Requests of which the providers of hosts must be searched to know why they
+# have no host.
 _MOST_SEARCHED = 20
 
 
@@ -39,7 +50,9 @@ class ServerRequirement(NamedTuple):
     """One requirement, and its source."""
 
     text: str
-    """A trait, ``!`` and a forbidden one, a resource class with its amount, or the aggregates."""
+    """A trait, ``!`` and a forbidden one, a resource class with its amount, or
+    the aggregates.
+    """
     by: str
     """The filter that requires it, or ``request``."""
     because: str
@@ -51,11 +64,15 @@ class ServerKind:
 
     demand: Demand
     hosts: int
-    """The set of the hosts that meet the demand, where each server counts for itself."""
+    """The set of the hosts that meet the demand, where each server counts for
+    itself.
+    """
 
 
 class JudgedServer(NamedTuple):
-    """The demand of one server's request, and its destinations as sets of hosts."""
+    """The demand of one server's request, and its destinations as sets of
+    hosts.
+    """
 
     kind: ServerKind
     others: int
@@ -66,7 +83,9 @@ class JudgedServer(NamedTuple):
     """Those of them that the server's group allows."""
     if_died: int
     sources: Sources
-    """Why this request makes the demand; an equal demand of another request may have another source."""
+    """Why this request makes the demand; an equal demand of another request
+    may have another source.
+    """
 
 
 class NotInFleet(NamedTuple):
@@ -80,53 +99,80 @@ class Destinations:
     """The hosts of a fleet as destinations of servers.
 
     :param fleet: read with its inventories
-    :param service: the filters; what their rules need to know of a server that exists is in the server
+    :param service: the filters; what their rules need to know of a server that
+        exists is in the server
     """
 
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
         self.index = HostIndex(hosts_in(fleet))
-        self._service = replace(service, machine_type_of=lambda _context, _spec: self._kept_machine_type)
+        self._service = replace(
+            service,
+            machine_type_of=lambda _context, _spec: self._kept_machine_type,
+        )
         self._kept_machine_type: str | None = None
         """Of the server that is judged."""
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}
-        self._conflicts: dict[tuple[ServerKind, int], tuple[Condition, ...]] = {}
+        self._conflicts: dict[
+            tuple[ServerKind, int], tuple[Condition, ...]
+        ] = {}
         self._searched = 0
         self._members: dict[ServerGroup, Mapping[int, int]] = {}
         self._zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
-            self._zones.setdefault(aggregate.availability_zone, []).append(aggregate.uuid)
+            self._zones.setdefault(aggregate.availability_zone, []).append(
+                aggregate.uuid
+            )
 
     def hosts_named(self, names: Iterable[str]) -> int:
         """Return the set of the hosts with these names.
 
-        :raises DocumentError: if there is none of a name; the message has a close one
+        :raises DocumentError: if there is none of a name; the message has a
+            close one
         """
         for name in names:
             if name not in self.index.numbers:
                 close = get_close_matches(name, self.index.names, n=1)
-                advice = f"Did you mean {quote(close[0])}?" if close else "Name a resource provider of a host."
-                raise DocumentError("--without", f"the fleet has no host {quote(name)}. {advice}")
+                advice = (
+                    f"Did you mean {quote(close[0])}?"
+                    if close
+                    else "Name a resource provider of a host."
+                )
+                raise DocumentError(
+                    "--without",
+                    f"the fleet has no host {quote(name)}. {advice}",
+                )
         return set_of(self.index.numbers[name] for name in names)
 
     def number_of(self, server: Server) -> int | None:
-        """Return the number of a server's own host; None if it has none, or one that the fleet does not have."""
+        """Return the number of a server's own host; None if it has none, or
+        one that the fleet does not have.
+        """
         return self.index.numbers.get(server.host)
 
     def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""
         named = (
             ("host", server.host, self.index.names),
-            ("availability zone", server.request.availability_zone, self._zones),
+            (
+                "availability zone",
+                server.request.availability_zone,
+                self._zones,
+            ),
         )
-        return [NotInFleet(what, name) for what, name, known in named if name and name not in known]
+        return [
+            NotInFleet(what, name)
+            for what, name, known in named
+            if name and name not in known
+        ]
 
     @cached_property
     def _if_empty(self) -> HostIndex:
         return HostIndex(hosts_in(self.fleet), ignore_usage=True)
 
     def judge(self, server: Server) -> JudgedServer:
-        """Return the demand of a server's request after the filters, with the hosts that meet it.
+        """Return the demand of a server's request after the filters, with the
+        hosts that meet it.
 
         :raises RequestRejected: if the filters reject the request
         """
@@ -134,11 +180,16 @@ class Destinations:
         self._kept_machine_type = server.machine_type
         sources = Sources(spec, self._service)
         demand = demand_of(sources.query)
-        # Nova never moves a server to a disabled host, whichever filters are enabled here.
-        demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
+        # Nova never moves a server to a disabled host, whichever filters are
+        # enabled here.
+        demand = replace(
+            demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names}
+        )
         key = demand.conditions()
         if key not in self._demands:
-            self._demands[key] = ServerKind(demand, self.index.find_candidates(key))
+            self._demands[key] = ServerKind(
+                demand, self.index.find_candidates(key)
+            )
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)
         capable = kind.hosts & others
@@ -148,9 +199,11 @@ class Destinations:
         return JudgedServer(kind, others, capable, now, if_died, sources)
 
     def _allowed_by(self, group: ServerGroup | None) -> int:
-        """Return the hosts that Nova's filters for server groups leave to one more member of a group.
+        """Return the hosts that Nova's filters for server groups leave to one
+        more member of a group.
 
-        Its own host is among the group's, as in Nova: of an affinity group on one host, Nova moves no server.
+        Its own host is among the group's, as in Nova: of an affinity group on
+        one host, Nova moves no server.
         """
         if group is None:
             return self.index.all
@@ -158,58 +211,119 @@ class Destinations:
             self._members[group] = group.members_on(self.index.numbers)
         members = self._members[group]
         if group.policy == ANTI_AFFINITY:
-            return self.index.all & ~set_of(number for number, count in members.items() if count >= group.most_on_host)
+            return self.index.all & ~set_of(
+                number
+                for number, count in members.items()
+                if count >= group.most_on_host
+            )
         # A member on a host that is not known may be on any.
         if not members or group.count_lost(self.index.numbers):
             return self.index.all
         return set_of(members)
 
     def count_if_empty(self, judged: JudgedServer) -> int:
-        """Return how many other hosts could take a server if all were empty, and its group allowed them."""
-        return (self._if_empty.find_candidates(judged.kind.demand.conditions()) & judged.others).bit_count()
+        """Return how many other hosts could take a server if all were empty,
+        and its group allowed them.
+        """
+        return (
+            self._if_empty.find_candidates(judged.kind.demand.conditions())
+            & judged.others
+        ).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
-        """Return the request of a move: with the zone's aggregates, and a cell, as Nova names it for such a request."""
+        """Return the request of a move: with the zone's aggregates, and a
+        cell, as Nova names it for such a request.
+        """
         spec = clone_of(server.request)
         destination = spec.requested_destination or Destination()
         zone = spec.availability_zone
         if zone and zone in self._zones:
             of_zone = ",".join(sorted(self._zones[zone]))
-            destination = replace(destination, aggregates=[*(destination.aggregates or ()), of_zone])
-        spec.requested_destination = replace(destination, cell=destination.cell or "of the server")
+            destination = replace(
+                destination,
+                aggregates=[*(destination.aggregates or ()), of_zone],
+            )
+        spec.requested_destination = replace(
+            destination, cell=destination.cell or "of the server"
+        )
         return spec
 
-    def conflict(self, judged: JudgedServer, excluded: int = 0) -> tuple[ServerRequirement, ...]:
-        """Return a smallest set of requirements that no other host meets together, apart from some.
+    def conflict(
+        self, judged: JudgedServer, excluded: int = 0
+    ) -> tuple[ServerRequirement, ...]:
+        """Return a smallest set of requirements that no other host meets
+        together, apart from some.
 
-        Empty if it is not known: if it takes a search on each host, only the first of them are searched.
+        Empty if it is not known: if it takes a search on each host, only the
+        first of them are searched.
         """
         usable = judged.others & ~excluded
         key = judged.kind, usable
         if key not in self._conflicts:
-            self._conflicts[key] = self._find_conflict(judged.kind.demand, usable) if usable else ()
-        return tuple(self._describe(item, judged.sources) for item in self._conflicts[key])
+            self._conflicts[key] = (
+                self._find_conflict(judged.kind.demand, usable)
+                if usable
+                else ()
+            )
+        return tuple(
+            self._describe(item, judged.sources)
+            for item in self._conflicts[key]
+        )
 
-    def _find_conflict(self, demand: Demand, usable: int) -> tuple[Condition, ...]:
+    def _find_conflict(
+        self, demand: Demand, usable: int
+    ) -> tuple[Condition, ...]:
         conditions = demand.conditions()
         # What each request has, a reason should rather not name.
-        in_doubt = [_DISABLED, *(item for item in conditions if item.kind == RESOURCE)]
-        conflict = smallest_disjoint({item: self.index.find_possible(item) & usable for item in conditions}, in_doubt)
+        in_doubt = [
+            _DISABLED,
+            *(item for item in conditions if item.kind == RESOURCE),
+        ]
+        conflict = smallest_disjoint(
+            {
+                item: self.index.find_possible(item) & usable
+                for item in conditions
+            },
+            in_doubt,
+        )
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
-            found = Shortfalls((self.index.hosts[number] for number in numbers_in(usable)), demand).conflicts
-            best = min(found, key=lambda each: (len(each), [item in each for item in in_doubt]), default=())
+            found = Shortfalls(
+                (self.index.hosts[number] for number in numbers_in(usable)),
+                demand,
+            ).conflicts
+            best = min(
+                found,
+                key=lambda each: (
+                    len(each),
+                    [item in each for item in in_doubt],
+                ),
+                default=(),
+            )
             conflict = tuple(item for item in conditions if item in best)
         return conflict
 
-    def _describe(self, item: Condition, sources: Sources) -> ServerRequirement:
+    def _describe(
+        self, item: Condition, sources: Sources
+    ) -> ServerRequirement:
         by, because = sources.of(item)
         text = str(item)
         if item == _DISABLED and by == BY_REQUEST:
             because = "no disabled compute service"
         elif item.kind == AGGREGATE:
-            names = (self.fleet.aggregates[uuid].name if uuid in self.fleet.aggregates else uuid for uuid in item.names)
+            names = (
+                (
+                    self.fleet.aggregates[uuid].name
+                    if uuid in self.fleet.aggregates
+                    else uuid
+                )
+                for uuid in item.names
+            )
             text = f"{'' if item.wanted else '!'}aggregate {'|'.join(names)}"
         elif item.kind == POLICY:
             text = f"group_policy={text}"
-        return ServerRequirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)
+        return ServerRequirement(
+            escape_line(f"{text} on {item.suffix}" if item.suffix else text),
+            by,
+            because,
+        )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of lists of images or servers; of JSON lines one entry at a time, so that a million need the memory of one.
+"""Reader of lists of images or servers; of JSON lines one entry at a time, so
+that a million need the memory of one.
 
-Three formats: a JSON array; an object with the array under the key that the service uses, such as ``images`` in
-Glance's ``GET /v2/images``; and JSON lines, one entry a line, for lists above 64 MiB.
+Three formats: a JSON array; an object with the array under the key that the
+service uses, such as ``images`` in Glance's ``GET /v2/images``; and JSON
+lines, one entry a line, for lists above 64 MiB.
 """
 
 import json
@@ -25,7 +27,9 @@ _MOST_KEPT = 200
 
 
 class LeftOut:
-    """The problems of entries that cannot be read: the first ones, and their number."""
+    """The problems of entries that cannot be read: the first ones, and their
+    number.
+    """
 
     def __init__(self) -> None:
         self.first: list[str] = []
@@ -47,26 +51,39 @@ _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
 
 
-def read_entries(path: str | Path, what: str, parse: Callable[[object], _T], broken: Broken) -> Iterator[_T]:
-    """Yield each parsed entry of a file; report one that cannot be read to ``broken``, and skip it.
+def read_entries(
+    path: str | Path, what: str, parse: Callable[[object], _T], broken: Broken
+) -> Iterator[_T]:
+    """Yield each parsed entry of a file; report one that cannot be read to
+    ``broken``, and skip it.
 
-    :param what: one entry, ``image`` or ``server``; with an s, the key of the list in a response of the service
+    :param what: one entry, ``image`` or ``server``; with an s, the key of the
+        list in a response of the service
     :param parse: raises DocumentError for an entry of something else
-    :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list.
+    :raises DocumentError: if there is no such file, it cannot be read, is too
+        large, or is no list.
     """
     for where, entry in _entries(path, what, broken):
         try:
             yield parse(entry)
         except DocumentError as error:
             uuid = entry.get("uuid") if isinstance(entry, dict) else None
-            broken(f"{where}: {f'{what} {quote(uuid)}: ' if isinstance(uuid, str) else ''}{error.problem}")
+            broken(
+                f"{where}:"
+                f" {f'{what} {quote(uuid)}: ' if isinstance(uuid, str) else ''}{error.problem}"
+            )
 
 
-def _entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
+def _entries(
+    path: str | Path, what: str, broken: Broken
+) -> Iterator[tuple[str, object]]:
     """Yield each entry with its place."""
     key = f"{what}s"
     with open_file(path) as file:
-        number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
+        number, first = (
+            1,
+            file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf"),
+        )
         while first and not first.strip():
             number, first = number + 1, file.readline(MAX_BYTES + 1)
         if Path(path).suffix in _OF_LINES or _is_entry(first, key):
@@ -74,14 +91,27 @@ def _entries(path: str | Path, what: str, broken: Broken) -> Iterator[tuple[str,
             return
         data = first + file.read(MAX_BYTES + 1 - len(first))
     if len(data) > MAX_BYTES:
-        raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {what} a line.")
+        raise DocumentError(
+            path,
+            "the list is larger than 64 MiB. Give it as JSON lines: one"
+            f" {what} a line.",
+        )
     document = parse_json(data, path)
     if isinstance(document, dict) and key in document and document.get("next"):
-        broken("next: this is one page of a longer list; the other pages are missing")
-    entries = document.get(key, [document]) if isinstance(document, dict) else document
+        broken(
+            "next: this is one page of a longer list; the other pages are"
+            " missing"
+        )
+    entries = (
+        document.get(key, [document])
+        if isinstance(document, dict)
+        else document
+    )
     if not isinstance(entries, list):
         held = "null" if entries is None else quote(entries)
-        raise DocumentError(path, f"it holds {held}; expected a list of {key}.")
+        raise DocumentError(
+            path, f"it holds {held}; expected a list of {key}."
+        )
     for number, entry in enumerate(entries):
         yield f"{key}[{number}]", entry
 
@@ -96,7 +126,9 @@ def _is_entry(line: bytes, key: str) -> bool:
         return False
 
 
-def _from_lines(number: int, first: bytes, file: BinaryIO, what: str, broken: Broken) -> Iterator[tuple[str, object]]:
+def _from_lines(
+    number: int, first: bytes, file: BinaryIO, what: str, broken: Broken
+) -> Iterator[tuple[str, object]]:
     line = first
     while line:
         where = f"line {number}"
@@ -108,7 +140,10 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, what: str, broken: Br
             try:
                 entry = strict(line.decode())
             except (ValueError, RecursionError) as error:
-                broken(f"{where}: not JSON: {quote(getattr(error, 'msg', str(error)))}")
+                broken(
+                    f"{where}: not JSON:"
+                    f" {quote(getattr(error, 'msg', str(error)))}"
+                )
             else:
                 yield where, entry
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)

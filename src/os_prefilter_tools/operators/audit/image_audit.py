@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All images of a cloud against a fleet: the hosts that each has before and after filters are enabled, and why.
+"""All images of a cloud against a fleet: the hosts that each has before and
+after filters are enabled, and why.
 
-An audit judges capability: traits, and the presence of resource classes. Amounts and usage are not judged. Filters that
-wait for capability reports are judged twice: as they are now, and as they are once none waits. The worse counts.
-Thousands of images make tens of groups of images with the same requirements.
+An audit judges capability: traits, and the presence of resource classes.
+Amounts and usage are not judged. Filters that wait for capability reports are
+judged twice: as they are now, and as they are once none waits. The worse
+counts. Thousands of images make tens of groups of images with the same
+requirements.
 """
 
 from collections import Counter
@@ -16,15 +19,32 @@ from typing import NamedTuple
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.request.query import query_of, query_string, requirements_without_filters
+from os_prefilter.request.query import (
+    query_of,
+    query_string,
+    requirements_without_filters,
+)
 from os_prefilter.request.requirements import Note, Requirement
-from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
+from os_prefilter.request.spec import (
+    Flavor,
+    Image,
+    RequestLevelParams,
+    RequestSpec,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter_tools.fleet.demand import RESOURCE, Condition, condition_of, demand_of
+from os_prefilter_tools.fleet.demand import (
+    RESOURCE,
+    Condition,
+    condition_of,
+    demand_of,
+)
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import compute_nodes, simulate_ownership
+from os_prefilter_tools.operators.readiness import (
+    compute_nodes,
+    simulate_ownership,
+)
 
 LONGEST_NAME = 255
 
@@ -48,15 +68,21 @@ class Requested(NamedTuple):
     added: tuple[Requirement, ...] = ()
     """By the service."""
     rejected: str = ""
-    """Why the request is rejected, so that it has no query; empty if it is not."""
+    """Why the request is rejected, so that it has no query; empty if it is
+    not.
+    """
 
     def hosts_in(self, index: HostIndex) -> int:
-        """Return the set of hosts that could serve the request; none if it is rejected."""
+        """Return the set of hosts that could serve the request; none if it is
+        rejected.
+        """
         return 0 if self.rejected else index.find_candidates(self.query)
 
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the service adds."""
-        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
+        return frozenset(map(condition_of, self.added)).difference(
+            map(condition_of, self.from_request)
+        )
 
 
 class _AlikeImages(NamedTuple):
@@ -85,7 +111,9 @@ class ImageVerdict(str, Enum):
 
 
 _URGENT = tuple(ImageVerdict)
-BECOMES_UNSCHEDULABLE = frozenset((ImageVerdict.UNSCHEDULABLE, ImageVerdict.REJECTED))
+BECOMES_UNSCHEDULABLE = frozenset(
+    (ImageVerdict.UNSCHEDULABLE, ImageVerdict.REJECTED)
+)
 CHANGED = BECOMES_UNSCHEDULABLE | {ImageVerdict.LOSES}
 
 
@@ -110,7 +138,9 @@ class Loss(NamedTuple):
     lacking: int
     """How many of the lost hosts fail the requirement."""
     lacking_only: int
-    """How many of them meet all other requirements that the filters to enable add."""
+    """How many of them meet all other requirements that the filters to enable
+    add.
+    """
 
 
 @dataclass(slots=True)
@@ -122,20 +152,27 @@ class ImageLine:
     """Their names, each as one printable line."""
     images: int = 0
     before: int = 0
-    """The set of hosts before the change (:mod:`os_prefilter_tools.fleet.host_index`)."""
+    """The set of hosts before the change
+    (:mod:`os_prefilter_tools.fleet.host_index`).
+    """
     waiting: int = 0
-    """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
+    """The set of hosts after the change, while filters wait for compute nodes
+    that have not reported.
+    """
     after: int = 0
     """The set of hosts once no filter waits.
 
-    A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
-    its trait, so each counts as having it.
+    A compute node that has not reported counts as incapable; but the filter
+    ``owner`` waits until each compute node has its trait, so each counts as
+    having it.
     """
     verdict: ImageVerdict = ImageVerdict.OK
     """The verdict of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
-    """How many lost hosts meet each requirement alone, but not all together."""
+    """How many lost hosts meet each requirement alone, but not all
+    together.
+    """
     reason: str = ""
     """Why the request is rejected, if it is."""
 
@@ -145,7 +182,9 @@ class Audit:
     """All images against one fleet."""
 
     lines: tuple[ImageLine, ...]
-    """Images that become rejected or unschedulable first, unaffected images last."""
+    """Images that become rejected or unschedulable first, unaffected images
+    last.
+    """
     images: int
     flavors: int
     """How many flavors each image was judged with; 0 for images alone."""
@@ -159,7 +198,9 @@ class Audit:
     unknown: tuple[tuple[str, int], ...]
     """Unknown values, such as misspelt ones, and how many images have them."""
     waits: tuple[tuple[str, int], ...]
-    """Requirements deferred by filters that wait, and how many images have them."""
+    """Requirements deferred by filters that wait, and how many images have
+    them.
+    """
 
     @property
     def is_waiting(self) -> bool:
@@ -167,8 +208,12 @@ class Audit:
         return any(line.waiting != line.after for line in self.lines)
 
     def count(self, *verdicts: ImageVerdict) -> int:
-        """Return how many images have one of the verdicts; with flavors, how many pairs of image and flavor."""
-        return sum(line.images for line in self.lines if line.verdict in verdicts)
+        """Return how many images have one of the verdicts; with flavors, how
+        many pairs of image and flavor.
+        """
+        return sum(
+            line.images for line in self.lines if line.verdict in verdicts
+        )
 
 
 def audit_images(
@@ -179,18 +224,40 @@ def audit_images(
     flavors: Sequence[Flavor] = (),
     progress: Progress = no_progress,
 ) -> Audit:
-    """Compare which hosts remain for each image, with each flavor, before and after a change of the filters.
+    """Compare which hosts remain for each image, with each flavor, before and
+    after a change of the filters.
 
-    :param flavors: without one, images are judged alone: each host counts as large enough.
-    :raises PrefilterError: if a filter fails, or adds something that an audit cannot judge; a rejection is a verdict.
+    :param flavors: without one, images are judged alone: each host counts as
+        large enough.
+    :raises PrefilterError: if a filter fails, or adds something that an audit
+        cannot judge; a rejection is a verdict.
     """
     # Without a compute node everything is deferred.
-    enforcing = change.after.without_waiting() if compute_nodes(fleet) else change.after
-    kinds, count, unknown, waits = _group_images(images, flavors, change, enforcing, progress)
-    conditions = {item for kind in kinds for each in (kind.before, kind.waiting, kind.after) for item in each.query}
-    now = sets = HostIndex.by_capability(fleet, conditions, any_size=not flavors)
-    gated = {each.name for each in change.after.filters if each.declaration.gate}
-    deferred = (item for kind in kinds for item in set(kind.after.added).difference(kind.waiting.added))
+    enforcing = (
+        change.after.without_waiting()
+        if compute_nodes(fleet)
+        else change.after
+    )
+    kinds, count, unknown, waits = _group_images(
+        images, flavors, change, enforcing, progress
+    )
+    conditions = {
+        item
+        for kind in kinds
+        for each in (kind.before, kind.waiting, kind.after)
+        for item in each.query
+    }
+    now = sets = HostIndex.by_capability(
+        fleet, conditions, any_size=not flavors
+    )
+    gated = {
+        each.name for each in change.after.filters if each.declaration.gate
+    }
+    deferred = (
+        item
+        for kind in kinds
+        for item in set(kind.after.added).difference(kind.waiting.added)
+    )
     if any(item.filter in gated for item in deferred):
         owned = simulate_ownership(fleet, change.after.options)
         sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
@@ -201,7 +268,11 @@ def audit_images(
         used |= line.after
         progress("kinds of images", number, len(kinds))
     return Audit(
-        lines=tuple(sorted(kinds.values(), key=lambda line: _URGENT.index(line.verdict))),
+        lines=tuple(
+            sorted(
+                kinds.values(), key=lambda line: _URGENT.index(line.verdict)
+            )
+        ),
         images=count,
         flavors=len(flavors),
         hosts=len(sets.names),
@@ -213,22 +284,41 @@ def audit_images(
     )
 
 
-def _judge(line: ImageLine, kind: _AlikeImages, now: HostIndex, later: HostIndex) -> None:
+def _judge(
+    line: ImageLine, kind: _AlikeImages, now: HostIndex, later: HostIndex
+) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
-    line.before, line.waiting = kind.before.hosts_in(now), kind.waiting.hosts_in(now)
+    line.before, line.waiting = (
+        kind.before.hosts_in(now),
+        kind.waiting.hosts_in(now),
+    )
     line.after = kind.after.hosts_in(later)
     states = (
-        (verdict_of(kind.before, requested, line.before, hosts), requested, hosts, index)
-        for requested, hosts, index in ((kind.after, line.after, later), (kind.waiting, line.waiting, now))
+        (
+            verdict_of(kind.before, requested, line.before, hosts),
+            requested,
+            hosts,
+            index,
+        )
+        for requested, hosts, index in (
+            (kind.after, line.after, later),
+            (kind.waiting, line.waiting, now),
+        )
     )
-    line.verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
+    line.verdict, worse, left, index = min(
+        states, key=lambda state: _URGENT.index(state[0])
+    )
     line.reason = worse.rejected
     if (lost := line.before & ~left) and not worse.rejected:
         line.losses, line.combined = _losses(lost, kind.before, worse, index)
 
 
-def verdict_of(before: Requested, after: Requested, had: int, has: int) -> ImageVerdict:
-    """Return the effect on images whose hosts were the set ``had``, and are the set ``has``."""
+def verdict_of(
+    before: Requested, after: Requested, had: int, has: int
+) -> ImageVerdict:
+    """Return the effect on images whose hosts were the set ``had``, and are
+    the set ``has``.
+    """
     if after.rejected and had:
         return ImageVerdict.REJECTED
     if after.rejected and before.rejected:
@@ -238,44 +328,69 @@ def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Image
     return ImageVerdict.LOSES if had & ~has else ImageVerdict.OK
 
 
-def _losses(lost: int, before: Requested, after: Requested, index: HostIndex) -> tuple[tuple[Loss, ...], int]:
-    """Return the losses to each new requirement, largest first, and how many hosts only their combination costs."""
+def _losses(
+    lost: int, before: Requested, after: Requested, index: HostIndex
+) -> tuple[tuple[Loss, ...], int]:
+    """Return the losses to each new requirement, largest first, and how many
+    hosts only their combination costs.
+    """
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
     losses = []
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
         lacking = lost & ~index.find_candidates([*without_all, *conditions])
-        only = lacking & index.find_candidates(item for item in after.query if item not in conditions)
+        only = lacking & index.find_candidates(
+            item for item in after.query if item not in conditions
+        )
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
-    losses.sort(key=lambda loss: (-loss.lacking_only, -loss.lacking, loss.cause))
+    losses.sort(
+        key=lambda loss: (-loss.lacking_only, -loss.lacking, loss.cause)
+    )
     return tuple(losses), (lost & ~explained).bit_count()
 
 
-def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) -> dict[Cause, list[Condition]]:
+def _causes(
+    requirements: Iterable[Requirement], among: frozenset[Condition]
+) -> dict[Cause, list[Condition]]:
     """Return the conditions by cause.
 
-    A trait that is required both on the root and in the unsuffixed group is one cause, and so is a trait that two
-    filters require: dropping one of them alone would change nothing.
+    A trait that is required both on the root and in the unsuffixed group is
+    one cause, and so is a trait that two filters require: dropping one of them
+    alone would change nothing.
     """
-    found: dict[tuple[str, str, str], tuple[list[Condition], dict[str, str]]] = {}
+    found: dict[
+        tuple[str, str, str], tuple[list[Condition], dict[str, str]]
+    ] = {}
     for item in requirements:
         condition = condition_of(item)
         if condition in among:
-            key = item.trait, "required" if item.required else "forbidden", condition.suffix
+            key = (
+                item.trait,
+                "required" if item.required else "forbidden",
+                condition.suffix,
+            )
             conditions, sources = found.setdefault(key, ([], {}))
             conditions.append(condition)
             sources.setdefault(item.filter, escape_line(item.source))
     return {
-        Cause(*key, ", ".join(sources), " and ".join(dict.fromkeys(sources.values()))): conditions
+        Cause(
+            *key,
+            ", ".join(sources),
+            " and ".join(dict.fromkeys(sources.values())),
+        ): conditions
         for key, (conditions, sources) in found.items()
     }
 
 
-def _find_unserved(kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex) -> tuple[tuple[Cause, int], ...]:
-    """Return the requirements and resource classes that no host meets, and how many images have them."""
+def _find_unserved(
+    kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex
+) -> tuple[tuple[Cause, int], ...]:
+    """Return the requirements and resource classes that no host meets, and how
+    many images have them.
+    """
     found: Counter[Cause] = Counter()
     for kind, line in kinds.items():
         requested = kind.after
@@ -285,24 +400,41 @@ def _find_unserved(kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex) ->
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
             if not index.find_candidates([item]):
-                found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += line.images
+                found[
+                    Cause(
+                        item.names[0],
+                        "resource class",
+                        item.suffix,
+                        "request",
+                        source,
+                    )
+                ] += line.images
         if not index.find_candidates(resources):
             continue
         requirements = (*requested.from_request, *requested.added)
-        for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
+        for cause, conditions in _causes(
+            requirements, frozenset(map(condition_of, requirements))
+        ).items():
             if not index.find_candidates([*resources, *conditions]):
                 found[cause] += line.images
     return tuple(found.most_common())
 
 
 def _group_images(
-    images: Iterable[Image], flavors: Sequence[Flavor], change: FilterChange, enforcing: Service, progress: Progress
+    images: Iterable[Image],
+    flavors: Sequence[Flavor],
+    change: FilterChange,
+    enforcing: Service,
+    progress: Progress,
 ) -> tuple[dict[_AlikeImages, ImageLine], int, Counter[str], Counter[str]]:
-    """Apply the services to each image with each flavor, and group images with the same requirements.
+    """Apply the services to each image with each flavor, and group images with
+    the same requirements.
 
-    :param enforcing: the filters after the change, once none of them waits; run where one does.
-    :return: a line of each kind of images, in the order of their first images; the number of images; unknown values,
-        and requirements deferred by filters that wait, with the number of images that have them
+    :param enforcing: the filters after the change, once none of them waits;
+        run where one does.
+    :return: a line of each kind of images, in the order of their first images;
+        the number of images; unknown values, and requirements deferred by
+        filters that wait, with the number of images that have them
     """
     kinds: dict[_AlikeImages, ImageLine] = {}
     unknown: Counter[str] = Counter()
@@ -313,15 +445,23 @@ def _group_images(
         notes: set[Note] = set()
         name = name_of(image)
         for flavor in flavors or (ANY_FLAVOR,):
-            label = short_line(flavor.name or "a flavor without a name") if flavors else ""
+            label = (
+                short_line(flavor.name or "a flavor without a name")
+                if flavors
+                else ""
+            )
             spec = RequestSpec(flavor=flavor, image=image)
             before = requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
-            waiting = after = requested_by(spec, change.after, queries, deferred)
+            waiting = after = requested_by(
+                spec, change.after, queries, deferred
+            )
             if any(note.waits for note in deferred):
                 after = requested_by(spec, enforcing, queries, notes)
             notes |= deferred
-            line = kinds.setdefault(_AlikeImages(label, before, waiting, after), ImageLine(label))
+            line = kinds.setdefault(
+                _AlikeImages(label, before, waiting, after), ImageLine(label)
+            )
             line.images += 1
             line.names.append(name)
         unknown.update({str(note) for note in notes if note.warn})
@@ -336,14 +476,20 @@ def name_of(image: Image) -> str:
 
 
 def short_line(text: str) -> str:
-    """Return the first :data:`LONGEST_NAME` characters of a text as a part of a line."""
+    """Return the first :data:`LONGEST_NAME` characters of a text as a part of
+    a line.
+    """
     return escape_line(text[:LONGEST_NAME])
 
 
 def requested_by(
-    spec: RequestSpec, service: Service, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+    spec: RequestSpec,
+    service: Service,
+    queries: dict[str, tuple[Condition, ...]],
+    notes: set[Note],
 ) -> Requested:
-    """Return the conditions of a request without request groups of its own; it stays as it is.
+    """Return the conditions of a request without request groups of its own; it
+    stays as it is.
 
     :param queries: the conditions by query; those of this request are added
     :param notes: the notes of the service are added
@@ -359,4 +505,8 @@ def requested_by(
     text = query_string(query)
     if text not in queries:
         queries[text] = capability_of(demand_of(query))
-    return Requested(queries[text], tuple(dict.fromkeys(from_request)), tuple(dict.fromkeys(decision.requirements)))
+    return Requested(
+        queries[text],
+        tuple(dict.fromkeys(from_request)),
+        tuple(dict.fromkeys(decision.requirements)),
+    )

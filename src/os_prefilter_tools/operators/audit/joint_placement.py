@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Joint placement: how many servers find destinations at the same time, where each alone may fit but not all together.
+"""Joint placement: how many servers find destinations at the same time, where
+each alone may fit but not all together.
 
-The servers are placed one after the other, each on the fullest host that has room beside those placed before, in
-several orders, of which the best counts. The order in which servers are given is ignored. Members of an anti-affinity
+The servers are placed one after the other, each on the fullest host that has
+room beside those placed before, in several orders, of which the best counts.
+The order in which servers are given is ignored. Members of an anti-affinity
 group are not placed on one host, beyond the number that the group allows.
 """
 
@@ -17,7 +19,12 @@ from typing import NamedTuple, TypeAlias
 from os_prefilter.common.host_sets import numbers_in, set_of
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex
-from os_prefilter_tools.fleet.matching import Host, allocate, capacity_of, room_in
+from os_prefilter_tools.fleet.matching import (
+    Host,
+    allocate,
+    capacity_of,
+    room_in,
+)
 from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.fleet.server import ANTI_AFFINITY, ServerGroup
 
@@ -25,7 +32,9 @@ Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
 
 _MOST_TRIED = 200
-"""The most hosts with servers, and the most without, that are tried for one server."""
+"""The most hosts with servers, and the most without, that are tried for one
+server.
+"""
 _TRIES = 4
 """Tries in each order; what one leaves out is placed first in the next."""
 _MOST_RETRIED = 5_000
@@ -45,7 +54,9 @@ class _Server(NamedTuple):
     demand: Demand
     hosts: int
     size: float
-    """The sum of its shares of what the largest host has of each resource class."""
+    """The sum of its shares of what the largest host has of each resource
+    class.
+    """
     key: tuple[Condition, ...]
     group: ServerGroup | None
     """Its group, if members exclude each other from hosts."""
@@ -53,11 +64,31 @@ class _Server(NamedTuple):
 
 
 _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
-    lambda each: (each.hosts.bit_count(), -each.size, each.key, each.hosts, each.group_id),
-    lambda each: (-each.size, each.hosts.bit_count(), each.key, each.hosts, each.group_id),
-    lambda each: (each.size, each.hosts.bit_count(), each.key, each.hosts, each.group_id),
+    lambda each: (
+        each.hosts.bit_count(),
+        -each.size,
+        each.key,
+        each.hosts,
+        each.group_id,
+    ),
+    lambda each: (
+        -each.size,
+        each.hosts.bit_count(),
+        each.key,
+        each.hosts,
+        each.group_id,
+    ),
+    lambda each: (
+        each.size,
+        each.hosts.bit_count(),
+        each.key,
+        each.hosts,
+        each.group_id,
+    ),
 )
-"""In the first one, a server with at least as many destinations as there are servers before it always finds a host."""
+"""In the first one, a server with at least as many destinations as there are
+servers before it always finds a host.
+"""
 
 
 class JointPlacement:
@@ -67,8 +98,11 @@ class JointPlacement:
         self.index = index
         self._retried = 0
 
-    def place(self, servers: Iterable[Moving], gone: int | None = None) -> Sequence[Allocation]:
-        """Return the allocations of servers that find a destination at the same time; perhaps not of the most that do.
+    def place(
+        self, servers: Iterable[Moving], gone: int | None = None
+    ) -> Sequence[Allocation]:
+        """Return the allocations of servers that find a destination at the
+        same time; perhaps not of the most that do.
 
         :param gone: the number of a host whose shared providers are gone
         """
@@ -76,10 +110,28 @@ class JointPlacement:
         for demand, hosts, of_server in servers:
             if hosts:
                 key = demand.conditions()
-                size = sum(item.amount / self.largest.get(item.names[0], 1) for item in key if item.kind == RESOURCE)
-                # The destinations of an affinity group are its hosts, in whatever order its members move.
-                group = of_server if of_server and of_server.policy == ANTI_AFFINITY else None
-                possible.append(_Server(demand, hosts, size, key, group, group.uuid if group else ""))
+                size = sum(
+                    item.amount / self.largest.get(item.names[0], 1)
+                    for item in key
+                    if item.kind == RESOURCE
+                )
+                # The destinations of an affinity group are its hosts, in
+                # whatever order its members move.
+                group = (
+                    of_server
+                    if of_server and of_server.policy == ANTI_AFFINITY
+                    else None
+                )
+                possible.append(
+                    _Server(
+                        demand,
+                        hosts,
+                        size,
+                        key,
+                        group,
+                        group.uuid if group else "",
+                    )
+                )
         best: Sequence[Allocation] = ()
         for order in _ORDERS:
             ordered = sorted(possible, key=order)
@@ -98,17 +150,25 @@ class JointPlacement:
         return best
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
-        """Yield the numbers of hosts, those with the least room first, whatever is taken."""
-        # Sorting many of them for each server would take longer than a look at all.
+        """Yield the numbers of hosts, those with the least room first,
+        whatever is taken.
+        """
+        # Sorting many of them for each server would take longer than a look at
+        # all.
         if hosts.bit_count() * 32 < len(self._ranks):
             yield from sorted(numbers_in(hosts), key=self._ranks.__getitem__)
         else:
-            yield from (number for number in self._ranks if hosts >> number & 1)
+            yield from (
+                number for number in self._ranks if hosts >> number & 1
+            )
 
     def room_on(self, host: Host, taken: Allocation) -> float:
-        """Return how much is left on a host: the sum of the shares of what the largest host has of each class."""
+        """Return how much is left on a host: the sum of the shares of what the
+        largest host has of each class.
+        """
         return sum(
-            (room_in(each) - taken.get(provider.uuid, {}).get(name, 0)) / self.largest[name]
+            (room_in(each) - taken.get(provider.uuid, {}).get(name, 0))
+            / self.largest[name]
             for provider in host.own
             for name, each in sorted(provider.resources.items())
         )
@@ -125,9 +185,17 @@ class JointPlacement:
 
     @cached_property
     def _ranks(self) -> Mapping[int, int]:
-        """The number of each host -> its rank, those with the least room first, in this order."""
+        """The number of each host -> its rank, those with the least room
+        first, in this order.
+        """
         hosts = self.index.hosts
-        order = sorted(range(len(hosts)), key=lambda number: (self.room_on(hosts[number], {}), hosts[number].name))
+        order = sorted(
+            range(len(hosts)),
+            key=lambda number: (
+                self.room_on(hosts[number], {}),
+                hosts[number].name,
+            ),
+        )
         return {number: rank for rank, number in enumerate(order)}
 
 
@@ -143,21 +211,40 @@ class _Filling:
         self._room: dict[int, float] = {}
         """The number of a host with servers -> its room."""
         self._full: dict[tuple[Condition, ...], int] = {}
-        """The conditions of a demand -> the hosts that have no room left for it."""
+        """The conditions of a demand -> the hosts that have no room left for
+        it.
+        """
         self._members: dict[ServerGroup, Counter[int]] = {}
-        """A group -> how many of its members each host has, those placed here among them."""
+        """A group -> how many of its members each host has, those placed here
+        among them.
+        """
 
     def put(self, server: _Server) -> bool:
-        """Put a server on the fullest host that has room for it; return whether there is one."""
+        """Put a server on the fullest host that has room for it; return
+        whether there is one.
+        """
         index = self._together.index
-        hosts = server.hosts & ~self._full.get(server.key, 0) & ~self._closed_by(server.group)
-        used = sorted(numbers_in(hosts & self._used), key=lambda each: (self._room[each], index.hosts[each].name))
+        hosts = (
+            server.hosts
+            & ~self._full.get(server.key, 0)
+            & ~self._closed_by(server.group)
+        )
+        used = sorted(
+            numbers_in(hosts & self._used),
+            key=lambda each: (self._room[each], index.hosts[each].name),
+        )
         unused = self._together.fullest_first(hosts & ~self._used)
         for number in chain(used[:_MOST_TRIED], islice(unused, _MOST_TRIED)):
             host = index.host_without(number, self._gone)
-            found = allocate(_as_used(host, self._taken), server.demand) if self._may_fit(host, server.demand) else None
+            found = (
+                allocate(_as_used(host, self._taken), server.demand)
+                if self._may_fit(host, server.demand)
+                else None
+            )
             if found is None:
-                self._full[server.key] = self._full.get(server.key, 0) | 1 << number
+                self._full[server.key] = (
+                    self._full.get(server.key, 0) | 1 << number
+                )
                 continue
             for uuid, resources in found.items():
                 self._taken.setdefault(uuid, Counter()).update(resources)
@@ -170,20 +257,32 @@ class _Filling:
         return False
 
     def _closed_by(self, group: ServerGroup | None) -> int:
-        """Return the hosts that have as many members of a group as it allows."""
+        """Return the hosts that have as many members of a group as it
+        allows.
+        """
         if group is None:
             return 0
         if group not in self._members:
-            self._members[group] = group.members_on(self._together.index.numbers)
-        return set_of(number for number, count in self._members[group].items() if count >= group.most_on_host)
+            self._members[group] = group.members_on(
+                self._together.index.numbers
+            )
+        return set_of(
+            number
+            for number, count in self._members[group].items()
+            if count >= group.most_on_host
+        )
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
-        """Return whether some provider has room for each resource: 25 times faster than the matcher if none has."""
+        """Return whether some provider has room for each resource: 25 times
+        faster than the matcher if none has.
+        """
         providers = (*host.own, *host.shared)
         return all(
             any(
                 name in each.resources
-                and amount <= room_in(each.resources[name]) - self._taken.get(each.uuid, {}).get(name, 0)
+                and amount
+                <= room_in(each.resources[name])
+                - self._taken.get(each.uuid, {}).get(name, 0)
                 for each in providers
             )
             for group in demand.groups.values()
@@ -199,7 +298,8 @@ def _as_used(host: Host, taken: Allocation) -> Host:
     def used(provider: Provider) -> Provider:
         more = taken.get(provider.uuid, {})
         resources = {
-            name: replace(each, used=each.used + more.get(name, 0)) for name, each in provider.resources.items()
+            name: replace(each, used=each.used + more.get(name, 0))
+            for name, each in provider.resources.items()
         }
         return replace(provider, resources=resources)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All servers of a cloud against its hosts: which have no destination, now, if a host dies, or if hosts are drained."""
+"""All servers of a cloud against its hosts: which have no destination, now, if
+a host dies, or if hosts are drained.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +22,14 @@ from os_prefilter_tools.operators.audit.destinations import (
 )
 from os_prefilter_tools.operators.audit.entry_list import Broken
 from os_prefilter_tools.operators.audit.host_filters import find_not_judged
-from os_prefilter_tools.operators.audit.image_audit import LONGEST_NAME, short_line
-from os_prefilter_tools.operators.audit.joint_placement import JointPlacement, Moving
+from os_prefilter_tools.operators.audit.image_audit import (
+    LONGEST_NAME,
+    short_line,
+)
+from os_prefilter_tools.operators.audit.joint_placement import (
+    JointPlacement,
+    Moving,
+)
 
 MOST_HOSTS = 20
 """The most destinations of a line that are named."""
@@ -41,13 +49,17 @@ class ServerVerdict(str, Enum):
     NOT_ALL_WITHOUT = "not all if drained"
     NOT_ALL_IF_DIED = "not all if its host died"
     UNKNOWN = "not judged"
-    """It would be ``ok``, and something that its next host must have was not looked at."""
+    """It would be ``ok``, and something that its next host must have was not
+    looked at.
+    """
     OK = "ok"
 
 
 URGENT = tuple(ServerVerdict)
 STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
-"""Verdicts of servers that have no destination, or not each of them at the same time."""
+"""Verdicts of servers that have no destination, or not each of them at the
+same time.
+"""
 
 
 class Name(NamedTuple):
@@ -59,21 +71,28 @@ class Name(NamedTuple):
 
 @dataclass(slots=True)
 class ServerLine:
-    """Servers of one project on one host with the same destinations, for the same reason."""
+    """Servers of one project on one host with the same destinations, for the
+    same reason.
+    """
 
     host: str
     """Empty for servers without a host."""
     project: str
     now: int = 0
-    """The set of hosts that may take each of them (:mod:`os_prefilter_tools.fleet.host_index`)."""
+    """The set of hosts that may take each of them
+    (:mod:`os_prefilter_tools.fleet.host_index`).
+    """
     if_died: int = 0
     without: int = 0
     verdict: ServerVerdict = ServerVerdict.OK
     conflict: tuple[ServerRequirement, ...] = ()
     if_empty: int = 0
-    """How many other hosts could take them if all were empty; counted only if there is none now."""
+    """How many other hosts could take them if all were empty; counted only if
+    there is none now.
+    """
     reason: str = ""
-    """Why the request is rejected or not known, or each destination is lost with the host, or not all servers find one.
+    """Why the request is rejected or not known, or each destination is lost
+    with the host, or not all servers find one.
 
     Empty for other verdicts.
     """
@@ -96,7 +115,10 @@ class HostSum(NamedTuple):
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
-        return f"{'at least ' * self.is_short}{self.placed} of {pluralize(self.servers, 'server')}"
+        return (
+            f"{'at least ' * self.is_short}{self.placed} of"
+            f" {pluralize(self.servers, 'server')}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +131,25 @@ class ServerAudit:
     hosts: int
     drained: tuple[str, ...]
     of_hosts: tuple[HostSum, ...]
-    """The hosts with servers; those first whose servers lack most destinations."""
+    """The hosts with servers; those first whose servers lack most
+    destinations.
+    """
     of_projects: tuple[tuple[str, int, int], ...]
-    """Project, its servers, and how many have no destination; those with most of them first."""
+    """Project, its servers, and how many have no destination; those with most
+    of them first.
+    """
     if_drained: HostSum | None
     """The servers of all drained hosts together."""
     unknown: tuple[tuple[NotInFleet, int], ...]
     """Names that the fleet does not have, and how many servers give them."""
     notes: tuple[tuple[str, int], ...]
-    """Unknown values and deferred requirements, and how many servers have them."""
+    """Unknown values and deferred requirements, and how many servers have
+    them.
+    """
     not_judged: tuple[tuple[str, int], ...]
-    """Parts of requests that are not judged, and how many servers have them."""
+    """Parts of requests that are not judged, and how many servers have
+    them.
+    """
     no_place: tuple[tuple[str, int], ...]
     """Why servers that are in no line need no place, and how many."""
     names: tuple[str, ...]
@@ -127,11 +157,17 @@ class ServerAudit:
 
     def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
-        return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
+        return sum(
+            len(line.servers)
+            for line in self.lines
+            if line.verdict in verdicts
+        )
 
 
 _Leaving: TypeAlias = tuple[Moving | None, Moving | None]
-"""A server with its destinations if its host died, and without the drained hosts; None if its request is rejected."""
+"""A server with its destinations if its host died, and without the drained
+hosts; None if its request is rejected.
+"""
 
 
 def audit_servers(
@@ -144,9 +180,11 @@ def audit_servers(
     """Find the destinations of each server.
 
     :param without: names of hosts that are drained
-    :param left_out: called with an entry that differs from an earlier one of the same server
+    :param left_out: called with an entry that differs from an earlier one of
+        the same server
     :raises DocumentError: if the fleet has no host of one of these names
-    :raises PrefilterError: if a filter fails; a request that it rejects is a result
+    :raises PrefilterError: if a filter fails; a request that it rejects is a
+        result
     """
     drained = destinations.hosts_named(without)
     lines: dict[tuple[object, ...], ServerLine] = {}
@@ -161,20 +199,40 @@ def audit_servers(
         count += 1
         line, leaving, remarks, parts = _judge(server, destinations, drained)
         notes.update(remarks)
-        key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
-        lines.setdefault(key, line).servers.append(Name(short_line(server.uuid), short_line(server.name)))
+        key = (
+            line.host,
+            line.project,
+            line.now,
+            line.if_died,
+            line.without,
+            line.verdict,
+            line.conflict,
+            line.reason,
+        )
+        lines.setdefault(key, line).servers.append(
+            Name(short_line(server.uuid), short_line(server.name))
+        )
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
         not_judged.update(parts)
-        unknown.update(NotInFleet(each.what, short_line(each.name)) for each in destinations.unknown_of(server))
+        unknown.update(
+            NotInFleet(each.what, short_line(each.name))
+            for each in destinations.unknown_of(server)
+        )
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)
     if_drained = None
-    # In an order that is not that of the servers: the searches share their steps.
+    # In an order that is not that of the servers: the searches share their
+    # steps.
     if drained:
-        moving = [left for own, some in by_host.items() if drained >> own & 1 for _, left in some]
+        moving = [
+            left
+            for own, some in by_host.items()
+            if drained >> own & 1
+            for _, left in some
+        ]
         if_drained = _place(", ".join(without), moving, together)
     sums = {}
     for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
@@ -185,20 +243,43 @@ def audit_servers(
     drained_names = destinations.index.names_of(drained)
     moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
-        _judge_together(line, if_drained if line.host in moving_from else None, sums.get(line.host))
+        _judge_together(
+            line,
+            if_drained if line.host in moving_from else None,
+            sums.get(line.host),
+        )
     of_project, stranded = Counter[str](), Counter[str]()
     for line in lines.values():
         of_project[line.project] += len(line.servers)
-        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
-    of_projects = ((project, number, stranded[project]) for project, number in of_project.items())
-    ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
+        stranded[line.project] += len(line.servers) * (
+            line.verdict in STRANDED
+        )
+    of_projects = (
+        (project, number, stranded[project])
+        for project, number in of_project.items()
+    )
+    ordered = sorted(
+        lines.values(),
+        key=lambda line: (URGENT.index(line.verdict), line.host, line.project),
+    )
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
         hosts=len(names),
         drained=drained_names,
-        of_hosts=tuple(sorted(sums.values(), key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
-        of_projects=tuple(sorted(of_projects, key=lambda row: (-row[2], -row[1], row[0]))),
+        of_hosts=tuple(
+            sorted(
+                sums.values(),
+                key=lambda each: (
+                    -each.stranded,
+                    each.placed - each.servers,
+                    each.host,
+                ),
+            )
+        ),
+        of_projects=tuple(
+            sorted(of_projects, key=lambda row: (-row[2], -row[1], row[0]))
+        ),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
@@ -208,24 +289,30 @@ def audit_servers(
     )
 
 
-def _each_once(servers: Iterable[Server], left_out: Broken) -> Iterator[Server]:
+def _each_once(
+    servers: Iterable[Server], left_out: Broken
+) -> Iterator[Server]:
     """Yield each server once: counted again, it would need its place twice."""
     seen: dict[str, int] = {}
     for server in servers:
-        # A hash in place of the server: a million of them need the memory of one.
+        # A hash in place of the server: a million of them need the memory of
+        # one.
         entry = hash(repr(server))
         if not server.uuid or server.uuid not in seen:
             seen[server.uuid] = entry
             yield server
         elif seen[server.uuid] != entry:
             left_out(
-                f"server {quote(server.uuid)}: it is there twice, with different data; the first entry was judged. "
-                "Select each server once."
+                f"server {quote(server.uuid)}: it is there twice, with"
+                " different data; the first entry was judged. Select each"
+                " server once."
             )
 
 
 def _members_last(servers: Iterable[Server]) -> Iterator[Server]:
-    """Yield the members of server groups after all others: then the hosts of each group are known."""
+    """Yield the members of server groups after all others: then the hosts of
+    each group are known.
+    """
     members = []
     for server in servers:
         if server.group is None:
@@ -239,7 +326,9 @@ def _members_last(servers: Iterable[Server]) -> Iterator[Server]:
 def _judge(
     server: Server, destinations: Destinations, drained: int
 ) -> tuple[ServerLine, _Leaving, set[str], Sequence[str]]:
-    """Return the line of a server for itself, what it is to move, the notes on its request, and what is not judged."""
+    """Return the line of a server for itself, what it is to move, the notes on
+    its request, and what is not judged.
+    """
     line = ServerLine(short_line(server.host), short_line(server.project))
     parts = [escape_line(each) for each in server.not_judged]
     try:
@@ -247,30 +336,59 @@ def _judge(
     except RequestRejected as error:
         line.verdict, line.reason = ServerVerdict.REJECTED, str(error)
         return line, (None, None), set(), parts
-    parts += (each for each in find_not_judged(server.request, judged.sources) if each not in parts)
+    parts += (
+        each
+        for each in find_not_judged(server.request, judged.sources)
+        if each not in parts
+    )
     _judge_alone(line, judged, server, destinations, drained)
     if line.verdict == ServerVerdict.OK:
         line.reason = _why_not_judged(server, destinations, parts)
-        line.verdict = ServerVerdict.UNKNOWN if line.reason else ServerVerdict.OK
+        line.verdict = (
+            ServerVerdict.UNKNOWN if line.reason else ServerVerdict.OK
+        )
     demand, group = judged.kind.demand, server.group
-    leaving = Moving(demand, line.if_died, group), Moving(demand, line.without, group)
-    notes = {str(note) for note in judged.sources.decision.notes if note.warn or note.waits}
+    leaving = (
+        Moving(demand, line.if_died, group),
+        Moving(demand, line.without, group),
+    )
+    notes = {
+        str(note)
+        for note in judged.sources.decision.notes
+        if note.warn or note.waits
+    }
     return line, leaving, notes, parts
 
 
 def _judge_alone(
-    line: ServerLine, judged: JudgedServer, server: Server, destinations: Destinations, drained: int
+    line: ServerLine,
+    judged: JudgedServer,
+    server: Server,
+    destinations: Destinations,
+    drained: int,
 ) -> None:
-    """Fill in the destinations of a server for itself, and the verdict with its reason."""
-    line.now, line.if_died, line.without = judged.now, judged.if_died, judged.now & ~drained
+    """Fill in the destinations of a server for itself, and the verdict with
+    its reason.
+    """
+    line.now, line.if_died, line.without = (
+        judged.now,
+        judged.if_died,
+        judged.now & ~drained,
+    )
     if not line.now:
         line.if_empty = destinations.count_if_empty(judged)
-        line.verdict = ServerVerdict.NONE if line.if_empty else ServerVerdict.NONE_IF_EMPTY
+        line.verdict = (
+            ServerVerdict.NONE
+            if line.if_empty
+            else ServerVerdict.NONE_IF_EMPTY
+        )
         if server.group and judged.capable:
             line.reason = _excluded_by(server.group)
         else:
             line.conflict = destinations.conflict(judged)
-            line.reason = "" if judged.others else "the fleet has no other host"
+            line.reason = (
+                "" if judged.others else "the fleet has no other host"
+            )
     elif not line.if_died:
         line.verdict = ServerVerdict.NONE_IF_DIED
         line.reason = "each other host would use what this one shares"
@@ -280,41 +398,82 @@ def _judge_alone(
             line.reason = _excluded_by(server.group)
         else:
             line.conflict = destinations.conflict(judged, drained)
-            line.reason = "" if judged.others & ~drained else "every other host is drained"
+            line.reason = (
+                ""
+                if judged.others & ~drained
+                else "every other host is drained"
+            )
 
 
 def _excluded_by(group: ServerGroup) -> str:
-    """Return why no host that could take a server is one that its group allows."""
-    return f"its server group ({group.policy}) excludes each other host that could take it"
+    """Return why no host that could take a server is one that its group
+    allows.
+    """
+    return (
+        f"its server group ({group.policy}) excludes each other host that"
+        " could take it"
+    )
 
 
-def _why_not_judged(server: Server, destinations: Destinations, parts: Sequence[str]) -> str:
-    """Return why the destinations of a server are no all-clear; empty if they are one."""
+def _why_not_judged(
+    server: Server, destinations: Destinations, parts: Sequence[str]
+) -> str:
+    """Return why the destinations of a server are no all-clear; empty if they
+    are one.
+    """
     if server.unknown:
         return escape_line(server.unknown)
     if server.host and destinations.number_of(server) is None:
-        # Which of the destinations is its own host is not known, nor whether it is drained.
-        return f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on which it is"
-    lost = server.group.count_lost(destinations.index.numbers) if server.group else 0
+        # Which of the destinations is its own host is not known, nor whether
+        # it is drained.
+        return (
+            f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on"
+            " which it is"
+        )
+    lost = (
+        server.group.count_lost(destinations.index.numbers)
+        if server.group
+        else 0
+    )
     if lost:
-        return f"the hosts of {pluralize(lost, 'member')} of its server group are not known"
+        return (
+            f"the hosts of {pluralize(lost, 'member')} of its server group are"
+            " not known"
+        )
     return "; ".join(parts)
 
 
-def _judge_together(line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None) -> None:
-    """Say so where each server of a line has a destination, and not all servers of its host at the same time."""
+def _judge_together(
+    line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None
+) -> None:
+    """Say so where each server of a line has a destination, and not all
+    servers of its host at the same time.
+    """
     if line.verdict not in (ServerVerdict.OK, ServerVerdict.UNKNOWN):
         return
     if if_drained and if_drained.is_short:
         line.verdict = ServerVerdict.NOT_ALL_WITHOUT
-        line.reason = f"{if_drained} of the drained hosts find a place at the same time"
+        line.reason = (
+            f"{if_drained} of the drained hosts find a place at the same time"
+        )
     elif of_host and of_host.is_short:
         line.verdict = ServerVerdict.NOT_ALL_IF_DIED
         line.reason = f"{of_host} of its host find a place at the same time"
 
 
-def _place(host: str, servers: Sequence[Moving | None], together: JointPlacement, gone: int | None = None) -> HostSum:
+def _place(
+    host: str,
+    servers: Sequence[Moving | None],
+    together: JointPlacement,
+    gone: int | None = None,
+) -> HostSum:
     """Place the servers of a host."""
     movable = [each for each in servers if each and each.hosts]
-    placed = len(together.place(movable, gone)) if len(movable) > 1 else len(movable)
-    return HostSum(escape_line(host), len(servers), len(servers) - len(movable), placed)
+    placed = (
+        len(together.place(movable, gone))
+        if len(movable) > 1
+        else len(movable)
+    )
+    return HostSum(
+        escape_line(host), len(servers), len(servers) - len(movable), placed
+    )

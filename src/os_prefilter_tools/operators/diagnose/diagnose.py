@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why a request has no host: the stage at which it ends, what excludes each host, and the suggested changes."""
+"""Why a request has no host: the stage at which it ends, what excludes each
+host, and the suggested changes.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -23,22 +25,38 @@ from os_prefilter_tools.fleet.demand import TRAIT, Condition, demand_of
 from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import HostFilter
-from os_prefilter_tools.operators.candidates import Placement, ask_placement, check_groups
+from os_prefilter_tools.operators.candidates import (
+    Placement,
+    ask_placement,
+    check_groups,
+)
 from os_prefilter_tools.operators.diagnose import result
-from os_prefilter_tools.operators.diagnose.findings import Sources, describe_instead, findings
-from os_prefilter_tools.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
+from os_prefilter_tools.operators.diagnose.findings import (
+    Sources,
+    describe_instead,
+    findings,
+)
+from os_prefilter_tools.operators.diagnose.result import (
+    Account,
+    Conflict,
+    Diagnosis,
+    Lack,
+    Near,
+)
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
 
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
-    "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it from the fleet."
+    "Placement has not confirmed what is said of requirements and hosts:"
+    " os-prefilter computed it from the fleet."
 )
 
 
 _COUNTED_TWICE = (
-    "{} is requested in the unsuffixed group and in another one: Placement counts it more than once on some providers "
-    "then (seen in 16.0.0), so that a claim fails, or a host is missing. {}"
+    "{} is requested in the unsuffixed group and in another one: Placement"
+    " counts it more than once on some providers then (seen in 16.0.0), so"
+    " that a claim fails, or a host is missing. {}"
 )
 
 
@@ -54,44 +72,81 @@ def diagnose(  # noqa: PLR0913
     """Find the stage at which a request ends, and why.
 
     :param placement: decides whether the query is valid
-    :param live: whether it is the one that ``fleet`` was read from. If not, it must know the fleet's traits and
-        resource classes, and its candidates do not count; the ``CUSTOM_`` traits that filters require are created in
-        it, as a scheduler would have done.
-    :param progress: called with the current stage, how many are done, and how many there are
+    :param live: whether it is the one that ``fleet`` was read from. If not, it
+        must know the fleet's traits and resource classes, and its candidates
+        do not count; the ``CUSTOM_`` traits that filters require are created
+        in it, as a scheduler would have done.
+    :param progress: called with the current stage, how many are done, and how
+        many there are
     """
     diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
     try:
         sources = Sources(request_spec, service)
     except RequestRejected as error:
-        return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
+        return replace(
+            diagnosis,
+            stage=result.REJECTED,
+            message=str(error),
+            by=error.filter or BY_REQUEST,
+        )
     of_placement = _faults_of_placement(sources.query)
     notes = (*dict.fromkeys(map(str, sources.decision.notes)), *of_placement)
-    diagnosis = replace(diagnosis, query=query_string(sources.query), notes=notes)
+    diagnosis = replace(
+        diagnosis, query=query_string(sources.query), notes=notes
+    )
     answer, unknown = _ask(sources, fleet, placement, live=live)
     diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)
     if isinstance(answer, PrefilterError):
         return _without_answer(diagnosis, answer)
-    if live and bool(answer.hosts) != bool(diagnosis.candidates) and not of_placement:
+    if (
+        live
+        and bool(answer.hosts) != bool(diagnosis.candidates)
+        and not of_placement
+    ):
         has = "has candidates" if answer.hosts else "has no candidate"
-        note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
+        note = (
+            f"Placement {has} now: the fleet has changed since it was read."
+            " Run this again."
+        )
         diagnosis = replace(diagnosis, notes=(*diagnosis.notes, note))
     return diagnosis
 
 
-def after_host_filters(diagnosis: Diagnosis, runs: tuple[HostFilter, ...]) -> Diagnosis:
-    """Return the diagnosis of a request with candidates, after Nova's host filters were run on them."""
+def after_host_filters(
+    diagnosis: Diagnosis, runs: tuple[HostFilter, ...]
+) -> Diagnosis:
+    """Return the diagnosis of a request with candidates, after Nova's host
+    filters were run on them.
+    """
     diagnosis = replace(diagnosis, host_filters=runs)
     if not runs or runs[-1].left:
         return diagnosis
-    excluded = f"the last {pluralize(len(runs[-1].excluded), 'candidate')} of {len(diagnosis.candidates)}"
-    message = f"{SUBJECTS.get(runs[-1].name, 'A host filter allows no host')}: Nova excludes {excluded}."
-    return replace(diagnosis, stage=result.HOST_FILTERS, by=runs[-1].name, message=message)
+    excluded = (
+        f"the last {pluralize(len(runs[-1].excluded), 'candidate')} of"
+        f" {len(diagnosis.candidates)}"
+    )
+    message = (
+        f"{SUBJECTS.get(runs[-1].name, 'A host filter allows no host')}: Nova"
+        f" excludes {excluded}."
+    )
+    return replace(
+        diagnosis, stage=result.HOST_FILTERS, by=runs[-1].name, message=message
+    )
 
 
 def _faults_of_placement(query: Query) -> list[str]:
     """Return notes about faults of Placement that this query meets."""
-    suffixed = {name for suffix, group in query.groups.items() if suffix for name in group.resource_classes}
-    unsuffixed = query.groups[""].resource_classes if "" in query.groups else frozenset()
+    suffixed = {
+        name
+        for suffix, group in query.groups.items()
+        if suffix
+        for name in group.resource_classes
+    }
+    unsuffixed = (
+        query.groups[""].resource_classes
+        if "" in query.groups
+        else frozenset()
+    )
     twice = sorted(unsuffixed & suffixed)
     if not twice or query.policy == "none":
         return []
@@ -101,40 +156,76 @@ def _faults_of_placement(query: Query) -> list[str]:
     return [_COUNTED_TWICE.format(join_names(twice), remedy)]
 
 
-def _ask(sources: Sources, fleet: Fleet, placement: Placement, *, live: bool) -> tuple[Any, set[str]]:
-    """Return a candidate of Placement, or its error, and the traits that do not exist in it."""
+def _ask(
+    sources: Sources, fleet: Fleet, placement: Placement, *, live: bool
+) -> tuple[Any, set[str]]:
+    """Return a candidate of Placement, or its error, and the traits that do
+    not exist in it.
+    """
     requirements, unknown = sources.decision.requirements, set[str]()
     try:
         known = placement.traits() | (frozenset() if live else fleet.traits)
         if live:
-            # An embedded Placement gets those that filters name; in a cloud no host has them.
-            unknown |= {item.trait for item in find_unknown(requirements, known) if item.required}
+            # An embedded Placement gets those that filters name; in a cloud no
+            # host has them.
+            unknown |= {
+                item.trait
+                for item in find_unknown(requirements, known)
+                if item.required
+            }
         conditions = demand_of(sources.query).conditions()
-        named = {name for item in conditions if item.kind == TRAIT for name in item.names}
+        named = {
+            name
+            for item in conditions
+            if item.kind == TRAIT
+            for name in item.names
+        }
         # Before the traits: of a misspelt key they are beside the point.
         check_groups(sources.query)
         if of_request := named - {item.trait for item in requirements} - known:
             unknown |= of_request
             # Placement may return no candidates before it checks them.
             raise UnknownTraits(of_request)
-        return ask_placement(sources.query, sources.decision, placement, 1, live=live).candidates, unknown
+        return (
+            ask_placement(
+                sources.query, sources.decision, placement, 1, live=live
+            ).candidates,
+            unknown,
+        )
     except (PlacementError, RequestRejected) as error:
         return error, unknown
 
 
 def _without_answer(diagnosis: Diagnosis, error: PrefilterError) -> Diagnosis:
-    """Return the diagnosis of a query that Placement refuses, or did not answer."""
+    """Return the diagnosis of a query that Placement refuses, or did not
+    answer.
+    """
     if diagnosis.candidates:
         # Placement might have returned these.
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
-    stage = result.NO_ANSWER if isinstance(error, PlacementUnavailable) else result.REFUSED
-    return replace(diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, _FROM_FLEET))
+    stage = (
+        result.NO_ANSWER
+        if isinstance(error, PlacementUnavailable)
+        else result.REFUSED
+    )
+    return replace(
+        diagnosis,
+        stage=stage,
+        message=str(error),
+        notes=(*diagnosis.notes, _FROM_FLEET),
+    )
 
 
 def _analyse(
-    diagnosis: Diagnosis, sources: Sources, fleet: Fleet, unknown: Collection[str], progress: Progress
+    diagnosis: Diagnosis,
+    sources: Sources,
+    fleet: Fleet,
+    unknown: Collection[str],
+    progress: Progress,
 ) -> Diagnosis:
-    """Return the diagnosis with the results for each requirement and each host."""
+    """Return the diagnosis with the results for each requirement and each
+    host.
+    """
     hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_alike()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
@@ -147,7 +238,10 @@ def _analyse(
         hosts=len(hosts),
         candidates_if_empty=len(empty.candidates),
         requirements=findings(now, empty, sources, hosts, unknown),
-        conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
+        conflicts=tuple(
+            Conflict(_numbers(each, numbers), ever=empty.is_conflict(each))
+            for each in now.conflicts
+        ),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
         notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
@@ -156,40 +250,79 @@ def _analyse(
 
 def _message(now: Shortfalls, empty: Shortfalls) -> str:
     if now.candidates:
-        return f"{len(now.candidates)} of {now.hosts} hosts meet all requirements."
+        return (
+            f"{len(now.candidates)} of {now.hosts} hosts meet all"
+            " requirements."
+        )
     if not now.hosts:
         return "The fleet has no host."
     if count := len(empty.candidates):
         were = "they were" if count > 1 else "it were"
-        return f"No host meets all requirements now; {count} of {now.hosts} would if {were} empty."
-    return f"No host of {now.hosts} meets all requirements, and none would if all were empty."
+        return (
+            f"No host meets all requirements now; {count} of {now.hosts} would"
+            f" if {were} empty."
+        )
+    return (
+        f"No host of {now.hosts} meets all requirements, and none would if all"
+        " were empty."
+    )
 
 
 def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if fleet.taken_at:
         yield f"The fleet was read at {fleet.taken_at}."
     if fleet.changed_while_read:
-        yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
+        yield (
+            f"{fleet.changed_while_read} providers changed while the fleet was"
+            " read: run this again if it matters."
+        )
     if now.is_limited or now.given_up or empty.given_up:
-        yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
+        yield (
+            "There may be more sets, or more ways for some host: the search"
+            " was cut off. To break these may not do."
+        )
 
 
-def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, ...]:
+def _accounts(
+    now: Shortfalls, numbers: dict[Condition, int]
+) -> tuple[Account, ...]:
     together: dict[tuple[tuple[int, ...], ...], list[str]] = {}
     for host, ways in sorted(now.ways.items()):
-        key = tuple(sorted((_numbers(way, numbers) for way in ways), key=lambda way: (len(way), way)))
+        key = tuple(
+            sorted(
+                (_numbers(way, numbers) for way in ways),
+                key=lambda way: (len(way), way),
+            )
+        )
         together.setdefault(key, []).append(host)
-    accounts = (Account(ways, len(hosts), tuple(hosts)) for ways, hosts in together.items())
-    return tuple(sorted(accounts, key=lambda each: (len(each.without[0]), -each.count, each.without)))
+    accounts = (
+        Account(ways, len(hosts), tuple(hosts))
+        for ways, hosts in together.items()
+    )
+    return tuple(
+        sorted(
+            accounts,
+            key=lambda each: (len(each.without[0]), -each.count, each.without),
+        )
+    )
 
 
-def _nearest(now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]) -> tuple[Near, ...]:
-    excluded = sorted((min(map(len, ways)), name) for name, ways in now.ways.items() if ways[0])
+def _nearest(
+    now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]
+) -> tuple[Near, ...]:
+    excluded = sorted(
+        (min(map(len, ways)), name)
+        for name, ways in now.ways.items()
+        if ways[0]
+    )
     alike: dict[tuple[Lack, ...], list[str]] = {}
     for _, name in excluded[:_MOST_LOOKED_AT]:
         smallest: Way = min(now.ways[name], key=len)
         way = sorted(smallest, key=lambda item: numbers[item])
-        lacks = tuple(Lack(numbers[item], describe_instead(hosts[name], item)) for item in way)
+        lacks = tuple(
+            Lack(numbers[item], describe_instead(hosts[name], item))
+            for item in way
+        )
         if lacks in alike or len(alike) < _MOST_NEAR:
             alike.setdefault(lacks, []).append(name)
     return tuple(Near(tuple(names), lacks) for lacks, names in alike.items())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One finding for each requirement: its source, its state, the hosts that fail it, and the suggested change."""
+"""One finding for each requirement: its source, its state, the hosts that fail
+it, and the suggested change.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,15 +10,36 @@ from typing import Any
 
 import os_traits
 
-from os_prefilter.common.quoting import escape_line, join_first_names, join_names
+from os_prefilter.common.quoting import (
+    escape_line,
+    join_first_names,
+    join_names,
+)
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.query import BY_REQUEST, query_of, requirements_without_filters
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
+from os_prefilter.request.query import (
+    BY_REQUEST,
+    query_of,
+    requirements_without_filters,
+)
+from os_prefilter.request.requirements import (
+    ROOT,
+    UNSUFFIXED,
+    AggregateRequirement,
+    Requirement,
+)
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
+from os_prefilter_tools.fleet.demand import (
+    AGGREGATE,
+    POLICY,
+    RESOURCE,
+    TRAIT,
+    TREE,
+    Condition,
+    condition_of,
+)
 from os_prefilter_tools.fleet.matching import Host, capacity_of
 from os_prefilter_tools.fleet.model import Inventory
 from os_prefilter_tools.operators.diagnose import result
@@ -34,48 +57,75 @@ _FIELDS = {
 
 
 class Sources:
-    """A service applied to a request, the query that results, and the source of each of its conditions."""
+    """A service applied to a request, the query that results, and the source
+    of each of its conditions.
+    """
 
     def __init__(self, request_spec: Any, service: Service) -> None:
         """Apply the service.
 
-        :raises RequestRejected: a filter, or Nova's own translation, rejects the request, or it cannot be a query
+        :raises RequestRejected: a filter, or Nova's own translation, rejects
+            the request, or it cannot be a query
         """
         self.request = Request(request_spec)
         # Before the service adds to it.
         from_request = requirements_without_filters(self.request)
         self.decision = decision = service.apply(request_spec)
         self.query = query_of(request_spec)
-        self._excludes = {each.name: each.declaration.excludes for each in service.filters}
+        self._excludes = {
+            each.name: each.declaration.excludes for each in service.filters
+        }
         self._required: dict[Condition, tuple[str, str]] = {}
-        # What the request requires comes first: it stays when the filter is switched off.
-        items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]
+        # What the request requires comes first: it stays when the filter is
+        # switched off.
+        items: list[Requirement | AggregateRequirement] = [
+            *from_request,
+            *decision.requirements,
+            *decision.aggregates,
+        ]
         for item in items:
-            because = item.because if isinstance(item, AggregateRequirement) else item.source
-            self._required.setdefault(condition_of(item), (item.filter, escape_line(because)))
+            because = (
+                item.because
+                if isinstance(item, AggregateRequirement)
+                else item.source
+            )
+            self._required.setdefault(
+                condition_of(item), (item.filter, escape_line(because))
+            )
 
     def of(self, condition: Condition) -> tuple[str, str]:
-        """Return the filter that requires a condition, or ``request``, and the reason.
+        """Return the filter that requires a condition, or ``request``, and the
+        reason.
 
         Of request groups that are alike, it is that of the first.
         """
         first, *alike = condition.scope.split(",")
         by, because = BY_REQUEST, f"the request group {escape_line(first)}"
         if condition.kind == TRAIT:
-            by, because = self._required.get(condition._replace(scope=first), (by, because))
+            by, because = self._required.get(
+                condition._replace(scope=first), (by, because)
+            )
         elif condition in self._required:
             by, because = self._required[condition]
         else:
-            because = escape_line(self._field_of(condition._replace(scope=first)))
+            because = escape_line(
+                self._field_of(condition._replace(scope=first))
+            )
         return by, f"{because} and {len(alike)} alike" if alike else because
 
     def reason(self, condition: Condition) -> str:
-        """Return the reason to count hosts under that do not meet a condition."""
+        """Return the reason to count hosts under that do not meet a
+        condition.
+        """
         if declared := self._excludes.get(self.of(condition)[0]):
             return declared
         if condition.names == (os_traits.COMPUTE_STATUS_DISABLED,):
             return result.DISABLED
-        of_kind = {TRAIT: result.TRAITS, RESOURCE: result.RESOURCES, AGGREGATE: result.AGGREGATE}
+        of_kind = {
+            TRAIT: result.TRAITS,
+            RESOURCE: result.RESOURCES,
+            AGGREGATE: result.AGGREGATE,
+        }
         return of_kind.get(condition.kind, result.PLACE)
 
     def _field_of(self, condition: Condition) -> str:
@@ -84,9 +134,18 @@ class Sources:
         if condition.scope in self.request.requested_groups:
             return f"request group {condition.scope}"
         if condition.kind == AGGREGATE:
-            return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
+            return (
+                "the availability zone, tenant or image that aggregates"
+                " are for"
+                if condition.wanted
+                else "isolation"
+            )
         if condition.kind == TREE:
-            return "same_subtree of the request" if condition.scope == ROOT else "the host that the request names"
+            return (
+                "same_subtree of the request"
+                if condition.scope == ROOT
+                else "the host that the request names"
+            )
         name, groups = condition.names[0], self.request.flavor_groups
         for suffix in (condition.suffix, ""):
             if suffix in groups and name in groups[suffix].resources:
@@ -95,15 +154,24 @@ class Sources:
 
 
 def findings(
-    now: Shortfalls, empty: Shortfalls, sources: Sources, hosts: Sequence[Host], unknown: Collection[str]
+    now: Shortfalls,
+    empty: Shortfalls,
+    sources: Sources,
+    hosts: Sequence[Host],
+    unknown: Collection[str],
 ) -> tuple[Finding, ...]:
     """Return a finding for each requirement.
 
-    :param unknown: the traits that do not exist in Placement, as far as it answered
+    :param unknown: the traits that do not exist in Placement, as far as it
+        answered
     """
     reasons = {item: sources.reason(item) for item in now.conditions}
-    providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
-    offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
+    providers = {
+        each.uuid: each for host in hosts for each in (*host.own, *host.shared)
+    }
+    offered = frozenset().union(
+        *(each.traits | each.resources.keys() for each in providers.values())
+    )
     if_empty = set(() if now.candidates else empty.candidates)
     to_free = now.find_to_free(host for host in hosts if host.name in if_empty)
     bare_metal = _bare_metal(now.conditions, hosts)
@@ -114,9 +182,16 @@ def findings(
         freed = []
         help_text = ""
         if item.kind == RESOURCE:
-            freed = [(host, names) for host, sets in to_free.items() for names in sets if item.names[0] in names]
+            freed = [
+                (host, names)
+                for host, sets in to_free.items()
+                for names in sets
+                if item.names[0] in names
+            ]
         if state != result.MET:
-            help_text = bare_metal.get(item) or _remedy(item, state, because, now, freed)
+            help_text = bare_metal.get(item) or _remedy(
+                item, state, because, now, freed
+            )
         found.append(
             Finding(
                 number=number,
@@ -136,13 +211,21 @@ def findings(
 
 
 def _state(
-    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], unknown: Collection[str]
+    item: Condition,
+    now: Shortfalls,
+    empty: Shortfalls,
+    offered: frozenset[str],
+    unknown: Collection[str],
 ) -> str:
     if item.kind == TRAIT and not frozenset(item.names).isdisjoint(unknown):
         return result.UNKNOWN
     if now.count_lacking(item) < now.hosts:
         return result.MET if now.candidates else result.ELSEWHERE
-    if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
+    if (
+        item.wanted
+        and item.kind in (TRAIT, RESOURCE)
+        and offered.isdisjoint(item.names)
+    ):
         return result.NOWHERE
     met_if_empty = empty.count_lacking(item) < empty.hosts
     if item.kind == RESOURCE:
@@ -150,103 +233,186 @@ def _state(
     return result.ELSEWHERE if met_if_empty else result.NO_HOST
 
 
-def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]) -> dict[str, int]:
-    """Return what excludes the hosts that meet a requirement; a host that fails several others counts once."""
+def _kept_out(
+    now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
+) -> dict[str, int]:
+    """Return what excludes the hosts that meet a requirement; a host that
+    fails several others counts once.
+    """
     counts: Counter[str] = Counter()
     for host, ways in now.ways.items():
         if item not in now.lacks[host] and ways[0]:
-            counts[" + ".join(sorted({reasons[each] for each in min(ways, key=len)}))] += 1
+            counts[
+                " + ".join(
+                    sorted({reasons[each] for each in min(ways, key=len)})
+                )
+            ] += 1
     return dict(sorted(counts.items()))
 
 
-# -- suggested changes -------------------------------------------------------------------------------------------------
+# -- suggested changes
+# -------------------------------------------------------------------------------------------------
 
 
 def _remedy(
-    item: Condition, state: str, because: str, now: Shortfalls, freed: Iterable[tuple[str, frozenset[str]]]
+    item: Condition,
+    state: str,
+    because: str,
+    now: Shortfalls,
+    freed: Iterable[tuple[str, frozenset[str]]],
 ) -> str:
     """Return the suggested change.
 
-    :param freed: hosts on which room helps, and the resource classes to free together
+    :param freed: hosts on which room helps, and the resource classes to free
+        together
     """
     if item.kind == TRAIT:
         return _remedy_for_trait(item, state, because, now)
     if item.kind == RESOURCE:
         name = item.names[0]
         helps = {
-            result.NOWHERE: f"No host has the resource class {name}: check its name in the {because}.",
-            result.TOO_LARGE: "No host is that large: use a smaller flavor, or add a larger host.",
-        }.get(state, f"Take or add a host with that much {name} and the rest, or use a smaller flavor.")
+            result.NOWHERE: (
+                f"No host has the resource class {name}: check its name in the"
+                f" {because}."
+            ),
+            result.TOO_LARGE: (
+                "No host is that large: use a smaller flavor, or add a larger"
+                " host."
+            ),
+        }.get(
+            state,
+            f"Take or add a host with that much {name} and the rest, or use a"
+            " smaller flavor.",
+        )
         return _free(freed) or helps
     if item.kind == AGGREGATE:
         return (
             "Add suitable hosts to such an aggregate, or request another zone."
             if item.wanted
-            else "These aggregates are reserved: take hosts out of them, or request what they are reserved for."
+            else (
+                "These aggregates are reserved: take hosts out of them, or"
+                " request what they are reserved for."
+            )
         )
     if item.kind == POLICY:
-        return "Each group needs a provider of its own: group_policy=none lets them share one."
+        return (
+            "Each group needs a provider of its own: group_policy=none lets"
+            " them share one."
+        )
     if item.scope != ROOT:
         return "The request names this host: name another one, or none."
     return (
-        f"One of the providers of the groups {escape_line(join_names(item.names))} must be above the others: take or "
-        "add a host with such a tree of providers, or leave out same_subtree."
+        "One of the providers of the groups"
+        f" {escape_line(join_names(item.names))} must be above the others:"
+        " take or add a host with such a tree of providers, or leave out"
+        " same_subtree."
     )
 
 
-def _bare_metal(conditions: Collection[Condition], hosts: Sequence[Host]) -> dict[Condition, str]:
-    """Return the change for each amount of a flavor for bare metal that also requests what such nodes do not have.
+def _bare_metal(
+    conditions: Collection[Condition], hosts: Sequence[Host]
+) -> dict[Condition, str]:
+    """Return the change for each amount of a flavor for bare metal that also
+    requests what such nodes do not have.
 
-    Nova requests the flavor's CPUs, memory and disk too, until extra specs set them to 0.
+    Nova requests the flavor's CPUs, memory and disk too, until extra specs set
+    them to 0.
     """
-    amounts = [item for item in conditions if item.kind == RESOURCE and item.scope == UNSUFFIXED]
-    offered = [{name for each in (*host.own, *host.shared) for name in each.resources} for host in hosts]
+    amounts = [
+        item
+        for item in conditions
+        if item.kind == RESOURCE and item.scope == UNSUFFIXED
+    ]
+    offered = [
+        {name for each in (*host.own, *host.shared) for name in each.resources}
+        for host in hosts
+    ]
     found = {}
     for item in amounts:
         name = item.names[0]
         having = [classes for classes in offered if name in classes]
         missing = [
-            each for each in amounts if each.names[0] in _FIELDS and not any(each.names[0] in has for has in having)
+            each
+            for each in amounts
+            if each.names[0] in _FIELDS
+            and not any(each.names[0] in has for has in having)
         ]
         if name.startswith(CUSTOM_PREFIX) and having and missing:
             names = [each.names[0] for each in missing]
             specs = join_names([f"resources:{each}=0" for each in names])
-            text = f"Hosts with {name} have no {join_names(names)}: set {specs} in a flavor for bare metal."
+            text = (
+                f"Hosts with {name} have no {join_names(names)}: set {specs}"
+                " in a flavor for bare metal."
+            )
             found.update(dict.fromkeys((item, *missing), text))
     return found
 
 
 def _free(freed: Iterable[tuple[str, frozenset[str]]]) -> str:
-    """Return the suggestion to free resources, the fewest first; none if that helps nowhere."""
+    """Return the suggestion to free resources, the fewest first; none if that
+    helps nowhere.
+    """
     together: dict[tuple[str, ...], dict[str, None]] = {}
     for host, free in freed:
         together.setdefault(tuple(sorted(free)), {})[host] = None
-    ways = sorted(together.items(), key=lambda each: (len(each[0]), each[0]))[:_MOST_NAMES]
-    lines = [f"{' and '.join(names)} on {join_first_names(list(hosts), _MOST_NAMES)}" for names, hosts in ways]
-    return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""
+    ways = sorted(together.items(), key=lambda each: (len(each[0]), each[0]))[
+        :_MOST_NAMES
+    ]
+    lines = [
+        f"{' and '.join(names)} on"
+        f" {join_first_names(list(hosts), _MOST_NAMES)}"
+        for names, hosts in ways
+    ]
+    return (
+        f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor."
+        if lines
+        else ""
+    )
 
 
-def _remedy_for_trait(item: Condition, state: str, because: str, now: Shortfalls) -> str:
+def _remedy_for_trait(
+    item: Condition, state: str, because: str, now: Shortfalls
+) -> str:
     name, change = "|".join(item.names), f"change {because}"
     if state == result.UNKNOWN:
-        return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
+        return (
+            f"{name} does not exist in Placement: correct {because}, or report"
+            " it from a capable host."
+        )
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-            hosts = sorted(host for host, ways in now.ways.items() if {item} in ways)
-            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
-            return f"Enable the compute services of {names}: openstack compute service set --enable."
+            hosts = sorted(
+                host for host, ways in now.ways.items() if {item} in ways
+            )
+            names = (
+                join_first_names(hosts, _MOST_NAMES)
+                or "hosts that meet the rest"
+            )
+            return (
+                f"Enable the compute services of {names}: openstack compute"
+                " service set --enable."
+            )
         return f"Take hosts without {name}, or {change}."
     if item.names[0].startswith("OWNER_"):
-        return f"The providers need the trait {name} of the service that owns them; see the filter owner."
+        return (
+            f"The providers need the trait {name} of the service that owns"
+            " them; see the filter owner."
+        )
     if state != result.NOWHERE:
         return f"Take or add a host that has it, or {change}."
     how = (
-        "set it on the hosts that should have it ('openstack resource provider trait set', which replaces all traits "
-        "of the provider: name the present ones, too)"
+        "set it on the hosts that should have it ('openstack resource provider"
+        " trait set', which replaces all traits of the provider: name the"
+        " present ones, too)"
     )
     # Those that capability reporters report.
-    if frozenset(trait for row in table() for trait in row.traits).issuperset(item.names):
-        how = "'os-prefilter capabilities show' on a host shows whether it has it, and why not"
+    if frozenset(trait for row in table() for trait in row.traits).issuperset(
+        item.names
+    ):
+        how = (
+            "'os-prefilter capabilities show' on a host shows whether it has"
+            " it, and why not"
+        )
     return f"No host has {name}: {how}; otherwise {change}."
 
 
@@ -255,23 +421,51 @@ def describe_instead(host: Host, item: Condition) -> str:
     if item.kind == RESOURCE:
         name = item.names[0]
         rooms = Counter(
-            _describe_room(each.resources[name]) for each in (*host.own, *host.shared) if name in each.resources
+            _describe_room(each.resources[name])
+            for each in (*host.own, *host.shared)
+            if name in each.resources
         )
-        return "; ".join(f"{count} x {room}" if count > 1 else room for room, count in rooms.items()) or f"no {name}"
+        return (
+            "; ".join(
+                f"{count} x {room}" if count > 1 else room
+                for room, count in rooms.items()
+            )
+            or f"no {name}"
+        )
     if item.kind == TRAIT:
-        providers = (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
-        having = [each.name for each in providers if not each.traits.isdisjoint(item.names)]
+        providers = (
+            (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
+        )
+        having = [
+            each.name
+            for each in providers
+            if not each.traits.isdisjoint(item.names)
+        ]
         if having == [host.name] == [each.name for each in providers]:
             return "has it"
         if not item.wanted:
-            return f"has it on {join_names(having)}" if having else "no provider without it is left for the group"
-        return f"has it only on {join_names(having)}" if having else "does not have it"
+            return (
+                f"has it on {join_names(having)}"
+                if having
+                else "no provider without it is left for the group"
+            )
+        return (
+            f"has it only on {join_names(having)}"
+            if having
+            else "does not have it"
+        )
     if item.kind == AGGREGATE:
         return "is in one of them" if not item.wanted else "is in none of them"
-    return "its providers are in different subtrees" if item.scope == ROOT else "is another host"
+    return (
+        "its providers are in different subtrees"
+        if item.scope == ROOT
+        else "is another host"
+    )
 
 
 def _describe_room(inventory: Inventory) -> str:
     capacity = capacity_of(inventory)
-    limit = f", at most {inventory.max_unit} an instance" * (inventory.max_unit < capacity)
+    limit = f", at most {inventory.max_unit} an instance" * (
+        inventory.max_unit < capacity
+    )
     return f"{max(0, capacity - inventory.used)} of {capacity} free{limit}"

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requirements that each host fails, and the smallest sets of requirements that no host satisfies together.
+"""The requirements that each host fails, and the smallest sets of requirements
+that no host satisfies together.
 
-A *way* is a smallest set of conditions to drop so that a host would be a candidate, where dropping stands for both that
-users can do: not to request it, and to give the host what it lacks. A set of conditions that no host meets contains
-part of each way of each host, and a smallest such set is a *conflict*.
+A *way* is a smallest set of conditions to drop so that a host would be a
+candidate, where dropping stands for both that users can do: not to request it,
+and to give the host what it lacks. A set of conditions that no host meets
+contains part of each way of each host, and a smallest such set is a
+*conflict*.
 
-A group that keeps no resource is gone, with its traits and aggregates: Placement looks for these on the providers that
-give the resources. A way has them nevertheless if no provider that has any of the resources, full or not, meets them:
-the group is back once there is room. Of a host without such a provider, it is the root.
+A group that keeps no resource is gone, with its traits and aggregates:
+Placement looks for these on the providers that give the resources. A way has
+them nevertheless if no provider that has any of the resources, full or not,
+meets them: the group is back once there is room. Of a host without such a
+provider, it is the root.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,19 +22,33 @@ from functools import cached_property
 from itertools import combinations
 
 from os_prefilter.common.progress import Progress, no_progress
-from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, TREE, Condition, Demand
+from os_prefilter_tools.fleet.demand import (
+    RESOURCE,
+    TRAIT,
+    TREE,
+    Condition,
+    Demand,
+)
 from os_prefilter_tools.fleet.host_index import Look
 from os_prefilter_tools.fleet.matching import Host, Work, meets
 from os_prefilter_tools.fleet.model import Provider
-from os_prefilter_tools.operators.diagnose.smallest_sets import SmallestSets, one_unmet, smallest_sets
+from os_prefilter_tools.operators.diagnose.smallest_sets import (
+    SmallestSets,
+    one_unmet,
+    smallest_sets,
+)
 
 Way = frozenset[Condition]
 
 _MOST_STEPS = 200_000
-"""The most steps of searches for the ways of all hosts, then for only one way of each; and of that for conflicts."""
+"""The most steps of searches for the ways of all hosts, then for only one way
+of each; and of that for conflicts.
+"""
 _MOST_KEPT = 10_000
 _MOST_CLASSES = 6
-"""Resource classes of which all sets are tried; of more, each alone and all together."""
+"""Resource classes of which all sets are tried; of more, each alone and all
+together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +66,27 @@ class Shortfalls:
     """The requirements of a demand that the hosts of a fleet fail.
 
     :param ignore_usage: treat each host as empty
-    :param progress: called with the current stage, how many are done, and how many there are
+    :param progress: called with the current stage, how many are done, and how
+        many there are
     """
 
     def __init__(
-        self, hosts: Iterable[Host], demand: Demand, *, ignore_usage: bool = False, progress: Progress = no_progress
+        self,
+        hosts: Iterable[Host],
+        demand: Demand,
+        *,
+        ignore_usage: bool = False,
+        progress: Progress = no_progress,
     ) -> None:
         self.conditions = demand.conditions()
         self._everything = frozenset(self.conditions)
         self._demand = demand
         self._rest_of = {
-            suffix: [item for item in Demand({suffix: group}).conditions() if item.kind != RESOURCE]
+            suffix: [
+                item
+                for item in Demand({suffix: group}).conditions()
+                if item.kind != RESOURCE
+            ]
             for suffix, group in demand.groups.items()
         }
         """The conditions of each group beside its resources."""
@@ -75,9 +104,14 @@ class Shortfalls:
         self._kinds = []
         for number, members in enumerate(alike.values(), 1):
             self._kinds.append(self._kind_of(members))
-            progress("kinds of empty hosts" if ignore_usage else "kinds of hosts", number, len(alike))
+            progress(
+                "kinds of empty hosts" if ignore_usage else "kinds of hosts",
+                number,
+                len(alike),
+            )
 
-    # -- numbers -------------------------------------------------------------------------------------------------------
+    # -- numbers
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def hosts(self) -> int:
@@ -87,64 +121,111 @@ class Shortfalls:
     @cached_property
     def candidates(self) -> tuple[str, ...]:
         """The hosts that meet all conditions, sorted."""
-        return tuple(sorted(name for kind in self._kinds if kind.is_candidate for name in kind.names))
+        return tuple(
+            sorted(
+                name
+                for kind in self._kinds
+                if kind.is_candidate
+                for name in kind.names
+            )
+        )
 
     @cached_property
     def lacks(self) -> Mapping[str, Way]:
-        """Host -> the conditions that it fails even if all others are dropped."""
-        return {name: kind.lacks for kind in self._kinds for name in kind.names}
+        """Host -> the conditions that it fails even if all others are
+        dropped.
+        """
+        return {
+            name: kind.lacks for kind in self._kinds for name in kind.names
+        }
 
     def count_lacking(self, condition: Condition) -> int:
-        """Return how many hosts fail a condition even if all others are dropped."""
-        return _count_hosts(kind for kind in self._kinds if condition in kind.lacks)
+        """Return how many hosts fail a condition even if all others are
+        dropped.
+        """
+        return _count_hosts(
+            kind for kind in self._kinds if condition in kind.lacks
+        )
 
     def count_lacking_only(self, condition: Condition) -> int:
         """Return how many of these would be candidates without it."""
-        return _count_hosts(kind for kind in self._kinds_without[condition] if condition in kind.lacks)
+        return _count_hosts(
+            kind
+            for kind in self._kinds_without[condition]
+            if condition in kind.lacks
+        )
 
     def count_if_dropped(self, condition: Condition) -> int:
-        """Return how many hosts Placement would return for the request without a condition."""
+        """Return how many hosts Placement would return for the request without
+        a condition.
+        """
         return _count_hosts(self._kinds_without[condition])
 
-    def find_to_free(self, hosts: Iterable[Host]) -> dict[str, list[frozenset[str]]]:
-        """Return the smallest sets of resource classes to free on each host so that it would be a candidate.
+    def find_to_free(
+        self, hosts: Iterable[Host]
+    ) -> dict[str, list[frozenset[str]]]:
+        """Return the smallest sets of resource classes to free on each host so
+        that it would be a candidate.
 
-        :param hosts: those that would be candidates if they were empty; the last ones are left out after many steps
+        :param hosts: those that would be candidates if they were empty; the
+            last ones are left out after many steps
         """
-        asked = {item.names[0] for item in self.conditions if item.kind == RESOURCE}
+        asked = {
+            item.names[0] for item in self.conditions if item.kind == RESOURCE
+        }
         work, found = Work(), {}
         for host in hosts:
             if work.steps > _MOST_STEPS:
                 break
-            found[host.name] = _smallest_to_free(host, asked, self._demand, work)
+            found[host.name] = _smallest_to_free(
+                host, asked, self._demand, work
+            )
         return found
 
     @property
     def given_up(self) -> int:
-        """How many searches for providers reached their limit: the host then counts as failing the condition."""
+        """How many searches for providers reached their limit: the host then
+        counts as failing the condition.
+        """
         return self._work.given_up
 
-    # -- sets ----------------------------------------------------------------------------------------------------------
+    # -- sets
+    # ----------------------------------------------------------------------------------------------------------
 
     @cached_property
     def ways(self) -> Mapping[str, Sequence[Way]]:
         """Host -> its ways, smallest first."""
-        return {name: ways for kind, (ways, _) in zip(self._kinds, self._ways, strict=True) for name in kind.names}
+        return {
+            name: ways
+            for kind, (ways, _) in zip(self._kinds, self._ways, strict=True)
+            for name in kind.names
+        }
 
     @property
     def conflicts(self) -> Sequence[Way]:
-        """The smallest sets that no host meets, those of fewest conditions first; none only if there are candidates."""
+        """The smallest sets that no host meets, those of fewest conditions
+        first; none only if there are candidates.
+        """
         return self._smallest.unmet
 
     @property
     def is_limited(self) -> bool:
-        """Return whether there may be more ways or conflicts than were found."""
-        return not (self._smallest.are_all and all(are_all for _, are_all in self._ways))
+        """Return whether there may be more ways or conflicts than were
+        found.
+        """
+        return not (
+            self._smallest.are_all
+            and all(are_all for _, are_all in self._ways)
+        )
 
     def is_conflict(self, conditions: Way) -> bool:
         """Return whether no host meets these."""
         left_out = self._everything - conditions
-        return not any(self._suffices(k.host, left_out) for k in self._kinds if conditions.isdisjoint(k.lacks))
+        return not any(
+            self._suffices(k.host, left_out)
+            for k in self._kinds
+            if conditions.isdisjoint(k.lacks)
+        )
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -153,46 +234,80 @@ class Shortfalls:
         lacks = frozenset(
             item
             for item in self.conditions
-            if not is_candidate and not self._suffices(hosts[0], self._everything - {item})
+            if not is_candidate
+            and not self._suffices(hosts[0], self._everything - {item})
         )
-        return _AlikeHosts(hosts[0], [each.name for each in hosts], lacks, is_candidate)
+        return _AlikeHosts(
+            hosts[0], [each.name for each in hosts], lacks, is_candidate
+        )
 
     def _suffices(self, host: Host, left_out: Way) -> bool:
-        """Return whether a host would be a candidate without these conditions, and if it had what they demand."""
+        """Return whether a host would be a candidate without these conditions,
+        and if it had what they demand.
+        """
         if left_out not in self._parts:
             if len(self._parts) >= _MOST_KEPT:
                 self._parts.clear()
             gone = self._demand.find_implied(left_out)
-            self._parts[left_out] = self._demand.only(self._everything - left_out - gone), gone - left_out
+            self._parts[left_out] = (
+                self._demand.only(self._everything - left_out - gone),
+                gone - left_out,
+            )
         part, rest = self._parts[left_out]
         return self._is_met(host, part) and rest <= self._met_with_room
 
     def _is_met(self, host: Host, demand: Demand) -> bool:
         if host is not self._last:
             self._work.options.clear()
-            self._last, self._met_with_room = host, self._find_met_with_room(host)
-        return meets(host, demand, ignore_usage=self._ignore_usage, work=self._work)
+            self._last, self._met_with_room = (
+                host,
+                self._find_met_with_room(host),
+            )
+        return meets(
+            host, demand, ignore_usage=self._ignore_usage, work=self._work
+        )
 
     def _find_met_with_room(self, host: Host) -> Way:
-        """Return the conditions of groups that a provider meets which has any of the group's resources, full or not.
+        """Return the conditions of groups that a provider meets which has any
+        of the group's resources, full or not.
 
         If the host has no such provider, they are those that its root meets.
         """
         found = []
         for suffix, group in self._demand.groups.items():
-            own = [each for each in host.own if not group.resources.keys().isdisjoint(each.resources)]
-            shared = [each for each in host.shared if not group.resources.keys().isdisjoint(each.resources)]
+            own = [
+                each
+                for each in host.own
+                if not group.resources.keys().isdisjoint(each.resources)
+            ]
+            shared = [
+                each
+                for each in host.shared
+                if not group.resources.keys().isdisjoint(each.resources)
+            ]
             offering = own + shared or [host.root]
             for item in self._rest_of[suffix]:
                 if item.kind == TRAIT:
-                    having = [not each.traits.isdisjoint(item.names) for each in offering]
+                    having = [
+                        not each.traits.isdisjoint(item.names)
+                        for each in offering
+                    ]
                     is_met = any(having) if item.wanted else not all(having)
                 elif item.kind == TREE:
-                    is_met = offering != shared and any(each.uuid in item.names for each in host.own)
+                    is_met = offering != shared and any(
+                        each.uuid in item.names for each in host.own
+                    )
                 else:
                     of_root = () if suffix else host.root.aggregates
                     is_met = any(
-                        {*each.aggregates, *(() if item.wanted and each in shared else of_root)}.isdisjoint(item.names)
+                        {
+                            *each.aggregates,
+                            *(
+                                ()
+                                if item.wanted and each in shared
+                                else of_root
+                            ),
+                        }.isdisjoint(item.names)
                         != item.wanted
                         for each in offering
                     )
@@ -202,14 +317,28 @@ class Shortfalls:
 
     @cached_property
     def _kinds_without(self) -> Mapping[Condition, list[_AlikeHosts]]:
-        """Condition -> the kinds of hosts that Placement would return for the request without it."""
-        found: dict[Condition, list[_AlikeHosts]] = {item: [] for item in self.conditions}
-        demands = {item: self._demand.without(item) for item in self.conditions}
-        dropped = {item: {item} | self._demand.find_implied({item}) for item in self.conditions}
+        """Condition -> the kinds of hosts that Placement would return for the
+        request without it.
+        """
+        found: dict[Condition, list[_AlikeHosts]] = {
+            item: [] for item in self.conditions
+        }
+        demands = {
+            item: self._demand.without(item) for item in self.conditions
+        }
+        dropped = {
+            item: {item} | self._demand.find_implied({item})
+            for item in self.conditions
+        }
         for kind in self._kinds:
             for item in self.conditions:
-                stays = kind.is_candidate and (item.kind != RESOURCE or item.suffix)
-                if stays or (kind.lacks <= dropped[item] and self._is_met(kind.host, demands[item])):
+                stays = kind.is_candidate and (
+                    item.kind != RESOURCE or item.suffix
+                )
+                if stays or (
+                    kind.lacks <= dropped[item]
+                    and self._is_met(kind.host, demands[item])
+                ):
                     found[item].append(kind)
         return found
 
@@ -219,13 +348,18 @@ class Shortfalls:
         is_spent, found = self._limit(), []
         for number, kind in enumerate(self._kinds, 1):
             found.append(self._ways_of(kind, is_spent))
-            self._progress("what to drop for each kind of hosts", number, len(self._kinds))
+            self._progress(
+                "what to drop for each kind of hosts", number, len(self._kinds)
+            )
         return found
 
-    def _ways_of(self, kind: _AlikeHosts, is_spent: Callable[[], bool]) -> tuple[Sequence[Way], bool]:
+    def _ways_of(
+        self, kind: _AlikeHosts, is_spent: Callable[[], bool]
+    ) -> tuple[Sequence[Way], bool]:
         if kind.is_candidate or self._suffices(kind.host, kind.lacks):
             return [kind.lacks], True
-        # It meets the other conditions one by one, but not together: they need different providers, or one provider.
+        # It meets the other conditions one by one, but not together: they need
+        # different providers, or one provider.
         found = smallest_sets(
             [item for item in self.conditions if item not in kind.lacks],
             lambda kept: self._suffices(kind.host, self._everything - kept),
@@ -240,18 +374,29 @@ class Shortfalls:
         """The smallest sets for all hosts together."""
         if not self._kinds:
             return SmallestSets([], [], True)
-        known = sorted({way for ways, _ in self._ways for way in ways}, key=len)
+        known = sorted(
+            {way for ways, _ in self._ways for way in ways}, key=len
+        )
         # A way that was not found may have no part in a set.
-        in_doubt = [kind.host for kind, (_, are_all) in zip(self._kinds, self._ways, strict=True) if not are_all]
+        in_doubt = [
+            kind.host
+            for kind, (_, are_all) in zip(self._kinds, self._ways, strict=True)
+            if not are_all
+        ]
 
         def is_met(kept: Way) -> bool:
             is_known = any(way.isdisjoint(kept) for way in known)
-            return is_known or any(self._suffices(host, self._everything - kept) for host in in_doubt)
+            return is_known or any(
+                self._suffices(host, self._everything - kept)
+                for host in in_doubt
+            )
 
         found = smallest_sets(self.conditions, is_met, is_spent=self._limit())
         if found.unmet or self.candidates:
             return found
-        return replace(found, unmet=[one_unmet(self.conditions, is_met, self._limit())])
+        return replace(
+            found, unmet=[one_unmet(self.conditions, is_met, self._limit())]
+        )
 
     def _limit(self) -> Callable[[], bool]:
         """Return what tells when some steps are done from now on."""
@@ -259,7 +404,9 @@ class Shortfalls:
         return lambda: self._work.steps > most
 
 
-def _smallest_to_free(host: Host, asked: Collection[str], demand: Demand, work: Work) -> list[frozenset[str]]:
+def _smallest_to_free(
+    host: Host, asked: Collection[str], demand: Demand, work: Work
+) -> list[frozenset[str]]:
     used = {
         name
         for each in (*host.own, *host.shared)
@@ -273,7 +420,9 @@ def _smallest_to_free(host: Host, asked: Collection[str], demand: Demand, work: 
         for names in map(frozenset, combinations(sorted(used), size)):
             # Its options are those of a host.
             work.options.clear()
-            if not any(each <= names for each in found) and meets(_freed(host, names), demand, work=work):
+            if not any(each <= names for each in found) and meets(
+                _freed(host, names), demand, work=work
+            ):
                 found.append(names)
     return found
 

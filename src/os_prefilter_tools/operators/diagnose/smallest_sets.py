@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Search for the smallest sets of conditions that are not met together, and for those to drop so that the rest is met.
+"""Search for the smallest sets of conditions that are not met together, and
+for those to drop so that the rest is met.
 
-The sets of either kind are the minimal hitting sets of the other kind (R. Reiter, "A theory of diagnosis from first
-principles", 1987). One search finds both: a set that hits all known sets to drop is either not met, or there is one
+The sets of either kind are the minimal hitting sets of the other kind (R.
+Reiter, "A theory of diagnosis from first principles", 1987). One search finds
+both: a set that hits all known sets to drop is either not met, or there is one
 more to drop beside it ("dualize and advance", D. Gunopulos et al., 1997).
 """
 
@@ -21,12 +23,16 @@ _MOST_COMPARED = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class SmallestSets(Generic[_T]):
-    """The result of a search; in each list, sets of fewer conditions, and then of earlier ones, come first."""
+    """The result of a search; in each list, sets of fewer conditions, and then
+    of earlier ones, come first.
+    """
 
     unmet: list[frozenset[_T]]
     """Sets that are not met, while each part of them is."""
     to_drop: list[frozenset[_T]]
-    """Sets without which the rest is met, while it is not without a part of them."""
+    """Sets without which the rest is met, while it is not without a part of
+    them.
+    """
     are_all: bool
 
 
@@ -38,10 +44,13 @@ def smallest_sets(
     most_compared: int = _MOST_COMPARED,
     is_spent: Callable[[], bool] = lambda: False,
 ) -> SmallestSets[_T]:
-    """Return the smallest sets that are not met, and those to drop; at most 200 of each.
+    """Return the smallest sets that are not met, and those to drop; at most
+    200 of each.
 
-    :param is_met: whether the conditions of a set are met together; then each part of it is, and no condition is
-    :param together: a key that is equal for conditions which are likely to be in a set to drop together, or not at all
+    :param is_met: whether the conditions of a set are met together; then each
+        part of it is, and no condition is
+    :param together: a key that is equal for conditions which are likely to be
+        in a set to drop together, or not at all
     :param is_spent: whether to end the search early
     """
     everything = (1 << len(conditions)) - 1
@@ -50,7 +59,9 @@ def smallest_sets(
         parts[together(each)] = parts.get(together(each), 0) | 1 << number
 
     def named(bits: int) -> frozenset[_T]:
-        return frozenset(conditions[bit.bit_length() - 1] for bit in _bits(bits))
+        return frozenset(
+            conditions[bit.bit_length() - 1] for bit in _bits(bits)
+        )
 
     def smallest_to_drop(bits: int) -> int:
         for part in (*parts.values(), *_bits(everything)):
@@ -60,10 +71,19 @@ def smallest_sets(
 
     if is_met(frozenset(conditions)):
         return SmallestSets([], [frozenset()], True)
-    to_drop, unmet, compared, are_all = [smallest_to_drop(everything)], list[int](), 0, True
+    to_drop, unmet, compared, are_all = (
+        [smallest_to_drop(everything)],
+        list[int](),
+        0,
+        True,
+    )
     hitting = list(_bits(to_drop[0]))
     while left := [each for each in hitting if each not in unmet]:
-        if max(len(to_drop), len(unmet)) >= _MOST or compared > most_compared or is_spent():
+        if (
+            max(len(to_drop), len(unmet)) >= _MOST
+            or compared > most_compared
+            or is_spent()
+        ):
             are_all = False
             break
         smallest = min(left, key=_by_size)
@@ -75,16 +95,29 @@ def smallest_sets(
         hitting = sorted(_extend(hitting, to_drop[-1]), key=_by_size)
         are_all &= len(hitting) <= _MOST_HITTING
         del hitting[_MOST_HITTING:]
-    # After a cut, a set may contain one that was cut: in a minimal set, each member alone hits some set to drop.
-    found = [each for each in unmet if all(any(way & each == bit for way in to_drop) for bit in _bits(each))]
+    # After a cut, a set may contain one that was cut: in a minimal set, each
+    # member alone hits some set to drop.
+    found = [
+        each
+        for each in unmet
+        if all(
+            any(way & each == bit for way in to_drop) for bit in _bits(each)
+        )
+    ]
     to_drop.sort(key=_by_size)
-    return SmallestSets(list(map(named, found)), list(map(named, to_drop)), are_all)
+    return SmallestSets(
+        list(map(named, found)), list(map(named, to_drop)), are_all
+    )
 
 
 def one_unmet(
-    conditions: Sequence[_T], is_met: Callable[[frozenset[_T]], bool], is_spent: Callable[[], bool] = lambda: False
+    conditions: Sequence[_T],
+    is_met: Callable[[frozenset[_T]], bool],
+    is_spent: Callable[[], bool] = lambda: False,
 ) -> frozenset[_T]:
-    """Return a set that is not met, of which none can be left out unless the search ends early; the last go first."""
+    """Return a set that is not met, of which none can be left out unless the
+    search ends early; the last go first.
+    """
     unmet = frozenset(conditions)
     for each in reversed(conditions):
         if not is_spent() and not is_met(unmet - {each}):
@@ -93,10 +126,18 @@ def one_unmet(
 
 
 def _extend(hitting: list[int], way: int) -> list[int]:
-    """Return the minimal sets that hit one more way (C. Berge, "Hypergraphs", 1989)."""
+    """Return the minimal sets that hit one more way (C. Berge, "Hypergraphs",
+    1989).
+    """
     kept = [each for each in hitting if each & way]
-    longer = {each | bit for each in hitting if not each & way for bit in _bits(way)}
-    return kept + [each for each in longer if not any(other & each == other for other in kept)]
+    longer = {
+        each | bit for each in hitting if not each & way for bit in _bits(way)
+    }
+    return kept + [
+        each
+        for each in longer
+        if not any(other & each == other for other in kept)
+    ]
 
 
 def _bits(number: int) -> Iterator[int]:

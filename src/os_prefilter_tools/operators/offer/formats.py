@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Formats of an offer: Markdown and JSON. They name no host and no software."""
+"""Formats of an offer: Markdown and JSON. They name no host and no
+software.
+"""
 
 import json
 import re
@@ -8,24 +10,36 @@ from collections.abc import Iterable
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_tools.operators.offer.offered_values import Offer, Status, Value
+from os_prefilter_tools.operators.offer.offered_values import (
+    Offer,
+    Status,
+    Value,
+)
 
 _ALONE = (
-    "Each value is offered by at least one host. Two values together may be on different hosts, and a host may be full."
+    "Each value is offered by at least one host. Two values together may be on"
+    " different hosts, and a host may be full."
 )
 _NOTHING = "No enabled host offers any of the values that are known."
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]+")
-# ASCII punctuation that Markdown may take for markup, or for a link without markup.
+# ASCII punctuation that Markdown may take for markup, or for a link without
+# markup.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
 
 
 def as_markdown(offer: Offer, *, count: bool = False) -> str:
-    """Format the offer as Markdown with tables; ``count`` adds how many hosts serve a value."""
+    """Format the offer as Markdown with tables; ``count`` adds how many hosts
+    serve a value.
+    """
     names = ("Image property", "Flavor extra spec")
     places = tuple(map(_escape, offer.places)) or ("Values",)
     offered, free = [], []
     for each in offer.properties:
-        own = (_code(each.image_property) or _code(each.image_field, " (a field of the image)"), _code(each.extra_spec))
+        own = (
+            _code(each.image_property)
+            or _code(each.image_field, " (a field of the image)"),
+            _code(each.extra_spec),
+        )
         # With the number of hosts in each place.
         served = [
             (value.value, value.by_place if offer.places else (value.hosts,))
@@ -34,12 +48,18 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
         ]
         if served:
             cells = (
-                ", ".join(_code(value, f" ({hosts[place]})" * count) for value, hosts in served if hosts[place])
+                ", ".join(
+                    _code(value, f" ({hosts[place]})" * count)
+                    for value, hosts in served
+                    if hosts[place]
+                )
                 for place in range(len(places))
             )
             offered.append((*own, *cells))
         free += [
-            (*own, _code(value.value), value.reason) for value in each.values if value.status is Status.REQUIRES_NOTHING
+            (*own, _code(value.value), value.reason)
+            for value in each.values
+            if value.status is Status.REQUIRES_NOTHING
         ]
     lines = ["# What this cloud offers", "", _ALONE if offered else _NOTHING]
     if offer.taken_at:
@@ -47,12 +67,18 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
     if offered:
         lines += _table((*names, *places), offered)
     if free:
-        lines += ["", "## Values that require nothing of a host", *_table((*names, "Value", "Why"), free)]
+        lines += [
+            "",
+            "## Values that require nothing of a host",
+            *_table((*names, "Value", "Why"), free),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def as_json(offer: Offer, *, count: bool = False) -> str:
-    """Format the offer as JSON, with values that are not offered; ``count`` adds how many hosts serve a value."""
+    """Format the offer as JSON, with values that are not offered; ``count``
+    adds how many hosts serve a value.
+    """
     document: dict[str, Any] = {}
     if offer.taken_at:
         document["taken_at"] = offer.taken_at
@@ -60,8 +86,14 @@ def as_json(offer: Offer, *, count: bool = False) -> str:
         document |= {"by": offer.by, "places": list(offer.places)}
     document["properties"] = [
         {
-            **{name: value for name, value in zip(each._fields, each, strict=True) if name != "values" and value},
-            "values": [_value(value, offer, count=count) for value in each.values],
+            **{
+                name: value
+                for name, value in zip(each._fields, each, strict=True)
+                if name != "values" and value
+            },
+            "values": [
+                _value(value, offer, count=count) for value in each.values
+            ],
         }
         for each in offer.properties
     ]
@@ -69,11 +101,18 @@ def as_json(offer: Offer, *, count: bool = False) -> str:
 
 
 def _value(value: Value, offer: Offer, *, count: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"value": value.value, "status": str(value.status)}
+    document: dict[str, Any] = {
+        "value": value.value,
+        "status": str(value.status),
+    }
     if value.reason:
         document["reason"] = value.reason
     if value.status is Status.OFFERED:
-        places = {name: number for name, number in zip(offer.places, value.by_place, strict=True) if number}
+        places = {
+            name: number
+            for name, number in zip(offer.places, value.by_place, strict=True)
+            if number
+        }
         if count:
             document["hosts"] = value.hosts
         if offer.by:
@@ -81,12 +120,22 @@ def _value(value: Value, offer: Offer, *, count: bool) -> dict[str, Any]:
     return document
 
 
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return ["", *(f"| {' | '.join(cells)} |" for cells in (columns, ("---",) * len(columns), *rows))]
+def _table(
+    columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
+) -> list[str]:
+    return [
+        "",
+        *(
+            f"| {' | '.join(cells)} |"
+            for cells in (columns, ("---",) * len(columns), *rows)
+        ),
+    ]
 
 
 def _code(name: str, note: str = "") -> str:
-    """Return an untrusted text as code, and trusted text after it; empty without the first."""
+    """Return an untrusted text as code, and trusted text after it; empty
+    without the first.
+    """
     if not name:
         return ""
     return (f"`{name}`" if _CODE.fullmatch(name) else _escape(name)) + note

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values of image properties and extra specs that a cloud offers, for its customers.
+"""The values of image properties and extra specs that a cloud offers, for its
+customers.
 
-Each value is put into a smallest request, the service turns it into a query, and the index of the fleet gives the
-hosts that could serve it. So the result is that of the scheduler with the same filters, except that a host may be full.
+Each value is put into a smallest request, the service turns it into a query,
+and the index of the fleet gives the hosts that could serve it. So the result
+is that of the scheduler with the same filters, except that a host may be full.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +25,19 @@ from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import enabling_values
 from os_prefilter.vocabulary.model import Row
-from os_prefilter_tools.fleet.demand import RESOURCE, TRAIT, Condition, demand_of
+from os_prefilter_tools.fleet.demand import (
+    RESOURCE,
+    TRAIT,
+    Condition,
+    demand_of,
+)
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet
 
 DEFAULT_ZONE = "nova"
-"""The zone of hosts that are in no other: the default of Nova's option ``default_availability_zone``."""
+"""The zone of hosts that are in no other: the default of Nova's option
+``default_availability_zone``.
+"""
 
 _ENABLED = (
     Condition(TRAIT, ROOT, True, (os_traits.COMPUTE_NODE,)),
@@ -36,7 +45,8 @@ _ENABLED = (
 )
 _Conditions = frozenset[Condition]
 
-# What Nova's API needs beside a value; without it, it refuses the value, or the value means nothing.
+# What Nova's API needs beside a value; without it, it refuses the value, or
+# the value means nothing.
 _PINNED = {"hw:cpu_policy": "dedicated"}
 _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("cpu_policy", "mixed"): {"hw:cpu_dedicated_mask": "0"},
@@ -61,7 +71,9 @@ class Status(str, Enum):
     REQUIRES_NOTHING = "requires nothing"
     """It requires nothing of a host that traits or resources could express."""
     NOT_CHECKED = "not checked"
-    """No enabled filter reads it, or no host reports it: it may work or not."""
+    """No enabled filter reads it, or no host reports it: it may work or
+    not.
+    """
 
 
 class Value(NamedTuple):
@@ -85,7 +97,9 @@ class Property(NamedTuple):
     extra_spec: str
     values: tuple[Value, ...]
     any_text: bool = False
-    """True if the value is free text, such as the name of a device profile; the one value then stands for all."""
+    """True if the value is free text, such as the name of a device profile;
+    the one value then stands for all.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +114,46 @@ class Offer:
     places: tuple[str, ...] = ()
     """The names of the zones or aggregates."""
     taken_at: str = ""
-    """When the fleet was read, as in :attr:`os_prefilter_tools.fleet.model.Fleet.taken_at`."""
+    """When the fleet was read, as in
+    :attr:`os_prefilter_tools.fleet.model.Fleet.taken_at`.
+    """
     waiting: tuple[str, ...] = ()
-    """The filters that wait for compute nodes to report; the values that they would check are not checked."""
+    """The filters that wait for compute nodes to report; the values that they
+    would check are not checked.
+    """
 
 
-def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
-    """Return the offer of the enabled compute nodes of a fleet, behind the filters of a service.
+def find_offer(
+    fleet: Fleet,
+    service: Service,
+    by: str = "",
+    default_zone: str = DEFAULT_ZONE,
+) -> Offer:
+    """Return the offer of the enabled compute nodes of a fleet, behind the
+    filters of a service.
 
-    :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
+    :param by: ``zone`` or ``aggregate``, to count the hosts of each of these
+        as well
     :param default_zone: the zone of hosts that are in no aggregate with a zone
     :raises FilterFailed: a filter raises an error of its own
-    :raises RequestRejected: a filter rejects even a request without any property
+    :raises RequestRejected: a filter rejects even a request without any
+        property
     """
     requests = _SmallestRequests(service)
     requested = [
-        (row, {value: requests.conditions_for(row, value) for value in row.values if value})
+        (
+            row,
+            {
+                value: requests.conditions_for(row, value)
+                for value in row.values
+                if value
+            },
+        )
         for row in requests.rows.values()
     ]
-    ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
+    ways = chain.from_iterable(
+        chain.from_iterable(values.values()) for _, values in requested
+    )
     named = chain(_ENABLED, chain.from_iterable(ways))
     index = HostIndex.by_capability(fleet, named, any_size=True)
     enabled = index.find_candidates(_ENABLED)
@@ -127,12 +162,20 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
     def judge(row: Row, value: str, ways: list[_Conditions]) -> Value:
         own = frozenset(row.values[value].traits)
         if not own and ways and all(way == requests.always for way in ways):
-            return Value(value, Status.REQUIRES_NOTHING, row.values[value].reason)
-        known = [way for way in ways if own <= {name for item in way for name in item.names}]
+            return Value(
+                value, Status.REQUIRES_NOTHING, row.values[value].reason
+            )
+        known = [
+            way
+            for way in ways
+            if own <= {name for item in way for name in item.names}
+        ]
         if ways and not known:
             return Value(value, Status.NOT_CHECKED)
         serving = union(map(index.find_candidates, known)) & enabled
-        by_place = tuple((serving & members).bit_count() for members in places.values())
+        by_place = tuple(
+            (serving & members).bit_count() for members in places.values()
+        )
         status = Status.OFFERED if serving else Status.NOT_OFFERED
         return Value(value, status, "", serving.bit_count(), by_place)
 
@@ -146,17 +189,33 @@ def find_offer(fleet: Fleet, service: Service, by: str = "", default_zone: str =
         )
         for row, values in requested
     )
-    return Offer(properties, enabled.bit_count(), by, tuple(places), fleet.taken_at, requests.waiting)
+    return Offer(
+        properties,
+        enabled.bit_count(),
+        by,
+        tuple(places),
+        fleet.taken_at,
+        requests.waiting,
+    )
 
 
-def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> Mapping[str, int]:
-    """Return the set of enabled hosts of each zone or aggregate, by its name."""
-    names = {each.uuid: each.availability_zone if by == "zone" else each.name for each in fleet.aggregates.values()}
+def _hosts_by_place(
+    fleet: Fleet, enabled: int, by: str, default_zone: str
+) -> Mapping[str, int]:
+    """Return the set of enabled hosts of each zone or aggregate, by its
+    name.
+    """
+    names = {
+        each.uuid: each.availability_zone if by == "zone" else each.name
+        for each in fleet.aggregates.values()
+    }
     members = dict.fromkeys(filter(None, names.values()), 0)
     elsewhere = [default_zone] if by == "zone" else []
     hosts = fleet.instance_hosts
     for number in numbers_in(enabled):
-        places = {names[uuid] for uuid in hosts[number].aggregates if names.get(uuid)}
+        places = {
+            names[uuid] for uuid in hosts[number].aggregates if names.get(uuid)
+        }
         for name in places or elsewhere:
             members[name] = members.get(name, 0) | 1 << number
     return dict(sorted(members.items()))
@@ -166,9 +225,12 @@ class _SmallestRequests:
     """The smallest requests for one value, behind the filters of a service."""
 
     def __init__(self, service: Service) -> None:
-        # These requests are nobody's: what has no effect in them is not to be told.
+        # These requests are nobody's: what has no effect in them is not to be
+        # told.
         self._service = replace(service, remark=None)
-        self.rows = {row.name: row for row in service.options.rows if row.required_by}
+        self.rows = {
+            row.name: row for row in service.options.rows if row.required_by
+        }
         """All rows that can be requested, by name."""
         self._deferred: set[tuple[str, str]] = set()
         self.always = self._conditions_of({})
@@ -177,16 +239,24 @@ class _SmallestRequests:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The filters that deferred a requirement because they wait for compute nodes to report.
+        """The filters that deferred a requirement because they wait for
+        compute nodes to report.
 
-        A filter that defers for every request, as ``owner`` does, tells nothing about a value.
+        A filter that defers for every request, as ``owner`` does, tells
+        nothing about a value.
         """
-        return tuple(sorted({name for name, _ in self._deferred - self._always_deferred}))
+        return tuple(
+            sorted(
+                {name for name, _ in self._deferred - self._always_deferred}
+            )
+        )
 
     def conditions_for(self, row: Row, value: str) -> list[_Conditions]:
-        """Return the conditions of each smallest request for a value, without requests that are rejected.
+        """Return the conditions of each smallest request for a value, without
+        requests that are rejected.
 
-        There are several where a value needs another one: a TPM model is requested with each TPM version.
+        There are several where a value needs another one: a TPM model is
+        requested with each TPM version.
         """
         found = []
         for wanted in self._complete({row.name: value}):
@@ -194,13 +264,24 @@ class _SmallestRequests:
                 found.append(self._conditions_of(wanted))
         return found
 
-    def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """Yield the ways to request values together with those without which they mean nothing, or are refused."""
+    def _complete(
+        self, wanted: Mapping[str, str]
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the ways to request values together with those without which
+        they mean nothing, or are refused.
+        """
         for name, value in wanted.items():
             row = self.rows[name]
-            needed = {other: [one] for other, one in (row.beside[value].needs if value in row.beside else ())}
+            needed = {
+                other: [one]
+                for other, one in (
+                    row.beside[value].needs if value in row.beside else ()
+                )
+            }
             if row.depends_on and row.values[value].traits:
-                needed.setdefault(row.depends_on.row, sorted(enabling_values(row.depends_on)))
+                needed.setdefault(
+                    row.depends_on.row, sorted(enabling_values(row.depends_on))
+                )
             for other, values in needed.items():
                 if other not in wanted:
                     for each in values:
@@ -210,17 +291,38 @@ class _SmallestRequests:
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
         rows = {name: self.rows[name] for name in wanted}
-        properties = {row.image_property: wanted[name] for name, row in rows.items() if row.image_property}
+        properties = {
+            row.image_property: wanted[name]
+            for name, row in rows.items()
+            if row.image_property
+        }
         extra_specs = {
-            row.extra_spec: wanted[name] for name, row in rows.items() if row.extra_spec and not row.image_property
+            row.extra_spec: wanted[name]
+            for name, row in rows.items()
+            if row.extra_spec and not row.image_property
         }
         for each in wanted.items():
             extra_specs |= _BESIDE.get(each, {})
-        disk_format = next((wanted[name] for name, row in rows.items() if row.image_attribute), None)
+        disk_format = next(
+            (
+                wanted[name]
+                for name, row in rows.items()
+                if row.image_attribute
+            ),
+            None,
+        )
         # Two CPUs: one shared and one dedicated for the mixed policy.
-        spec = RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
+        spec = RequestSpec(
+            Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs),
+            Image(properties, disk_format),
+        )
         decision = self._service.apply(spec)
-        self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
+        self._deferred.update(
+            (run.filter, str(note))
+            for run in decision.runs
+            for note in run.notes
+            if note.waits
+        )
         conditions = demand_of(query_of(spec)).conditions()
         return frozenset(
             item._replace(amount=1) if item.kind == RESOURCE else item

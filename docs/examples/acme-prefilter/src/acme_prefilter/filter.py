@@ -1,6 +1,8 @@
-"""Large guests go to the hosts that are kept for them, and all others stay away from these.
+"""Large guests go to the hosts that are kept for them, and all others stay
+away from these.
 
-Else small guests fill each host a little, and no host has room for a large one.
+Else small guests fill each host a little, and no host has room for a large
+one.
 """
 
 from os_prefilter import Request, Requirements, forbid, require
@@ -11,7 +13,9 @@ TRAIT = "CUSTOM_ACME_LARGE_GUESTS"
 
 
 def large_guests(request: Request) -> Requirements:
-    """Require CUSTOM_ACME_LARGE_GUESTS for guests of 256 GiB or more, and forbid it for others."""
+    """Require CUSTOM_ACME_LARGE_GUESTS for guests of 256 GiB or more, and
+    forbid it for others.
+    """
     memory = request.flavor_attribute("memory_mb")
     if isinstance(memory, int) and memory >= LARGE:
         return require(TRAIT, "a flavor with 256 GiB of memory or more")

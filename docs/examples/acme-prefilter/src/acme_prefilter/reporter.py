@@ -25,13 +25,25 @@ class CloudHypervisorFacts(HostFacts):
     """Whether the firmware is installed."""
 
 
-def refusal(facts: CloudHypervisorFacts, row: str, value: str, architecture: str) -> str:
+def refusal(
+    facts: CloudHypervisorFacts, row: str, value: str, architecture: str
+) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can."""
     if architecture not in ("", facts.architecture):
         return "Cloud Hypervisor emulates no other architecture"
     if row == "firmware_type":
-        return "" if value == "uefi" and facts.has_uefi else "the firmware is not installed, or not there at all"
-    return "" if value in CAN[row] else f"Cloud Hypervisor has {', '.join(CAN[row])}"
+        return (
+            ""
+            if value == "uefi" and facts.has_uefi
+            else "the firmware is not installed, or not there at all"
+        )
+    return (
+        ""
+        if value in CAN[row]
+        else f"Cloud Hypervisor has {', '.join(CAN[row])}"
+    )
 
 
-REPORTER = Reporter(CloudHypervisorFacts, refusal, owns=frozenset((*CAN, "firmware_type")))
+REPORTER = Reporter(
+    CloudHypervisorFacts, refusal, owns=frozenset((*CAN, "firmware_type"))
+)

@@ -75,9 +75,9 @@ settings.register_profile(
 )
 settings.load_profile("os-prefilter")
 
-from os_prefilter_tools.testing import (
+from os_prefilter_tools.testing import (  # noqa: E402 - its laws take the profile of that moment
     request_of,
-)  # noqa: E402 - its laws take the profile of that moment
+)
 
 
 def one_in(number: int) -> int:

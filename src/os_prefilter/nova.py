@@ -712,11 +712,11 @@ def _service(client: PlacementClient) -> Service:
     except errors.ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to
         # read.
-        LOG.error(
+        LOG.error(  # noqa: TRY400
             "nova-scheduler cannot start with the request filters as"
             " configured: %s",
             error,
-        )  # noqa: TRY400
+        )
         raise
 
 

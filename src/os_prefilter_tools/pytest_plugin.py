@@ -20,9 +20,9 @@ def prefilter_request() -> Callable[..., Any]:
     """Return a function that builds a request:
     :func:`os_prefilter_tools.testing.request_of`.
     """
-    from os_prefilter_tools.testing import (
+    from os_prefilter_tools.testing import (  # noqa: PLC0415 - only where it is used
         request_of,
-    )  # noqa: PLC0415 - only where it is used
+    )
 
     return request_of
 

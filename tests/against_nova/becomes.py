@@ -44,7 +44,7 @@ class Nova(Protocol):
 
 
 # -- reading Nova's objects
-# --------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def _image(spec: Any, name: str) -> Any:
@@ -106,7 +106,7 @@ def _on_root(prefix: str, value: str) -> Required:
 
 
 # -- what becomes of Nova's answer
-# -------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def completed(answer: Answer, spec: Any, nova: Nova) -> Answer:
@@ -525,7 +525,7 @@ def _classes(specs: Mapping[str, str]) -> list[str]:
 
 
 # -- what becomes of Nova's query
-# --------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def as_sent(answer: Answer, spec: Any, _nova: Nova) -> Answer:
@@ -585,7 +585,7 @@ def _flavors_suffixes(spec: Any) -> set[str]:
 
 
 # -- aggregates and networks
-# -------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def nothing_required(answer: Answer, _spec: Any, _nova: Nova) -> Answer:

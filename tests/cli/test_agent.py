@@ -216,9 +216,9 @@ class TestOutages:
             return ""
 
         usual = story.host.identity
-        hung = lambda: (
+        hung = lambda: (  # noqa: E731
             usual() if at == "report" or given_up.is_set() else hangs.wait()
-        )  # noqa: E731
+        )
         monkeypatch.setattr(story.host, "identity", hung)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 1.0)
         story.watch = Watch(story.host, report, 1.0, give_up=given_up.set)

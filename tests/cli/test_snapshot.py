@@ -119,8 +119,8 @@ def test_fleet_is_read_from_a_pipe(capsys: Capture) -> None:
         os.fdopen(writer, "w") as file,
     ):
         thread.submit(
-            lambda: (file.write(snapshot(example_fleet())), file.close())
-        )  # type: ignore[func-returns-value]
+            lambda: (file.write(snapshot(example_fleet())), file.close())  # type: ignore[func-returns-value]
+        )
         for hosts in ([], ["--hosts", f"/dev/fd/{reader}"]):
             main(["diagnose", "--example", "impossible", *hosts])
             printed.append(capsys.readouterr().out)

@@ -50,8 +50,7 @@ class Others:
         self.operators: set[str] = {"CUSTOM_OF_AN_OPERATOR"}
         self.of_nova = {"COMPUTE_NODE"}
         self.seen: list[tuple[frozenset[str], set[str]]] = []
-        """All traits of the host, and what there should be of these
-        writers.
+        """All traits of the host, and what there should be of these writers.
         """
         self._writing = threading.Lock()
 

@@ -182,8 +182,8 @@ def test_thousands_of_properties_cost_one_line_of_the_log(
     assert len(spec.image.properties) > 4_000
     spec.image.properties = {
         **spec.image.properties,
-        **spec_with().image.properties,
-    }  # type: ignore[union-attr]
+        **spec_with().image.properties,  # type: ignore[union-attr]
+    }
     assert _query(spec) == _plain_query()
     (line,) = [record.getMessage() for record in caplog.records]
     assert len(line) < _LONGEST

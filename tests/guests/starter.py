@@ -26,8 +26,7 @@ may not use KVM, one takes 41 s.
 """
 
 TPM_SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"  # noqa: S105 - its UUID
-"""The UUID of the secret with which Nova has libvirt encrypt what a TPM
-keeps.
+"""The UUID of the secret with which Nova has libvirt encrypt what a TPM keeps.
 """
 
 _SECRET = (

@@ -271,9 +271,9 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(
         .parse_args(shlex.split(command))
     )
     assert (parsed.nova_conf, parsed.watch) == (
-        "/tmp/nova.conf",
+        "/tmp/nova.conf",  # noqa: S108
         60,
-    )  # noqa: S108
+    )
     parts = (
         "[placement]\nregion_name = one\n",
         "[libvirt]\nvirt_type = kvm\n",

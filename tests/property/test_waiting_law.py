@@ -226,8 +226,8 @@ def test_no_capable_host_is_excluded_while_sections_differ(
         assert not _excluded(
             hosts,
             fleet,
-            Service.from_conf(conf, {"reports": lambda _context: reports}),
-        )  # noqa: B023
+            Service.from_conf(conf, {"reports": lambda _context: reports}),  # noqa: B023
+        )
 
 
 @_OFFERED

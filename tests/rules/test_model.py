@@ -193,7 +193,7 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
 
 
 # -- laws
-# --------------------------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 _NAMES = st.sampled_from(
     ["os_distro", "p", "q", "hw_vif_model", "os_require_quiesce"]

@@ -227,9 +227,9 @@ def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter() -> None:
     for trait in traits:
         result = Requirements((Requirement(trait, True, ROOT, "x"),))
         pipeline = Service(
-            (LoadedFilter("theirs", lambda _: result),),
+            (LoadedFilter("theirs", lambda _: result),),  # noqa: B023
             facts={"known_traits": known},
-        )  # noqa: B023
+        )
         with pytest.raises(FilterFailed, match="not a trait name"):
             pipeline.apply(spec_of({}))
 

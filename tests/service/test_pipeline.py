@@ -339,9 +339,9 @@ class _FrozenFlavor:
             "AttributeError: \"property 'flavor' has no setter\"",
         ),
         (
-            RequestSpec(_FrozenFlavor()),
+            RequestSpec(_FrozenFlavor()),  # type: ignore[arg-type]
             "FrozenInstanceError: \"cannot assign to field 'extra_specs'\"",
-        ),  # type: ignore[arg-type]
+        ),
         (RequestSpec(Flavor(name=Lock())), "TypeError: .*pickle"),  # type: ignore[arg-type]
     ],
     ids=["spec", "flavor", "uncopyable"],

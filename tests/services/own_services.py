@@ -76,12 +76,12 @@ class Service:
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
             self._process = process = subprocess.Popen(
-                [
+                [  # noqa: S607 - on the PATH
                     "setpriv",
                     "--pdeathsig",
                     "KILL",
                     *self._command,
-                ],  # noqa: S607 - on the PATH
+                ],
                 stdout=log,
                 stderr=log,
                 env=self._environment,
@@ -311,9 +311,9 @@ class Memcached(Service):
         """Yield a client, which ends with an error where memcached does not
         answer.
         """
-        from pymemcache.client.base import (
+        from pymemcache.client.base import (  # noqa: PLC0415 - other users of this module need no pymemcache
             Client,
-        )  # noqa: PLC0415 - other users of this module need no pymemcache
+        )
 
         with closing(
             Client(

@@ -77,13 +77,14 @@ class Recorder:
                     for name, value in given.items()
                     if _is_passed_on(name)
                 }
-                url, options = (
-                    self.real + path,
-                    {"timeout": 60, "allow_redirects": False},
-                )
                 response = http.request(
-                    method, url, headers=headers, data=body, **options
-                )  # type: ignore[arg-type]
+                    method,
+                    self.real + path,
+                    headers=headers,
+                    data=body,
+                    timeout=60,
+                    allow_redirects=False,
+                )
             answer = self.after(method, path)
             if answer is None:
                 # A service says in its answers where it is.

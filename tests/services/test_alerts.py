@@ -26,8 +26,11 @@ _RULES, _DASHBOARD = (
 
 def _promtool(*arguments: str) -> None:
     done = subprocess.run(
-        ["promtool", *arguments], capture_output=True, text=True, check=False
-    )  # noqa: S607
+        ["promtool", *arguments],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -52,8 +55,7 @@ _STARTS_WITH = {
     'os_prefilter_filter_rejections_total{filter="hpet"}': "0x1440",
     'os_prefilter_filter_failures_total{filter="hpet"}': "0x1440",
 }
-"""What a scheduler exposes from its start, with a sample a minute, for a
-day.
+"""What a scheduler exposes from its start, with a sample a minute, for a day.
 """
 _RUNS = 'os_prefilter_filter_runs_total{filter="hpet"}'
 _ROOM = 'os_prefilter_no_host_total{stage="room", by="DISK_GB"}'

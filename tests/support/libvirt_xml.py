@@ -227,9 +227,9 @@ class FakeLibvirt:
         self.opened = 0
         self.handlers: list[Callable[..., object]] = []
 
-    def registerErrorHandler(
+    def registerErrorHandler(  # noqa: N802
         self, handler: Callable[..., object], _context: object
-    ) -> None:  # noqa: N802
+    ) -> None:
         self.handlers.append(handler)
 
     def open(self, uri: str) -> "FakeConnection":

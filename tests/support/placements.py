@@ -29,8 +29,7 @@ UUID = provider_uuid(HOST)
 
 Answer = tuple[int, object]
 Hook = Callable[[str, str], Answer | None]
-"""(method, URL) -> an answer in Placement's place, or None to let it
-answer.
+"""(method, URL) -> an answer in Placement's place, or None to let it answer.
 """
 
 

@@ -166,8 +166,9 @@ _SPEC = {
 
 # The fields that Glance has for each image (its schema "image").
 _IMAGE_FIELDS = """
-checksum container_format created_at direct_url disk_format file id locations min_disk min_ram name os_hash_algo
-os_hash_value os_hidden owner protected schema self size status stores tags updated_at virtual_size visibility
+checksum container_format created_at direct_url disk_format file id locations
+min_disk min_ram name os_hash_algo os_hash_value os_hidden owner protected
+schema self size status stores tags updated_at virtual_size visibility
 """
 
 

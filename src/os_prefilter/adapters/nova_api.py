@@ -31,9 +31,9 @@ def register() -> list[base.ExtraSpecValidator]:
     try:
         rows = options_from(nova.conf.CONF, in_nova=True).rows
     except ConfigurationError as error:
-        LOG.error(
+        LOG.error(  # noqa: TRY400 - the message says it all
             "nova-api does not check extra specs of os-prefilter: %s", error
-        )  # noqa: TRY400 - the message says it all
+        )
         return []
     enabled = set(nova.conf.CONF[GROUP].enabled_filters)
     return [

@@ -200,13 +200,13 @@ def release_of_compute() -> int | None:
         return release
     try:
         command = [which("nova-compute") or "", "--version"]
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - no shell
             command,
             capture_output=True,
             text=True,
             check=False,
             timeout=_VERSION_TIMEOUT,
-        )  # noqa: S603 - no shell
+        )
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return nova_release(done.stdout.strip().partition(".")[0])

@@ -24,8 +24,7 @@ _CLASSES = {
     "hw_disk_bus": ("disk_bus", "block"),
 }
 DEVICES = tuple(_CLASSES)
-"""The image properties that Nova takes from libosinfo where they are not
-set.
+"""The image properties that Nova takes from libosinfo where they are not set.
 """
 _VIRTIO = frozenset(
     ("virtio-net", "virtio1.0-net", "virtio-block", "virtio1.0-block")

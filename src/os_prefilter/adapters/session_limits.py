@@ -50,9 +50,9 @@ def limit(session: Any) -> None:
     hooks.append(_check_response)
     # Other plugins, such as a fixed token, do not log in.
     if isinstance(session.auth, BaseIdentityPlugin):
-        setattr(
+        setattr(  # noqa: B010 - to mypy a method
             session.auth, "get_access", _not_nested(session.auth.get_access)
-        )  # noqa: B010 - to mypy a method
+        )
 
 
 def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,11 +96,11 @@ def _check_response(response: requests.Response, **options: Any) -> None:
         # A transport of another library may have no body to read.
         if timeout and not options.get("stream") and response.raw is not None:
             # As response.content does; it has no other name.
-            response._content = _body(
+            response._content = _body(  # noqa: SLF001
                 response,
                 WHOLE
                 * (max(timeout) if isinstance(timeout, tuple) else timeout),
-            )  # noqa: SLF001
+            )
     except BaseException:
         response.close()
         raise

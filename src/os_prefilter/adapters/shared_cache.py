@@ -47,10 +47,8 @@ class SharedCache:
 
     def store(self, name: str, scope: str) -> Store:
         """Return the store of a fact."""
-        return _CacheStore(
-            self,
-            f"os_prefilter:{scope_of(version('os-prefilter'), *self._cloud, name, scope)}",
-        )
+        key = scope_of(version("os-prefilter"), *self._cloud, name, scope)
+        return _CacheStore(self, f"os_prefilter:{key}")
 
     def get(self, key: str) -> bytes | None:
         """Return what a key has, if it is bytes; None also if the cache does

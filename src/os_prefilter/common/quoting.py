@@ -32,9 +32,9 @@ def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
     elif isinstance(value, (bool, int, float, type(None))):
         text = (
             ascii(value)
-            if not isinstance(value, int) or value.bit_length() < 256
+            if not isinstance(value, int) or value.bit_length() < 256  # noqa: PLR2004
             else "a huge number"
-        )  # noqa: PLR2004
+        )
     else:
         text = f"a {type(value).__name__}"
     return text if len(text) <= length else text[:length] + "..."

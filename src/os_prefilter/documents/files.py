@@ -16,8 +16,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The most that is read of a file, unless its reader has a limit of its
-own.
+"""The most that is read of a file, unless its reader has a limit of its own.
 """
 
 _AT_ONCE = 1024 * 1024

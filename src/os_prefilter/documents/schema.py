@@ -212,10 +212,10 @@ def _validator() -> Any:
     """Return jsonschema's class of validators, with keywords of ours; imported
     late, because that takes 30 ms.
     """
-    from jsonschema import (
+    from jsonschema import (  # noqa: PLC0415
         Draft202012Validator,
         ValidationError,
-    )  # noqa: PLC0415
+    )
     from jsonschema.validators import extend  # noqa: PLC0415
 
     def validate(

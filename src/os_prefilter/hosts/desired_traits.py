@@ -95,8 +95,7 @@ class Goal:
     (:mod:`os_prefilter.hosts.reports`).
     """
     wanted: frozenset[str] | None
-    """The keys of the parts that schedulers want; None to withdraw the
-    report.
+    """The keys of the parts that schedulers want; None to withdraw the report.
     """
     owner: Options | None = None
     """The owner trait, and how to recognize the owner's providers; None leaves

@@ -5,8 +5,12 @@
 A reporter is one function: why a host, given its facts, cannot do a value of a
 row of the vocabulary::
 
-    def refusal(facts: HostFacts, row: str, value: str, architecture: str) -> str:
-        return "" if value in CAN.get(row, ()) else "this driver has no such device"
+    def refusal(
+        facts: HostFacts, row: str, value: str, architecture: str
+    ) -> str:
+        if value in CAN.get(row, ()):
+            return ""
+        return "this driver has no such device"
 
 It does no I/O, keeps no state, and covers every value of every row that it
 owns. The same reasons make, in one place each, the traits of the host
@@ -102,8 +106,9 @@ def standard_traits(_facts: object = None) -> frozenset[str]:
 
 # In Nova, only the libvirt driver writes traits of these rows.
 _DEVICES = """
-vif_model video_model disk_bus cdrom_bus viommu_model sound_model packed_virtqueue emulation_architecture
-tpm_version tpm_model tpm_secret_security mem_encryption_model
+vif_model video_model disk_bus cdrom_bus viommu_model sound_model
+packed_virtqueue emulation_architecture tpm_version tpm_model
+tpm_secret_security mem_encryption_model
 """
 
 

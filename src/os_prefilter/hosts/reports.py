@@ -73,8 +73,7 @@ class Part(NamedTuple):
     """Traits that are reported together."""
 
     row: str
-    """A row of the vocabulary; ``deploy-config`` for configuration
-    templates.
+    """A row of the vocabulary; ``deploy-config`` for configuration templates.
     """
     traits: frozenset[Trait]
     keys: frozenset[str]

@@ -34,8 +34,7 @@ class Run(NamedTuple):
     requirements: tuple[Requirement, ...]
     notes: tuple[Note, ...]
     seconds: float
-    """How long it took when it ran; a cached result keeps the time of its
-    run.
+    """How long it took when it ran; a cached result keeps the time of its run.
     """
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()

@@ -56,10 +56,8 @@ class Pipeline:
         self.reads = reads_of(self.filters)
 
     def __repr__(self) -> str:
-        return (
-            "<Pipeline:"
-            f" {', '.join(each.name for each in self.filters) or 'no filters'}>"
-        )
+        names = ", ".join(each.name for each in self.filters)
+        return f"<Pipeline: {names or 'no filters'}>"
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on

@@ -58,8 +58,7 @@ class Declaration:
     :data:`UNKNOWN` then; else it waits.
     """
     closed: str = ""
-    """Why it is not run while that fact is not true; a format of
-    ``options``.
+    """Why it is not run while that fact is not true; a format of ``options``.
     """
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()
     """Returns the traits that hosts must report, beside those of the

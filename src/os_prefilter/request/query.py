@@ -43,7 +43,7 @@ _SUFFIX_CHARACTERS = frozenset(
 
 
 # -- what a request requires without any filter
-# ------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 BY_REQUEST = "request"
 """The ``filter`` of a requirement from the flavor, the image or a request
@@ -93,7 +93,7 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
 
 
 # -- the query
-# ---------------------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 class Query(NamedTuple):
@@ -110,8 +110,7 @@ class Query(NamedTuple):
     empty, which Placement refuses.
     """
     policy: str | None
-    """``none`` or ``isolate``; None where the query has no
-    ``group_policy``.
+    """``none`` or ``isolate``; None where the query has no ``group_policy``.
     """
 
 
@@ -292,7 +291,7 @@ def _group_policy(request: Request, groups: Collection[str]) -> str | None:
 
 
 # -- parameters
-# --------------------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def _group_parameters(group: RequestGroup) -> Iterator[tuple[str, str]]:
@@ -330,6 +329,6 @@ def _join_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 def _is_suffix(value: object) -> bool:
     return (
         isinstance(value, str)
-        and 0 < len(value) <= 64
+        and 0 < len(value) <= 64  # noqa: PLR2004
         and set(value) <= _SUFFIX_CHARACTERS
-    )  # noqa: PLR2004
+    )

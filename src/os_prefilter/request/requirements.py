@@ -61,8 +61,11 @@ class Source(NamedTuple):
     # Requests of a cloud ask for few different things.
     @lru_cache(maxsize=1024)  # noqa: B019 - a source is a few texts, which equal ones share
     def requirement(
-        self, trait: Trait, required: bool, scope: str
-    ) -> "Requirement":  # noqa: FBT001
+        self,
+        trait: Trait,
+        required: bool,  # noqa: FBT001
+        scope: str,
+    ) -> "Requirement":
         """Return a requirement that comes from here."""
         return Requirement(
             trait, required, scope, str(self), properties=self.properties

@@ -36,8 +36,7 @@ from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 UNKNOWN_MACHINE_TYPE = ""
-"""In place of the machine type of a server that keeps one that is not
-known.
+"""In place of the machine type of a server that keeps one that is not known.
 """
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
@@ -56,7 +55,7 @@ _Found = TypeVar("_Found")
 _Reader = Callable[[Any], Iterable[Any]]
 
 # -- fields
-# ------------------------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 PREFIX = "_obj_"
 """Before the name of a field in the ``__dict__`` of an object of
@@ -483,7 +482,7 @@ def read_beyond(request_spec: Any, name: str) -> Any:
 
 
 # -- the view
-# ----------------------------------------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 class Request:
@@ -557,19 +556,15 @@ class Request:
                 # lists the traits that an image requires.
                 properties, lists_traits = set_fields_of(properties), True
             else:
-                problem = (
-                    problem
-                    or f"its image's properties are a {type(properties).__name__}"
-                )
+                found = type(properties).__name__
+                problem = problem or f"its image's properties are a {found}"
         if extra_specs is None:
             extra_specs = _NOTHING
         elif extra_specs.__class__ is not dict and not isinstance(
             extra_specs, Mapping
         ):
-            problem = (
-                problem
-                or f"its flavor's extra_specs are a {type(extra_specs).__name__}"
-            )
+            found = type(extra_specs).__name__
+            problem = problem or f"its flavor's extra_specs are a {found}"
         if problem or flavor is None:
             # It would require nothing, and any host would do.
             raise UnsuitableRequestSpec(
@@ -941,8 +936,10 @@ class Request:
 
 
 def _new_parts(
-    server_exists: bool, is_rebuild: bool, has_new_flavor: bool
-) -> tuple[str, ...]:  # noqa: FBT001
+    server_exists: bool,  # noqa: FBT001
+    is_rebuild: bool,  # noqa: FBT001
+    has_new_flavor: bool,  # noqa: FBT001
+) -> tuple[str, ...]:
     """Return how those sources of a request begin that the server, if it
     exists, has not lived with.
     """

@@ -355,11 +355,12 @@ def _contradictions(
             if example is not None:
                 told.add(one.name)
                 met = describe_clauses([example]) or "every request"
+                if unless:
+                    met = f"{met} unless {describe_clauses(unless)}"
                 text = (
                     f"the rule {one.name} requires {trait} on {scope}, which"
                     f" the rule {other.name} ({other.file}:{other.line})"
-                    " forbids for"
-                    f" {met}{f' unless {describe_clauses(unless)}' if unless else ''}."
+                    f" forbids for {met}."
                     " Change one of the two."
                 )
                 yield Problem(one.file, one.line, text)

@@ -129,8 +129,11 @@ class RuleSubject:
         return self._values[key]
 
     def readings_of(
-        self, place: str, name: str, in_list: bool
-    ) -> frozenset[Value]:  # noqa: FBT001 - of a key
+        self,
+        place: str,
+        name: str,
+        in_list: bool,  # noqa: FBT001 - of a key
+    ) -> frozenset[Value]:
         """Return the values, as in a file, that the value under a name
         matches, or that its items match.
         """

@@ -63,8 +63,7 @@ class Rule:
     prefer: tuple[Trait, ...] = ()
     """Traits of the root that hosts preferably have."""
     unless: tuple[conditions.Clause, ...] = ()
-    """Alternatives: it does not apply if all conditions of one of them
-    hold.
+    """Alternatives: it does not apply if all conditions of one of them hold.
     """
     hint_trait: str = ""
     """The trait that it lets requests name in a hint; empty for a rule that an
@@ -91,8 +90,7 @@ class Match(NamedTuple):
 
     rule: Rule
     source: str
-    """The source of the requirements, in the words of the file, for
-    operators.
+    """The source of the requirements, in the words of the file, for operators.
     """
     public: str
     """The source for the author of the request: nothing of other projects,

@@ -185,9 +185,9 @@ def _templates(path: str) -> Templates:
     if not path:
         return BUNDLED
     # Late: YAML and jsonschema are not needed without it.
-    from os_prefilter.service.config_templates_file import (
+    from os_prefilter.service.config_templates_file import (  # noqa: PLC0415
         load_templates,
-    )  # noqa: PLC0415
+    )
 
     try:
         return load_templates(path)

@@ -329,8 +329,8 @@ class Fact:
                 interval = (
                     self._interval
                     if self._answered > -inf
-                    else uniform(0, self._interval)
-                )  # noqa: S311
+                    else uniform(0, self._interval)  # noqa: S311
+                )
                 read_at, pause = (
                     now() - measured.age,
                     pause_after(measured.seconds, interval),

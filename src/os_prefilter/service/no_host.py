@@ -82,8 +82,7 @@ class _Blame(NamedTuple):
 
     properties: tuple[tuple[str, ...], ...]
     which: str
-    """"available" if a host does that each request is kept from; else
-    empty.
+    """"available" if a host does that each request is kept from; else empty.
     """
     hosts: int | None = None
     """How many hosts there are; None where that is not told."""

@@ -278,10 +278,8 @@ class Service:
         return cls(filters, options or Options(), known)
 
     def __repr__(self) -> str:
-        return (
-            "<Service:"
-            f" {', '.join(each.name for each in self.filters) or 'no filters'}>"
-        )
+        names = ", ".join(each.name for each in self.filters)
+        return f"<Service: {names or 'no filters'}>"
 
     def without_waiting(self) -> "Service":
         """Return the service as it enforces once every gate is open: nothing

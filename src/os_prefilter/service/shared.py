@@ -30,8 +30,7 @@ from os_prefilter.service.deployment_facts import (
 )
 
 TAKE_OVER = 60.0
-"""The seconds after which another process reads beside one that has no
-result.
+"""The seconds after which another process reads beside one that has no result.
 """
 
 CLOCK_SKEW = 600.0

@@ -55,9 +55,9 @@ def table() -> tuple[Row, ...]:
     """
     # Late: to find installed packages takes stevedore, which the core does not
     # need otherwise.
-    from os_prefilter.vocabulary.plugin_rows import (
+    from os_prefilter.vocabulary.plugin_rows import (  # noqa: PLC0415
         installed_rows,
-    )  # noqa: PLC0415
+    )
 
     return (*ROWS, *installed_rows(ROWS))
 

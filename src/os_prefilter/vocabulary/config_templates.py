@@ -161,8 +161,7 @@ class Templates:
             for t in self.traits
             if all(each.is_found for each in self.find_naming(t))
         )
-        """The traits that a node itself reports; its operator sets the
-        others.
+        """The traits that a node itself reports; its operator sets the others.
         """
         self.rows = tuple(
             Row(

@@ -41,8 +41,10 @@ EMULATION = Row(
     ),
 )
 
-# The values of which libvirt says something else of guests of i686 than of those of x86_64, beside the default machine
-# type: compared with 9.0, and with the guests of tests/guests/starts. They have other firmware, and Nova emulates them.
+# The values of which libvirt says something else of guests of i686 than of
+# those of x86_64, beside the default machine type: compared with 9.0, and with
+# the guests of tests/guests/starts. They have other firmware, and Nova
+# emulates them.
 _APART_FOR_I686 = (
     ("firmware_type", "uefi"),
     ("viommu_model", "auto"),

@@ -77,8 +77,7 @@ class Spelling:
     older: Mapping[str, str] = field(default_factory=dict)
     """Spelling of an older Nova, in lower case -> value."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
-    """The start of longer names -> the value: ``pc-q35-`` of
-    ``pc-q35-9.1``.
+    """The start of longer names -> the value: ``pc-q35-`` of ``pc-q35-9.1``.
     """
 
     @property
@@ -130,8 +129,7 @@ class Never:
     is the advice.
     """
     on: Trait | None = None
-    """The trait of the hosts where that holds; None if it holds on every
-    host.
+    """The trait of the hosts where that holds; None if it holds on every host.
     """
     is_certain: bool = True
     """False if a guest may have it by what no request says: it is noted, and
@@ -148,8 +146,7 @@ class Beside:
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
     implied_by: tuple[str, str] | None = None
-    """The value that includes it: beside that it requires no trait of its
-    own.
+    """The value that includes it: beside that it requires no trait of its own.
     """
 
 
@@ -170,8 +167,7 @@ class Row:
     image_property: str | None = None
     extra_spec: str | None = None
     image_attribute: str | None = None
-    """A field of the image itself, not one of its properties:
-    ``disk_format``.
+    """A field of the image itself, not one of its properties: ``disk_format``.
     """
     required_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that require it; ``query`` where Nova translates it

@@ -53,8 +53,7 @@ from os_prefilter_tools.fleet.model import (
 from os_prefilter_tools.fleet.reader import MAX_LABEL, MAX_NAME
 
 THREADS = 8
-"""Requests under way at a time; keystoneauth keeps up to ten connections
-open.
+"""Requests under way at a time; keystoneauth keeps up to ten connections open.
 """
 
 # Of so many providers, one is sampled, but not more in all than the second

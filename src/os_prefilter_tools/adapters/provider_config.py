@@ -34,8 +34,7 @@ from os_prefilter.hosts.desired_traits import (
 LOG = get_logger(__name__)
 
 COMPUTE_NODE = "$COMPUTE_NODE"
-"""The provider of each compute node of the nova-compute that reads the
-file.
+"""The provider of each compute node of the nova-compute that reads the file.
 """
 
 _MARK = "# Written by os-prefilter, which replaces it; do not edit.\n"

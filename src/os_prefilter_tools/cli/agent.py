@@ -66,8 +66,7 @@ class ReportingHost(Protocol):
 
 T = TypeVar("T")
 Report = Callable[[HostFacts], str]
-"""Report the facts; returns a text with the changes, empty if there were
-none.
+"""Report the facts; returns a text with the changes, empty if there were none.
 """
 
 

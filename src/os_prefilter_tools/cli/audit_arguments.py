@@ -195,9 +195,9 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         if self.images:
             return read_images(self.images, broken)
         if context.has_cloud:
-            from os_prefilter_tools.adapters.cloud.resources import (
+            from os_prefilter_tools.adapters.cloud.resources import (  # noqa: PLC0415
                 images,
-            )  # noqa: PLC0415
+            )
 
             return images(context.connection, broken)
         context.note(
@@ -254,9 +254,9 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         """
         if self.servers:
             return read_servers(str(self.servers), broken)
-        from os_prefilter_tools.adapters.cloud.servers import (
+        from os_prefilter_tools.adapters.cloud.servers import (  # noqa: PLC0415
             servers,
-        )  # noqa: PLC0415
+        )
 
         return servers(context.connection, broken)
 

@@ -89,11 +89,11 @@ def _printable(value: object) -> object:
 
 def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
     # Slow to import.
-    from jinja2 import (
+    from jinja2 import (  # noqa: PLC0415
         Environment,
         PackageLoader,
         StrictUndefined,
-    )  # noqa: PLC0415
+    )
     from markupsafe import Markup  # noqa: PLC0415
 
     loader = PackageLoader("os_prefilter_tools", "data")
@@ -106,9 +106,9 @@ def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
         finalize=_printable,
     )
     style, script = (
-        Markup(loader.get_source(environment, f"audit.{name}")[0])
+        Markup(loader.get_source(environment, f"audit.{name}")[0])  # noqa: S704
         for name in ("css", "js")
-    )  # noqa: S704
+    )
     environment.filters |= {"pluralize": pluralize, "printable": _printable}
     return environment.get_template(template).render(
         found=found,

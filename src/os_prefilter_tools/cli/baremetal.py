@@ -196,12 +196,12 @@ class ReconfigureNode(Listing):
         of a server, and bare metal has none.
         """
         # Late: the SDK takes long to load.
-        from os_prefilter.adapters.cloud_service import (
+        from os_prefilter.adapters.cloud_service import (  # noqa: PLC0415
             CloudError,
-        )  # noqa: PLC0415
-        from os_prefilter_tools.adapters.cloud.service import (
+        )
+        from os_prefilter_tools.adapters.cloud.service import (  # noqa: PLC0415
             CloudService,
-        )  # noqa: PLC0415
+        )
 
         try:
             body = {"metadata": configuration}

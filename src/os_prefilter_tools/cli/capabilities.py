@@ -160,9 +160,9 @@ class ReportArguments(HostArguments):
                 "give --nova-conf FILE, whose section [placement]"
                 " describes it.",
             )
-        from os_prefilter.adapters.placement.from_conf import (
+        from os_prefilter.adapters.placement.from_conf import (  # noqa: PLC0415
             client_from,
-        )  # noqa: PLC0415
+        )
 
         return partial(client_from, load_conf(self.nova_conf), self.nova_conf)
 
@@ -268,9 +268,9 @@ class ReportCapabilities(Listing):
         return changes
 
     def _watch(self, asked: ReportArguments) -> None:
-        from os_prefilter.adapters.libvirt.host import (
+        from os_prefilter.adapters.libvirt.host import (  # noqa: PLC0415
             LibvirtHost,
-        )  # noqa: PLC0415
+        )
 
         asked.check()
         logged: set[str] = set()
@@ -347,9 +347,9 @@ class PlacementReport:
 
     def configure(self) -> None:
         """Read nova.conf; an error leaves what was read before."""
-        from os_prefilter.adapters.placement.trait_sync import (
+        from os_prefilter.adapters.placement.trait_sync import (  # noqa: PLC0415
             ProviderTraits,
-        )  # noqa: PLC0415
+        )
 
         new_client, options = self._asked.placement(), self._asked.options()
         client = new_client()
@@ -398,10 +398,10 @@ class PlacementReport:
         """Write the traits to a provider configuration file, with which
         nova-compute reports them.
         """
-        from os_prefilter_tools.adapters.provider_config import (
+        from os_prefilter_tools.adapters.provider_config import (  # noqa: PLC0415
             COMPUTE_NODE,
             write_document,
-        )  # noqa: PLC0415
+        )
 
         goal = goal_of(
             facts, self._wanted, Mode.BESIDE, emulated=self._emulated

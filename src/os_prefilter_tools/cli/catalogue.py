@@ -39,8 +39,9 @@ class VocabularyList(Listing):
     """
 
     def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
+        self,
+        parsed_args: argparse.Namespace,  # noqa: ARG002
+    ) -> tuple[tuple[str, ...], list[Any]]:
         lines = [*vocabulary(), *without_rows()]
         self.tell(
             f"Vocabulary: {len(lines)} lines, of os-prefilter"
@@ -53,8 +54,9 @@ class FilterList(Listing):
     """List the installed request filters."""
 
     def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
+        self,
+        parsed_args: argparse.Namespace,  # noqa: ARG002
+    ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table; a filter that does not
         load has the reason.
         """

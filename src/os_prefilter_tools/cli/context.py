@@ -35,13 +35,8 @@ def values_of(kind: type[_T], parsed_args: argparse.Namespace) -> _T:
     far as the command has them.
     """
     given = vars(parsed_args)
-    return kind(
-        **{
-            each.name: given[each.name]
-            for each in fields(kind)
-            if each.name in given
-        }
-    )  # type: ignore[arg-type]
+    names = (each.name for each in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names if name in given})
 
 
 def _given(text: str) -> str:
@@ -116,18 +111,18 @@ class Context:
             return self._connect_as_client()
         # Late, as each import of the SDK: it takes a second, and many commands
         # need no cloud.
-        from os_prefilter_tools.adapters.cloud.connection import (
+        from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
             connect,
-        )  # noqa: PLC0415
+        )
 
         return connect(str(self._name))
 
     @cached_property
     def placement(self) -> "PlacementClient":
         """A client of the cloud's Placement."""
-        from os_prefilter_tools.adapters.cloud.connection import (
+        from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
             placement_of,
-        )  # noqa: PLC0415
+        )
 
         return placement_of(self.connection)
 
@@ -292,9 +287,9 @@ class CloudCommand(Command):
         """Return the connection of the openstack client, with the user, the
         region and all else in its options.
         """
-        from os_prefilter.adapters.placement.client import (
+        from os_prefilter.adapters.placement.client import (  # noqa: PLC0415
             TIMEOUT,
-        )  # noqa: PLC0415
+        )
         from os_prefilter.adapters.session_limits import limit  # noqa: PLC0415
 
         client: Any = self.app

@@ -218,13 +218,9 @@ class DiagnoseRequest(RequestListing):
                 ] * (len(lines) > _MOST_LINES)
                 write("".join((f"\n{title}\n", *shown)))
             if self._diagnosis.query:
-                write(
-                    "\n"
-                    + escape_line(
-                        f"GET /allocation_candidates?{unquote(self._diagnosis.query)}"
-                    )
-                    + "\n"
-                )
+                query = unquote(self._diagnosis.query)
+                line = escape_line(f"GET /allocation_candidates?{query}")
+                write(f"\n{line}\n")
             if data:
                 super().produce_output(parsed_args, column_names, data)
         return 0
@@ -258,10 +254,10 @@ class DiagnoseRequest(RequestListing):
         if condition.scope in _PLAIN:
             return escape_line(text)
         suffixes = condition.scope.split(",")
-        return escape_line(
-            f"{text} on"
-            f" {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}"
-        )
+        groups = join_first_names(suffixes, _MOST_NAMES)
+        if len(suffixes) > 1:
+            groups = f"each of {groups}"
+        return escape_line(f"{text} on {groups}")
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the answer, and then the hosts that it comes from."""
@@ -282,16 +278,11 @@ class DiagnoseRequest(RequestListing):
             freed = {
                 each.number for each in found.requirements if each.free_on
             }
-            lines = [
-                f"{' + '.join(short[number] for number in each.requirements)}: "
-                + ("no host could ever" if each.ever else "no host now")
-                + (
-                    ""
-                    if each.ever or freed.isdisjoint(each.requirements)
-                    else "; one could if it were empty"
-                )
-                for each in found.conflicts
-            ]
+            lines = []
+            for each in found.conflicts:
+                numbers = (short[number] for number in each.requirements)
+                verdict = _verdict(each, freed)
+                lines.append(f"{' + '.join(numbers)}: {verdict}")
             yield (
                 (
                     "Smallest sets of requirements that no host meets (each"
@@ -377,9 +368,9 @@ def _load_nova_filters() -> Callable[..., Iterator[HostFilter]]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from os_prefilter_tools.adapters.cloud.nova_filters import (
+        from os_prefilter_tools.adapters.cloud.nova_filters import (  # noqa: PLC0415
             run_filters,
-        )  # noqa: PLC0415
+        )
     return run_filters
 
 
@@ -429,9 +420,9 @@ def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
         yield context.placement
         return
     # Placement takes seconds to import.
-    from os_prefilter_tools.adapters.embedded import (
+    from os_prefilter_tools.adapters.embedded import (  # noqa: PLC0415
         EmbeddedPlacement,
-    )  # noqa: PLC0415
+    )
 
     with EmbeddedPlacement() as placement:
         # A standard name that is missing is newer than this Placement, which
@@ -445,6 +436,15 @@ def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
             ),
         )
         yield placement.client
+
+
+def _verdict(conflict: result.Conflict, freed: set[int]) -> str:
+    """Return whether a host could meet requirements that none meets now."""
+    if conflict.ever:
+        return "no host could ever"
+    if freed.isdisjoint(conflict.requirements):
+        return "no host now"
+    return "no host now; one could if it were empty"
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:

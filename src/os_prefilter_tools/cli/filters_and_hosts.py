@@ -141,9 +141,9 @@ class FiltersAndHosts:
         else:
             # Late, as below: the SDK and Placement take seconds to import, and
             # many commands need neither.
-            from os_prefilter_tools.adapters.fleet_reader import (
+            from os_prefilter_tools.adapters.fleet_reader import (  # noqa: PLC0415
                 read_fleet,
-            )  # noqa: PLC0415
+            )
 
             placement = context.placement
             aggregates = () if traits_only else _host_aggregates(context)
@@ -199,9 +199,9 @@ class FiltersAndHosts:
                 None,
             )
             return
-        from os_prefilter_tools.adapters.embedded import (
+        from os_prefilter_tools.adapters.embedded import (  # noqa: PLC0415
             EmbeddedPlacement,
-        )  # noqa: PLC0415
+        )
 
         with EmbeddedPlacement(
             hosts, most_candidates=MOST_CANDIDATES
@@ -368,9 +368,9 @@ def read_configuration(
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from error
         except cfg.Error as error:
-            from os_prefilter.adapters.nova_conf import (
+            from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
                 reason_of,
-            )  # noqa: PLC0415
+            )
 
             # Without its cause, which has the line, in which a password may
             # be.
@@ -382,9 +382,9 @@ def read_configuration(
 
 
 def _host_aggregates(context: Context) -> Any:
-    from os_prefilter_tools.adapters.cloud.connection import (
+    from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
         host_aggregates,
-    )  # noqa: PLC0415
+    )
 
     return host_aggregates(context.connection)
 

@@ -158,9 +158,9 @@ class NodeArguments:
         if self.asks_ironic(context):
             facts = node_of(context, str(self.node)).facts()
         else:
-            from os_prefilter.hosts.drivers.ironic_facts import (
+            from os_prefilter.hosts.drivers.ironic_facts import (  # noqa: PLC0415
                 facts_from_node,
-            )  # noqa: PLC0415
+            )
 
             bios: Any = (
                 parse_json(read_bytes(self.bios), self.bios)
@@ -238,15 +238,15 @@ class HostArguments(NodeArguments):
             return kind() if kind else self.node_facts(context)
         settings = self.settings()
         if self.capabilities is None:
-            from os_prefilter.adapters.libvirt.host import (
+            from os_prefilter.adapters.libvirt.host import (  # noqa: PLC0415
                 LibvirtHost,
-            )  # noqa: PLC0415
+            )
 
             return LibvirtHost(self.connect or "", settings).facts(emulated)
-        from os_prefilter.adapters.libvirt.documents import (
+        from os_prefilter.adapters.libvirt.documents import (  # noqa: PLC0415
             facts_from_xml,
             parse_version,
-        )  # noqa: PLC0415
+        )
 
         libvirt, qemu = (
             None if text is None else parse_version(name, text)
@@ -279,10 +279,10 @@ class HostArguments(NodeArguments):
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
             or is wrong
         """
-        from os_prefilter.adapters.nova_conf import (
+        from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
             libvirt_settings,
             release_of_compute,
-        )  # noqa: PLC0415
+        )
 
         return replace(
             libvirt_settings(self.nova_conf),

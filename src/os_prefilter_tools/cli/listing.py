@@ -165,9 +165,8 @@ class _Document(JSONFormatter):
             ],
         }
         if parsed_args.formatter == "json":
-            stdout.write(
-                f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n"
-            )
+            indent = None if parsed_args.noindent else 2
+            stdout.write(f"{json.dumps(document, indent=indent)}\n")
         else:
             stdout.write(
                 yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

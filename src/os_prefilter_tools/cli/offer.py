@@ -117,10 +117,10 @@ class PublishOffer(Listing):
                 "it is needed, as the values go to the Glance of a cloud. Name"
                 " a cloud.",
             )
-        from os_prefilter_tools.adapters.cloud.metadefs import (
+        from os_prefilter_tools.adapters.cloud.metadefs import (  # noqa: PLC0415
             plan_metadefs,
             write_metadefs,
-        )  # noqa: PLC0415
+        )
 
         asked = values_of(FiltersAndHosts, parsed_args)
         fleet = asked.fleet(self.context)

@@ -84,12 +84,12 @@ def progress_on(
         return
     # Slow to import.
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (
+    from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
         TextColumn,
         TimeElapsedColumn,
-    )  # noqa: PLC0415
+    )
     from rich.progress import Progress as Bars  # noqa: PLC0415
 
     columns = (

@@ -72,10 +72,10 @@ def flush(
         advice = (
             "Check where it is redirected to, and how much space there is."
         )
-        print(
+        print(  # noqa: T201
             f"The standard output cannot be written: {error.strerror}."
             f" {advice}",
             file=sys.stderr,
-        )  # noqa: T201
+        )
         return error_code
     return code

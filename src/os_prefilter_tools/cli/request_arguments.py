@@ -139,9 +139,9 @@ class RequestArguments:
                     "--server",
                     "it needs a cloud to ask. Give --os-cloud NAME.",
                 )
-            from os_prefilter_tools.adapters.cloud.servers import (
+            from os_prefilter_tools.adapters.cloud.servers import (  # noqa: PLC0415
                 request_of_server,
-            )  # noqa: PLC0415
+            )
 
             return request_of_server(context.connection, self.server)
         if self.request_spec:
@@ -199,9 +199,9 @@ def image_named(name: str, context: Context) -> Image:
     :raises PrefilterError: if the cloud does not answer.
     """
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import (
+        from os_prefilter_tools.adapters.cloud import (  # noqa: PLC0415
             resources,
-        )  # noqa: PLC0415
+        )
 
         return resources.image_named(context.connection, name)
     return image_from(read_json(name), name)
@@ -210,9 +210,9 @@ def image_named(name: str, context: Context) -> Image:
 def flavor_named(name: str, context: Context) -> Flavor:
     """Return the flavor as :func:`image_named` does the image."""
     if context.has_cloud and not is_file(name):
-        from os_prefilter_tools.adapters.cloud import (
+        from os_prefilter_tools.adapters.cloud import (  # noqa: PLC0415
             resources,
-        )  # noqa: PLC0415
+        )
 
         return resources.flavor_named(context.connection, name)
     document = read_json(name)

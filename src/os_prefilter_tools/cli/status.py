@@ -387,11 +387,11 @@ def main(argv: Sequence[str]) -> int:
             else ""
         )
         advice = "Correct it, or give --config-file."
-        print(
+        print(  # noqa: T201
             f"The configuration cannot be read: {where}{reason_of(error)}"
             f" {advice}",
             file=sys.stderr,
-        )  # noqa: T201
+        )
         return int(Code.FAILURE)
     # What client libraries log is in the failure of a check, without the
     # passwords.
@@ -399,9 +399,9 @@ def main(argv: Sequence[str]) -> int:
     upgradecheck.CONF = conf
     looked_at = escape_line(", ".join((*conf.config_file, *conf.config_dir)))
     if "--json" not in argv:
-        print(
+        print(  # noqa: T201
             f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr
-        )  # noqa: T201
+        )
     # oslo.upgradecheck would print a traceback where the reader of its output
     # has gone.
     with redirect_stdout(StringIO()) as text:

@@ -52,7 +52,8 @@ class Condition(NamedTuple):
         if self.kind == RESOURCE:
             return f"{self.names[0]}={self.amount}"
         if self.kind == TREE:
-            return f"{'same_subtree' if self.scope == ROOT else 'in_tree'}={','.join(self.names)}"
+            kind = "same_subtree" if self.scope == ROOT else "in_tree"
+            return f"{kind}={','.join(self.names)}"
         return ("" if self.wanted else "!") + "|".join(self.names)
 
     @property

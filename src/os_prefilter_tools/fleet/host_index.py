@@ -163,8 +163,7 @@ class HostIndex:
         self._sharing = {
             uuid: set_of(numbers) for uuid, numbers in shared.items()
         }
-        """UUID of a provider -> the hosts that it shares its resources
-        with.
+        """UUID of a provider -> the hosts that it shares its resources with.
         """
         roots = ((number, host.root) for number, host in enumerate(self.hosts))
         self._roots = _Having(
@@ -278,7 +277,7 @@ class HostIndex:
             ),
         )
 
-    # ------------------------------------------------------------------------------------------------------------------
+    # ------------------------------------------------------------------------
 
     @cached_property
     def _trees(self) -> Mapping[str, int]:

@@ -26,8 +26,7 @@ less than a second.
 """
 
 _Option = tuple[Provider, Mapping[str, int]]
-"""A provider that may serve a suffixed group, and the resources that it
-gives.
+"""A provider that may serve a suffixed group, and the resources that it gives.
 """
 
 
@@ -253,7 +252,7 @@ class _ProviderSearch:
         return self._work.steps > self._most
 
     # -- suffixed groups
-    # -----------------------------------------------------------------------------------------------
+    # -------------------------------------------------------------------------
 
     def _options(self, suffix: str) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
@@ -359,7 +358,7 @@ class _ProviderSearch:
         )
 
     # -- the unsuffixed group
-    # ------------------------------------------------------------------------------------------
+    # -------------------------------------------------------------------------
 
     def _serve_unsuffixed(self) -> bool:
         """Return whether the unsuffixed group can be served beside what is
@@ -432,7 +431,7 @@ class _ProviderSearch:
         return not needed and self._place(rest, allowed, chosen)
 
     # -- providers
-    # -----------------------------------------------------------------------------------------------------
+    # -------------------------------------------------------------------------
 
     def _reachable(self, group: RequestGroup) -> tuple[Provider, ...]:
         if not group.in_tree:

@@ -4,13 +4,16 @@
 
 ::
 
-    x-common: &common [COMPUTE_NODE, OWNER_NOVA]     # x-...: ignored, a place for anchors
+    # x-...: ignored, a place for anchors
+    x-common: &common [COMPUTE_NODE, OWNER_NOVA]
     aggregates:
       rack-1: {availability_zone: north}
     hosts:
       kvm-1:
         description: "QEMU 8.2, libvirt 10.4"
-        resources: {VCPU: {total: 32, used: 8}, MEMORY_MB: {total: 131072, reserved: 512, allocation_ratio: 1.5}}
+        resources:
+          VCPU: {total: 32, used: 8}
+          MEMORY_MB: {total: 131072, reserved: 512, allocation_ratio: 1.5}
         traits: [*common, HW_ARCH_X86_64]
         aggregates: [rack-1]
         providers:
@@ -179,10 +182,8 @@ class _Reader:
         self._check_unique(where, "UUID", uuid, self._uuids_of_aggregates)
         metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
         for key, text in metadata.items():
-            self._text(
-                f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}",
-                text,
-            )
+            key_name = self._name(f"{where}.metadata", key, MAX_LABEL)
+            self._text(f"{where}.metadata.{key_name}", text)
         self._aggregates[name] = model.Aggregate(
             uuid, name, zone, dict(metadata)
         )
@@ -301,7 +302,7 @@ class _Reader:
         return self._inventories.setdefault(inventory, inventory)
 
     # -- single values
-    # -------------------------------------------------------------------------------------------------
+    # -------------------------------------------------------------------------
 
     def _problem(self, where: str, found: str, expected: str) -> DocumentError:
         return DocumentError(
@@ -412,11 +413,10 @@ class _Reader:
             or not isinstance(value, int)
             or not low <= value <= model.MAX_INT
         ):
-            raise self._problem(
-                where,
-                quote(value),
-                f"an integer from {low} to {model.MAX_INT} {alternative}".rstrip(),
-            )
+            expected = f"an integer from {low} to {model.MAX_INT}"
+            if alternative:
+                expected = f"{expected} {alternative}"
+            raise self._problem(where, quote(value), expected)
         return value
 
     def _ratio(self, where: str, value: Any) -> float:

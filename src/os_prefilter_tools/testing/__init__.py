@@ -5,10 +5,16 @@ fixtures, and ready-made tests.
 
 ::
 
-    from os_prefilter_tools.testing import filter_conformance, reporter_conformance
+    from os_prefilter_tools.testing import (
+        filter_conformance,
+        reporter_conformance,
+    )
 
     TestBigPages = filter_conformance("big_pages")
-    TestBhyve = reporter_conformance("bhyve", facts=[BhyveFacts(has_uefi=True), BhyveFacts(has_uefi=False)])
+    TestBhyve = reporter_conformance(
+        "bhyve",
+        facts=[BhyveFacts(has_uefi=True), BhyveFacts(has_uefi=False)],
+    )
 
 It needs the extra ``testing``: pytest, hypothesis, and the embedded Placement.
 """

@@ -125,9 +125,9 @@ def placement_with(
         None for the bundled example
     :raises DocumentError: if the fleet is not valid
     """
-    from os_prefilter_tools.adapters.embedded import (
+    from os_prefilter_tools.adapters.embedded import (  # noqa: PLC0415 - Placement takes seconds to import
         EmbeddedPlacement,
-    )  # noqa: PLC0415 - Placement takes seconds to import
+    )
 
     if fleet is None:
         fleet = example_fleet()

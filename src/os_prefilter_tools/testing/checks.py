@@ -85,8 +85,5 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     ):
         return
     _guarded_thread.on = False
-    raise Forbidden(
-        f"it does input or output: {event}({', '.join(map(repr, arguments[:2]))})"[
-            :300
-        ]
-    )
+    shown = ", ".join(map(repr, arguments[:2]))
+    raise Forbidden(f"it does input or output: {event}({shown})"[:300])

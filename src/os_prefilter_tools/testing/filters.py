@@ -151,10 +151,9 @@ class _EachFilter:
                 f"{getattr(spec, 'image', None)!a},"
                 f" {getattr(spec, 'flavor', None)!a}"
             )
-            request = (
-                " The request:"
-                f" {text[:_MOST_CHARACTERS]}{'...' * (len(text) > _MOST_CHARACTERS)}."
-            )
+            if len(text) > _MOST_CHARACTERS:
+                text = f"{text[:_MOST_CHARACTERS]}..."
+            request = f" The request: {text}."
         fail(f"The request filter {self.filter.name!r} {what}{request}")
 
     def _answer(

@@ -35,9 +35,9 @@ class Recorded(requests.adapters.BaseAdapter):
         self.timeouts: set[object] = set()
         self.headers: Mapping[str, Any] = {}
 
-    def send(
+    def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, **options: Any
-    ) -> requests.Response:  # type: ignore[override]
+    ) -> requests.Response:
         self.sent.append((str(request.method), request.path_url))
         self.timeouts.add(options["timeout"])
         self.headers = request.headers

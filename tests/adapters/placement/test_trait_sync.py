@@ -211,8 +211,8 @@ class TestReports:
         for number, change in enumerate(changes, 1):
             put_traits(
                 aware,
-                lambda traits: traits.symmetric_difference_update(change),
-            )  # noqa: B023
+                lambda traits: traits.symmetric_difference_update(change),  # noqa: B023
+            )
             for _ in range(2):
                 keeper.sync(GOAL)
             assert {HPET, "COMPUTE_FIRMWARE_UEFI"} <= traits_of(aware)

@@ -19,9 +19,9 @@ import_module("nova.tests.functional")
 
 @pytest.fixture(scope="session")
 def cloud() -> Iterator[Any]:
-    from tests.novas.functional import (
+    from tests.novas.functional import (  # noqa: PLC0415 - after the import above
         cloud as clouds,
-    )  # noqa: PLC0415 - after the import above
+    )
 
     # Nova logs at this level whatever its configuration says; the tests do not
     # read it.

@@ -84,8 +84,7 @@ process.
 """
 
 MACHINE_TYPES: defaultdict[str, list[str | None]] = defaultdict(list)
-"""Server -> the machine type that it got, or would have got, at each
-attempt.
+"""Server -> the machine type that it got, or would have got, at each attempt.
 """
 
 DRIVERS: "dict[str, HostDriver]" = {}

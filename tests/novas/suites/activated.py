@@ -72,9 +72,9 @@ class Activated:
         """Activate once, for tests that start no scheduler, and count what
         happens from here on.
         """
-        from nova.conf import (
+        from nova.conf import (  # noqa: PLC0415 - nova.tests.unit comes first
             scheduler,
-        )  # noqa: PLC0415 - nova.tests.unit comes first
+        )
 
         import os_prefilter.nova as door  # noqa: PLC0415
 
@@ -88,9 +88,9 @@ class Activated:
         )
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
-        door.RequestFilters.__call__ = self._counted(
+        door.RequestFilters.__call__ = self._counted(  # type: ignore[method-assign]
             REQUESTS, door.RequestFilters.__call__
-        )  # type: ignore[method-assign]
+        )
         Service.apply = self._counted(DECISIONS, Service.apply)  # type: ignore[method-assign]
 
     def _counted(

@@ -44,9 +44,9 @@ def browser(folder: Path) -> Iterator[Any]:
     """
     assert BROWSER, "in CI, chromium must be installed"
     assert DRIVER, "in CI, chromium-driver must be installed"
-    from selenium import (
+    from selenium import (  # noqa: PLC0415 - Needed with a browser only.
         webdriver,
-    )  # noqa: PLC0415 - Needed with a browser only.
+    )
     from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
 
     options = webdriver.ChromeOptions()

@@ -151,8 +151,8 @@ def test_gpu_of_cyborg_never_gets_novas_trait_whenever_agents_look(
     for number in range(1, last + 1):
         agents, name = Rounds(placement), next(_NAMES)
         cyborg.to_placement.before = lambda now: (
-            rounds(agents) if now == number else None
-        )  # noqa: B023
+            rounds(agents) if now == number else None  # noqa: B023
+        )
         uuid = cyborg.report(name, traits)
         agents.two()
         assert placement.client.provider_traits(uuid)[1] == {*traits}

@@ -287,8 +287,9 @@ class Ironic:
             database,
         ):
             database.execute(
-                f"UPDATE nodes SET {column} = ? WHERE uuid = ?", (value, node)
-            )  # noqa: S608
+                f"UPDATE nodes SET {column} = ? WHERE uuid = ?",  # noqa: S608
+                (value, node),
+            )
 
     def send(
         self, method: str, path: str, body: object = None

@@ -306,8 +306,8 @@ def test_move_without_a_host_leaves_the_server_as_it_is_and_the_reason_in_its_fa
     table = f"{cloud.databases.token}_nova_cell1.instance_faults"
     of_server = f"WHERE instance_uuid = '{server.uuid}'"
     ((fault,),) = cloud.databases.run(
-        f"SELECT message FROM {table} {of_server}"
-    )  # noqa: S608 - ours
+        f"SELECT message FROM {table} {of_server}"  # noqa: S608 - ours
+    )
     assert fault.startswith(f"No valid host was found. {reason}")
 
 

@@ -325,9 +325,9 @@ class Chaos:
         self.away.end(everything=True)
         for each in self.schedulers:
             until(
-                lambda each=each: len(each.workers()) >= WORKERS,
+                lambda each=each: len(each.workers()) >= WORKERS,  # type: ignore[misc]
                 lambda: "a worker was not replaced",
-            )  # type: ignore[misc]
+            )
         self._empty_hosts()
         self._ability, self._keys = None, self._every_key
         for changed in ("hosts", "hosts", *["hosts"] * len(self._new_hosts)):

@@ -79,8 +79,9 @@ _SETTINGS = {
 
 
 class NotConfigured(
-    exception.InvalidParameterValue, exception.InstanceDeployFailure
-):  # type: ignore[misc]
+    exception.InvalidParameterValue,  # type: ignore[misc]
+    exception.InstanceDeployFailure,  # type: ignore[misc]
+):
     """A node is not, or cannot be, configured as it should be.
 
     Ironic takes the first base for a node that does not validate, the second

@@ -8,9 +8,11 @@
     |-- IronicUnavailable   no answer, or a server error
     |-- IronicRefused       it answered with a client error
     |-- UnknownNode         there is no node of that name or UUID
-    |-- NodeNotReady        wrong state, locked, in maintenance, API too old, no room for traits: nothing was changed
+    |-- NodeNotReady        wrong state, locked, in maintenance, API too
+    |                       old, no room for traits: nothing was changed
     |-- StepsFailed         the steps on a node ended, and not as they should
-    `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
+    `-- OutcomeUnknown      something was begun on a node, and it is not known
+                            how it ended
 
 Ironic's own words, which may have a tenant's in them, come through
 :func:`os_prefilter.common.quoting.quote`.

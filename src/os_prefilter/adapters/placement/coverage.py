@@ -352,7 +352,8 @@ class NestedProviders(_SharedBoolean):
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
             or does not answer.
         """
-        sharing = f"/traits?associated=true&name=in:{os_traits.MISC_SHARES_VIA_AGGREGATE}"
+        shares = os_traits.MISC_SHARES_VIA_AGGREGATE
+        sharing = f"/traits?associated=true&name=in:{shares}"
         return bool(self._client.get_list(sharing, "traits")) or any(
             map(self._finds, self._queries(context))
         )

@@ -168,11 +168,11 @@ class ProviderTraits:
                 # Random: writers that met once would meet again after equal
                 # waits.
                 self._sleep(
-                    uniform(
+                    uniform(  # noqa: S311 - no secret
                         0,
                         min(_FIRST_BOUND * 2.0 ** (attempt - 1), _LAST_BOUND),
                     )
-                )  # noqa: S311 - no secret
+                )
             tree = self._tree()
             try:
                 self._reconcile(tree, goal, changes, dry_run=dry_run)

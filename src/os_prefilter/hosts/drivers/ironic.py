@@ -154,8 +154,8 @@ def _one_of(
 
 _NO_EMULATION = "a bare-metal node emulates no architecture"
 _DEVICES = """
-vif_model video_model disk_bus cdrom_bus scsi_model viommu_model sound_model usb_model usb_redirection input_bus
-pointer_model watchdog packed_virtqueue
+vif_model video_model disk_bus cdrom_bus scsi_model viommu_model sound_model
+usb_model usb_redirection input_bus pointer_model watchdog packed_virtqueue
 """
 _TPM = ("tpm_version", "tpm_model", "tpm_secret_security")
 _NEVER: Mapping[str, str] = {

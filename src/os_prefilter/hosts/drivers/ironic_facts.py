@@ -167,8 +167,8 @@ def facts_from_node(
     capabilities = {
         pair[0].strip(): pair[1].strip()
         for pair in pairs
-        if len(pair) == 2 and all(pair)
-    }  # noqa: PLR2004
+        if len(pair) == 2 and all(pair)  # noqa: PLR2004
+    }
     named = _text(properties, "cpu_arch", path, "properties.")
     architecture = BY_NAME["architecture"].canonical(named) or ""
     secure_boot = data.get("secure_boot")

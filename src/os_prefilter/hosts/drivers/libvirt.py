@@ -62,12 +62,13 @@ the rest; other virt types have none.
 """
 
 _ONLY_VERSIONS = """
-packed_virtqueue usb_model input_bus pointer_model firmware_stateless maxphysaddr_mode sound_model
+packed_virtqueue usb_model input_bus pointer_model firmware_stateless
+maxphysaddr_mode sound_model
 """
 """Rows of which QEMU has every value, if it is new enough for it."""
 _ONLY_QEMU = f"""{_ONLY_VERSIONS}
-usb_redirection watchdog viommu_model firmware_type machine_type default_machine time_hpet
-tpm_version tpm_model tpm_secret_security
+usb_redirection watchdog viommu_model firmware_type machine_type
+default_machine time_hpet tpm_version tpm_model tpm_secret_security
 """
 # Nova's driver reports the first two for every virt_type; no value of the
 # others requires a trait.
@@ -173,7 +174,7 @@ def _one_of(values: Collection[str], value: str, what: str) -> str:
 
 
 # -- what depends on the guests of an architecture
-# ---------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 
 
 def _viommu_model(

@@ -112,8 +112,7 @@ class LibvirtFacts(HostFacts, NovaSettings):
     smt: bool = False
     """True if its cores run more than one thread."""
     smm: bool | None = None
-    """True if KVM has System Management Mode (x86); None if that is not
-    known.
+    """True if KVM has System Management Mode (x86); None if that is not known.
     """
 
     @property

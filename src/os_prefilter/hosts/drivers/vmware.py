@@ -53,9 +53,11 @@ _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
 # A guest always has VMware's own video card; the driver leaves the timer as
 # vSphere has it.
 _IGNORED = """
-video_model emulation_architecture viommu_model sound_model usb_model usb_redirection input_bus pointer_model
-watchdog machine_type time_hpet packed_virtqueue ephemeral_encryption ephemeral_encryption_format tpm_version tpm_model
-tpm_secret_security secure_boot firmware_stateless maxphysaddr_mode pci_numa_affinity_policy
+video_model emulation_architecture viommu_model sound_model usb_model
+usb_redirection input_bus pointer_model watchdog machine_type time_hpet
+packed_virtqueue ephemeral_encryption ephemeral_encryption_format tpm_version
+tpm_model tpm_secret_security secure_boot firmware_stateless maxphysaddr_mode
+pci_numa_affinity_policy
 """
 _NEVER = {
     "default_machine": "VMware has none of QEMU's machine types",
@@ -97,10 +99,8 @@ def refusal(
             if value in values
             else f"VMware has {what} {', '.join(sorted(values))}, not {value}"
         )
-    return (
-        _NEVER.get(row)
-        or f"Nova's VMware driver ignores {BY_NAME[row].image_property or BY_NAME[row].extra_spec}"
-    )
+    ignored = BY_NAME[row].image_property or BY_NAME[row].extra_spec
+    return _NEVER.get(row) or f"Nova's VMware driver ignores {ignored}"
 
 
 # Operators may set traits for what the processors of a cluster have (threads,

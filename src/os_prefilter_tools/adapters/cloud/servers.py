@@ -47,7 +47,10 @@ _VOLUMES = "/volumes/detail?all_tenants=1&limit=1000"
 _VOLUME = ("attachments", "bootable", "volume_image_metadata")
 _GROUPS = "/os-server-groups?all_projects=true&limit=1000"
 # Without the other fields, a port takes a tenth of the room.
-_PORTS = "/ports?fields=device_id&fields=binding:vnic_type&fields=resource_request&fields=id&limit=1000"
+_PORTS = (
+    "/ports?fields=device_id&fields=binding:vnic_type"
+    "&fields=resource_request&fields=id&limit=1000"
+)
 _NOT_FOUND = 404
 # Cinder keeps these fields of the image beside its properties.
 _VOLUME_FIELDS = frozenset(
@@ -179,8 +182,7 @@ class _Groups:
 
     def __init__(self, connection: Any) -> None:
         self._of: dict[str, ServerGroup | None] = {}
-        """UUID of a server -> its group; None for one that excludes no
-        host.
+        """UUID of a server -> its group; None for one that excludes no host.
         """
         self._unknown = ""
         try:

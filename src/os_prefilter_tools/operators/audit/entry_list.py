@@ -68,10 +68,10 @@ def read_entries(
             yield parse(entry)
         except DocumentError as error:
             uuid = entry.get("uuid") if isinstance(entry, dict) else None
-            broken(
-                f"{where}:"
-                f" {f'{what} {quote(uuid)}: ' if isinstance(uuid, str) else ''}{error.problem}"
-            )
+            problem = error.problem
+            if isinstance(uuid, str):
+                problem = f"{what} {quote(uuid)}: {problem}"
+            broken(f"{where}: {problem}")
 
 
 def _entries(

@@ -170,8 +170,7 @@ class ImageLine:
     """The verdict of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
-    """How many lost hosts meet each requirement alone, but not all
-    together.
+    """How many lost hosts meet each requirement alone, but not all together.
     """
     reason: str = ""
     """Why the request is rejected, if it is."""

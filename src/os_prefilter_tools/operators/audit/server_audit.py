@@ -147,8 +147,7 @@ class ServerAudit:
     them.
     """
     not_judged: tuple[tuple[str, int], ...]
-    """Parts of requests that are not judged, and how many servers have
-    them.
+    """Parts of requests that are not judged, and how many servers have them.
     """
     no_place: tuple[tuple[str, int], ...]
     """Why servers that are in no line need no place, and how many."""

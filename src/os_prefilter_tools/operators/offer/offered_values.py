@@ -71,8 +71,7 @@ class Status(str, Enum):
     REQUIRES_NOTHING = "requires nothing"
     """It requires nothing of a host that traits or resources could express."""
     NOT_CHECKED = "not checked"
-    """No enabled filter reads it, or no host reports it: it may work or
-    not.
+    """No enabled filter reads it, or no host reports it: it may work or not.
     """
 
 

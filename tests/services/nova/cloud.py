@@ -82,8 +82,7 @@ endpoint = {placement}
 endpoint_override = {placement}
 token = admin
 [quota]
-cores = -1
-ram = -1
+driver = nova.quota.NoopQuotaDriver
 [scheduler]
 workers = 2
 """

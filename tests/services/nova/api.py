@@ -138,12 +138,18 @@ class Api:
             if each["action"] in ("resize", "migrate", "live-migration")
         )
         path = f"/servers/{server.uuid}/os-instance-actions/{request}"
-        events = self._send("GET", path, None, _ADMIN)["instanceAction"][
-            "events"
-        ]
-        return shown.status, " ".join(
-            str(each.get("details")) for each in events
-        )
+
+        # The conductor gives the server back before it ends its event.
+        def ended() -> list[dict[str, Any]] | None:
+            action = self._send("GET", path, None, _ADMIN)["instanceAction"]
+            events: list[dict[str, Any]] = action["events"]
+            is_ended = events and all(each["result"] for each in events)
+            return events if is_ended else None
+
+        events = until(ended, lambda: f"an event of {request} has no end")
+        assert events
+        details = [str(each.get("details")) for each in events]
+        return shown.status, " ".join(details)
 
     def rebuild(self, server: str) -> Server:
         """Rebuild a server from another image, and wait for it."""

@@ -42,7 +42,7 @@ from os_prefilter.common.quoting import (
     shorten,
 )
 from os_prefilter.common.threads import start_thread
-from os_prefilter.hosts.reports import REPORTED, keys_in, parts_by_trait
+from os_prefilter.hosts.reports import REPORTED, groups_by_trait, keys_in
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import (
@@ -603,8 +603,8 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             return ()
         _, traits = read.result()
         options = self.service.options
-        parts, keys = (
-            parts_by_trait(options.templates, options.emulated_architectures),
+        groups, keys = (
+            groups_by_trait(options.templates, options.emulated_architectures),
             keys_in(REPORTED, traits),
         )
         unmet = [
@@ -616,9 +616,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             item.trait
             for item in unmet
             if item.required
-            and item.trait in parts
-            and parts[item.trait].keys.isdisjoint(keys)
-            and parts[item.trait].shown_by.isdisjoint(traits)
+            and item.trait in groups
+            and groups[item.trait].keys.isdisjoint(keys)
+            and groups[item.trait].implied_by.isdisjoint(traits)
         }
         if unreported:
             _pass_unchecked(

@@ -34,7 +34,7 @@ from os_prefilter.service.shared import Siblings
 from os_prefilter.service.wanted import (
     configured_filters,
     traits_to_create,
-    wanted_parts,
+    wanted_groups,
 )
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.benchmarks.served import FORK, Served, Used, client_of, serving
@@ -216,7 +216,11 @@ def rows(
     filters, options = configured_filters(conf_with(enabled_filters=_FILTERS))
     markers = names_with(
         REPORTED,
-        {key for part in wanted_parts(filters, options) for key in part.keys},
+        {
+            key
+            for group in wanted_groups(filters, options)
+            for key in group.keys
+        },
     )
     with serving(database) as served:
         client_of(served.url).ensure_traits(

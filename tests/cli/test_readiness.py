@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.hosts.reports import WANTED, key_of, names_with
+from os_prefilter.hosts.reports import WANTED, marker_key, names_with
 from os_prefilter.service.wanted import configured_filters
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
@@ -238,7 +238,7 @@ def _unwanted(*names: str, **options: object) -> tuple[list[str], list[str]]:
 
 
 _KEY = {
-    trait: key_of((trait,))
+    trait: marker_key((trait,))
     for trait in (HPET, "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN")
 }
 _OTHER = f"{WANTED}{_KEY['CUSTOM_VM_MODE_HVM']}"

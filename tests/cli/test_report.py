@@ -23,7 +23,7 @@ from os_prefilter.hosts.reports import (
     NOT_CONFIGURED,
     REPORTED,
     WANTED,
-    key_of,
+    marker_key,
     names_noting,
     names_with,
 )
@@ -397,7 +397,9 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
         )
         # What schedulers want is read each time.
         aware.placement.know(
-            names_with(WANTED, [key_of(("CUSTOM_COMPUTE_USB_REDIRECTION",))])
+            names_with(
+                WANTED, [marker_key(("CUSTOM_COMPUTE_USB_REDIRECTION",))]
+            )
         )
         assert "added CUSTOM_PREFILTER_REPORTED_" in line()
         process.send_signal(signal.SIGTERM)

@@ -16,8 +16,8 @@ from os_prefilter.hosts.reports import (
     ON_PROVIDERS,
     REPORTED,
     WANTED,
-    key_of,
     keys_in,
+    marker_key,
     names_with,
     noted_among,
 )
@@ -276,7 +276,7 @@ def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf
     assert {
         trait for trait in found if not trait.startswith(ON_PROVIDERS)
     } == (LEAN | OF_DEVICES_FIRMWARE_AND_I686 - STANDARD)
-    missing = {NOT_CONFIGURED, *(key_of((trait,)) for trait in STANDARD)}
+    missing = {NOT_CONFIGURED, *(marker_key((trait,)) for trait in STANDARD)}
     assert EVERY_PATTERN - keys_in(REPORTED, found) == EVERY_PATTERN & missing
     assert main([*host, "--provider-config", str(path)]) == 1
     assert "no Placement: give --nova-conf FILE" in capsys.readouterr().err

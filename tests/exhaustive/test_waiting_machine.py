@@ -41,9 +41,9 @@ from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reports import (
     REPORTED,
     WANTED,
-    Part,
-    key_of,
+    TraitGroup,
     keys_in,
+    marker_key,
     names_with,
     noted_among,
 )
@@ -53,7 +53,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from os_prefilter_tools.operators.readiness import find_unwanted
 from tests.conftest import conf_with
-from tests.support.every_trait import EVERY_PART
+from tests.support.every_trait import EVERY_GROUP
 from tests.support.hosts import KVM
 from tests.support.reporting_fleets import by_nova_alone, fleet_of
 from tests.support.state_machines import FAULTY, assert_correct
@@ -65,8 +65,8 @@ HPET, HVM, XEN = (
 )
 TRAITS = frozenset((HPET, HVM, XEN, "COMPUTE_NET_VIF_MODEL_E1000"))
 MODES = frozenset((Trait(HVM), Trait(XEN)))
-PARTS = tuple(part for part in EVERY_PART if part.traits & TRAITS)
-"""Of all parts, each state would take longer."""
+GROUPS = tuple(group for group in EVERY_GROUP if group.traits & TRAITS)
+"""Of all groups, each state would take longer."""
 HOSTS = A, B = "host-0", "host-1"
 UUIDS = {name: provider_uuid(name) for name in HOSTS}
 # Nova's driver of the second one writes no traits of devices.
@@ -83,7 +83,7 @@ CAN = {
     name: {trait for trait in TRAITS if capability_traits(facts)[trait]}
     for name, facts in FACTS.items()
 }
-_NAMES = {trait for part in PARTS for trait in part.traits}
+_NAMES = {trait for group in GROUPS for trait in group.traits}
 BY_NOVA = {
     name: frozenset({"COMPUTE_NODE", *(by_nova_alone(facts) & _NAMES)})
     for name, facts in FACTS.items()
@@ -109,42 +109,45 @@ _SCHEDULERS, _HOSTS = sampled_from([0, 1]), sampled_from(HOSTS)
 @cache
 def section_of(
     name: str,
-) -> tuple[tuple[Part, ...], frozenset[str], frozenset[str]]:
+) -> tuple[tuple[TraitGroup, ...], frozenset[str], frozenset[str]]:
     """Return what a section wants, the names it creates, and those of the four
     traits that it may require.
     """
     filters, options = wanted.configured_filters(conf_with(**SECTIONS[name]))
-    parts = wanted.wanted_parts(filters, options) if filters else ()
+    groups = wanted.wanted_groups(filters, options) if filters else ()
     names = {
         each
         for each in wanted.traits_to_create(filters, options)
         if each.startswith(WANTED)
     }
     return (
-        parts,
+        groups,
         frozenset(names),
-        frozenset(trait for part in parts for trait in part.traits & TRAITS),
+        frozenset(
+            trait for group in groups for trait in group.traits & TRAITS
+        ),
     )
 
 
 @cache
 def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
-    parts: tuple[Part, ...] = vars(desired_traits)["parts_of"]()
+    groups: tuple[TraitGroup, ...] = vars(desired_traits)["trait_groups"]()
     if library == OLD:
         older = (
-            part._replace(
-                traits=part.traits - {XEN}, shown_by=part.shown_by - {XEN}
+            group._replace(
+                traits=group.traits - {XEN},
+                implied_by=group.implied_by - {XEN},
             )
-            for part in parts
+            for group in groups
         )
-        parts = tuple(part for part in older if part.traits)
+        groups = tuple(group for group in older if group.traits)
     unknown = frozenset((HPET,) if library == UNSURE else ())
     reporter = replace(
         reporter_of(FACTS[name]), unknown=lambda _facts: unknown
     )
     with patch.multiple(
         desired_traits,
-        parts_of=lambda *_: parts,
+        trait_groups=lambda *_: groups,
         reporter_of=lambda _facts: reporter,
     ):
         goal = goal_of(FACTS[name], keys, Mode.BESIDE)
@@ -152,7 +155,7 @@ def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
         goal,
         traits={
             trait: goal.traits[trait]
-            for traits in goal.parts.values()
+            for traits in goal.groups.values()
             for trait in traits
         },
     )
@@ -301,17 +304,17 @@ class Waiting(RuleBasedStateMachine):
     @rule(number=_SCHEDULERS, meanwhile=sampled_from(["", *HOSTS]))
     def read(self, number: int, meanwhile: str = "") -> None:
         it = self.schedulers[number]
-        parts, names, may_require = section_of(it.section)
-        if not parts:
+        groups, names, may_require = section_of(it.section)
+        if not groups:
             return
         if meanwhile:
             self.client.before["each_provider"] = partial(
                 self.round, meanwhile
             )
-        found = coverage.ReadReports(self.client, parts)()
+        found = coverage.ReadReports(self.client, groups)()
         coverage.KnownTraits(self.client, names)()
-        by_trait: dict[str, Part] = {
-            trait: part for part in parts for trait in part.traits
+        by_trait: dict[str, TraitGroup] = {
+            trait: group for group in groups for trait in group.traits
         }
         items = {
             trait: Requirement(
@@ -375,7 +378,7 @@ class Waiting(RuleBasedStateMachine):
             self.of_operators -= pair
             self.lost |= pair
             self._disturb()
-        elif key_of((trait,)) not in keys_in(
+        elif marker_key((trait,)) not in keys_in(
             REPORTED, traits
         ) and trait not in noted_among(traits | {trait}):
             # What a marker covers or the note names is the agent's: it does
@@ -494,18 +497,18 @@ class WaitingOnPlacement(Waiting):
             super().teardown()
 
 
-def use_parts(
+def use_groups(
     monkeypatch: pytest.MonkeyPatch,
-    changed: Callable[[Part], Part] = lambda part: part,
+    changed: Callable[[TraitGroup], TraitGroup] = lambda group: group,
 ) -> None:
-    parts = tuple(dict.fromkeys(map(changed, PARTS)))
+    groups = tuple(dict.fromkeys(map(changed, GROUPS)))
     for module in (reports, desired_traits, wanted):
-        monkeypatch.setattr(module, "parts_of", lambda *_: parts)
+        monkeypatch.setattr(module, "trait_groups", lambda *_: groups)
 
 
 @pytest.fixture(autouse=True)
-def _few_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    use_parts(monkeypatch)
+def _few_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    use_groups(monkeypatch)
     monkeypatch.setattr(trait_sync.LOG, "warning", lambda *_: None)
     yield
     section_of.cache_clear()
@@ -520,46 +523,46 @@ def test_no_state_of_the_real_placement_excludes_a_capable_host() -> None:
     assert_correct(WaitingOnPlacement, 5)
 
 
-def _by_row(part: Part) -> Part:
+def _by_row(group: TraitGroup) -> TraitGroup:
     return (
-        part._replace(
-            traits=MODES, keys=frozenset(("MODES",)), shown_by=frozenset()
+        group._replace(
+            traits=MODES, keys=frozenset(("MODES",)), implied_by=frozenset()
         )
-        if part.traits & MODES
-        else part
+        if group.traits & MODES
+        else group
     )
 
 
-def _shown_by_row(part: Part) -> Part:
-    return part._replace(shown_by=MODES) if part.traits & MODES else part
+def _implied_by_row(group: TraitGroup) -> TraitGroup:
+    return group._replace(implied_by=MODES) if group.traits & MODES else group
 
 
 def _answering(
     present: frozenset[str], goal: Goal, still: Any
 ) -> frozenset[str]:
-    parts = {
+    groups = {
         **dict.fromkeys(goal.wanted or (), frozenset[str]()),
-        **goal.parts,
+        **goal.groups,
     }
-    return with_traits(present, replace(goal, parts=parts), still)
+    return with_traits(present, replace(goal, groups=groups), still)
 
 
 def _covering(
     present: frozenset[str], goal: Goal, still: Any
 ) -> frozenset[str]:
     return with_traits(
-        present.union(names_with(REPORTED, goal.parts)), goal, still
+        present.union(names_with(REPORTED, goal.groups)), goal, still
     )
 
 
 def _sure(*arguments: Any, real: Any = goal_of) -> Goal:
     goal: Goal = real(*arguments)
-    parts = {
-        key: part.traits & goal.traits.keys()
-        for part in vars(desired_traits)["parts_of"]()
-        for key in part.keys
+    groups = {
+        key: group.traits & goal.traits.keys()
+        for group in vars(desired_traits)["trait_groups"]()
+        for key in group.keys
     }
-    return replace(goal, parts=parts)
+    return replace(goal, groups=groups)
 
 
 Fault = Callable[[pytest.MonkeyPatch], None]
@@ -567,10 +570,10 @@ FAULTS: dict[str, Fault] = {
     "any marker counts for all": lambda to: to.setattr(
         deferral,
         "keys_in",
-        lambda *_: {k for part in PARTS for k in part.keys},
+        lambda *_: {k for group in GROUPS for k in group.keys},
     ),
-    "a key for all traits of a row": lambda to: use_parts(to, _by_row),
-    "a trait shows the whole row": lambda to: use_parts(to, _shown_by_row),
+    "a key for all traits of a row": lambda to: use_groups(to, _by_row),
+    "a trait shows the whole row": lambda to: use_groups(to, _implied_by_row),
     "agents answer for unknown keys": lambda to: to.setattr(
         desired_traits, "with_traits", _answering
     ),

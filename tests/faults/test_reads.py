@@ -22,14 +22,14 @@ from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import one_in, times
 from tests.faults.broken_proxy import WRONG, broken, client_of
-from tests.support.every_trait import ALL_REPORTED, EVERY_PART
+from tests.support.every_trait import ALL_REPORTED, EVERY_GROUP
 from tests.support.placements import UUID, Answer, Observed, provider
 
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
-    "reports": lambda client: ReadReports(client, EVERY_PART)(),
+    "reports": lambda client: ReadReports(client, EVERY_GROUP)(),
     "nested providers": lambda client: NestedProviders(
         client, lambda _context: [UUID]
     )(),

@@ -24,7 +24,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
-from tests.support.every_trait import ALL_REPORTED, EVERY_PART
+from tests.support.every_trait import ALL_REPORTED, EVERY_GROUP
 from tests.support.placements import provider
 
 ROUNDS = times(10)
@@ -43,7 +43,7 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Service:
     return Service.from_conf(
         conf,
         {
-            "reports": ReadReports(client, EVERY_PART),
+            "reports": ReadReports(client, EVERY_GROUP),
             "owner_coverage": OwnerCoverage(client),
         },
     )

@@ -35,13 +35,13 @@ from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.hosts.reports import (
     NOT_CONFIGURED,
     REPORTED,
-    Part,
-    key_of,
+    TraitGroup,
     keys_in,
+    marker_key,
     names_noting,
     names_with,
     noted_among,
-    parts_of,
+    trait_groups,
 )
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import (
@@ -55,12 +55,12 @@ OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
 _ZUN = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
 
-_PARTS = {
+_GROUPS = {
     "AAAAA": frozenset(("CUSTOM_A",)),
     "BBBBB": frozenset(("CUSTOM_B", "HW_B")),
     "CCCCC": frozenset(("HW_C",)),
 }
-_MANAGED = sorted(trait for traits in _PARTS.values() for trait in traits)
+_MANAGED = sorted(trait for traits in _GROUPS.values() for trait in traits)
 
 
 def _marker(keys: Collection[str]) -> frozenset[str]:
@@ -76,7 +76,7 @@ def _note(*traits: str) -> frozenset[str]:
         st.sampled_from([*_MANAGED, "CUSTOM_OF_AN_OPERATOR", "HW_OF_NOVA"])
     ),
     st.fixed_dictionaries({trait: st.booleans() for trait in _MANAGED}),
-    *[st.frozensets(st.sampled_from(sorted(_PARTS)))] * 3,
+    *[st.frozensets(st.sampled_from(sorted(_GROUPS)))] * 3,
 )
 def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
     others: frozenset[str],
@@ -87,13 +87,13 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
 ) -> None:
     present, goal = (
         others | _marker(covered | {"OLDER"}),
-        Goal(traits, _PARTS, wanted),
+        Goal(traits, _GROUPS, wanted),
     )
     found = with_traits(present, goal, still)
     reported = keys_in(REPORTED, found)
     assert with_traits(found, goal, still) == found
     assert covered & (wanted | still) <= reported <= wanted | still
-    for key, names in _PARTS.items():
+    for key, names in _GROUPS.items():
         for trait in names:
             has, custom = traits[trait], trait.startswith("CUSTOM_")
             if key in reported:
@@ -112,7 +112,7 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
     # All that the marker covers, and an unwanted standard trait that stays
     # because the host has it.
     assert noted >= {
-        trait for key in reported for trait in _PARTS[key] if traits[trait]
+        trait for key in reported for trait in _GROUPS[key] if traits[trait]
     }
     assert found - set(_MANAGED) - _marker(reported) - _note(
         *noted
@@ -139,7 +139,7 @@ def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() ->
         "COMPUTE_ARCH_AARCH64",
         replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
     )
-    offered, plain = key_of((trait, "emulated")), key_of((trait,))
+    offered, plain = marker_key((trait, "emulated")), marker_key((trait,))
     state = with_traits(frozenset(), goal_of(facts, (offered,), Mode.BESIDE))
     assert state == {trait, *_marker((offered, plain)), *_note(trait)}
     for wanted, found in (((plain,), _marker((plain,))), ((), frozenset())):
@@ -296,7 +296,7 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     """
     trait, others = "HW_CPU_HYPERTHREADING", BY_NAME["image_type"].traits
     goal, known = (
-        goal_of(each, map(key_of, ((trait,), others)), Mode.BESIDE)
+        goal_of(each, map(marker_key, ((trait,), others)), Mode.BESIDE)
         for each in (facts, IronicFacts(bios={"LogicalProc": BiosSetting()}))
     )
     reported = with_traits(frozenset(), known)
@@ -310,8 +310,8 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     )
     assert (trait in found) is (expected is not False)
     assert keys_in(REPORTED, found) == {
-        key_of(others),
-        *([] if expected is None else [key_of((trait,))]),
+        marker_key(others),
+        *([] if expected is None else [marker_key((trait,))]),
     }
     # What Nova's driver reports of the node.
     assert (
@@ -334,9 +334,9 @@ def test_host_that_is_not_configured_by_request_answers_with_one_key_for_all_tem
     )
     alone, keys = (
         frozenset((trait,)),
-        frozenset((key_of((trait,)), NOT_CONFIGURED)),
+        frozenset((marker_key((trait,)), NOT_CONFIGURED)),
     )
-    assert Part("deploy-config", alone, keys, alone) in parts_of(
+    assert TraitGroup("deploy-config", alone, keys, alone) in trait_groups(
         templates, frozenset()
     )
     for facts, found in (

@@ -32,7 +32,7 @@ from os_prefilter.vocabulary.model import Row, switch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
-from tests.support.every_trait import EVERY_PART
+from tests.support.every_trait import EVERY_GROUP
 from tests.support.nova_start import Start, entries, our_entry
 from tests.support.pages import DOCS
 from tests.support.placements import Answer, Observed, lone_host
@@ -283,9 +283,9 @@ def test_hosts_read_what_to_report_after_a_start_without_any_request(
     created = traits_to_create(service.filters, service.options)
     _until(lambda: created <= novas_placement.placement.client.traits())
     (hpet,) = (
-        part
-        for part in EVERY_PART
-        if "CUSTOM_COMPUTE_TIME_HPET" in part.traits
+        group
+        for group in EVERY_GROUP
+        if "CUSTOM_COMPUTE_TIME_HPET" in group.traits
     )
     assert not novas_placement.placement.client.wanted().isdisjoint(hpet.keys)
 

@@ -14,7 +14,7 @@ from os_prefilter_tools.operators.readiness import (
     ENFORCED,
     readiness,
 )
-from tests.support.every_trait import EVERY_PART, marker_of
+from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.hosts import EVERY_ARCHITECTURE
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
@@ -120,7 +120,9 @@ def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
 def test_only_compute_nodes_are_waited_for() -> None:
     child = provider("gpu", "VGPU")
     every = [
-        name for part in EVERY_PART for name in names_with(REPORTED, part.keys)
+        name
+        for group in EVERY_GROUP
+        for name in names_with(REPORTED, group.keys)
     ]
     compute = provider(
         "a",

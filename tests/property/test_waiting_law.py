@@ -31,14 +31,22 @@ from os_prefilter.hosts.desired_traits import (
 )
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import Part, emulated_in, key_of, noted_among
+from os_prefilter.hosts.reports import (
+    TraitGroup,
+    emulated_in,
+    marker_key,
+    noted_among,
+)
 from os_prefilter.service import Service
-from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.service.wanted import configured_filters, wanted_groups
 from os_prefilter.vocabulary import BY_NAME, table
 from os_prefilter.vocabulary.model import Row, Term
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import reports_of, unreported_parts
+from os_prefilter_tools.operators.readiness import (
+    reports_of,
+    unreported_groups,
+)
 from os_prefilter_tools.testing.law import (
     Case,
     Cloud,
@@ -94,7 +102,7 @@ def _pipeline(
     fleet: Fleet, offered: frozenset[str], *, wait: bool = True
 ) -> Service:
     conf = _conf(offered, wait=wait)
-    reports = reports_of(fleet, wanted_parts(*configured_filters(conf)))
+    reports = reports_of(fleet, wanted_groups(*configured_filters(conf)))
     return Service.from_conf(conf, {"reports": lambda _context: reports})
 
 
@@ -208,7 +216,7 @@ def test_no_capable_host_is_excluded_while_sections_differ(
         for facts in _MIXED
     ]
     conf = conf_with(**options)
-    parts = wanted_parts(*configured_filters(conf))
+    groups = wanted_groups(*configured_filters(conf))
     for by_host in (
         [old],
         [old, new],
@@ -222,7 +230,7 @@ def test_no_capable_host_is_excluded_while_sections_differ(
                 for each, facts in zip(cycle(by_host), hosts, strict=False)
             ]
         )
-        reports = reports_of(fleet, parts)
+        reports = reports_of(fleet, groups)
         assert not _excluded(
             hosts,
             fleet,
@@ -262,9 +270,9 @@ def test_placement_offers_every_capable_host_while_filters_wait(
     )
     with EmbeddedPlacement(fleet) as placement:
         conf = _conf(offered)
-        parts = wanted_parts(*configured_filters(conf))
+        groups = wanted_groups(*configured_filters(conf))
         pipeline = Service.from_conf(
-            conf, {"reports": ReadReports(placement.client, parts)}
+            conf, {"reports": ReadReports(placement.client, groups)}
         )
         for case in cases:
             spec = deepcopy(case.spec)
@@ -327,13 +335,18 @@ class Release:
     )
 
     @cached_property
-    def grouping(self) -> tuple[tuple[Part, ...], dict[str, frozenset[str]]]:
-        """How it groups traits: the parts, and the keys that stand for several
+    def grouping(
+        self,
+    ) -> tuple[tuple[TraitGroup, ...], dict[str, frozenset[str]]]:
+        """How it groups traits: the groups, and the keys that stand for several
         others.
         """
         made_anew = [
             vars(function)["__wrapped__"]
-            for function in (reports.parts_of, vars(reports)["_groups"])
+            for function in (
+                reports.trait_groups,
+                vars(reports)["_keys_of_rows"],
+            )
         ]
         with patch.object(reports, "table", lambda: self.rows):
             return made_anew[0](KVM.templates, frozenset()), made_anew[1]()
@@ -341,12 +354,14 @@ class Release:
     @cached_property
     def traits(self) -> frozenset[str]:
         return frozenset(
-            trait for part in self.grouping[0] for trait in part.traits
+            trait for group in self.grouping[0] for trait in group.traits
         )
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        return frozenset(key for part in self.grouping[0] for key in part.keys)
+        return frozenset(
+            key for group in self.grouping[0] for key in group.keys
+        )
 
     def goal(
         self, wanted: frozenset[str], mode: Mode, *, changed: bool = False
@@ -374,7 +389,7 @@ class Release:
         """Let the code that groups and reports traits be that of this
         release.
         """
-        parts, groups = self.grouping
+        groups, keys_of_rows = self.grouping
         own = {trait for row in self.rows for trait in row.traits}
 
         def capabilities(facts: HostFacts) -> dict[str, bool]:
@@ -391,10 +406,10 @@ class Release:
             return replace(found, reported_by_nova=lambda _facts: of_nova)
 
         with (
-            patch.object(reports, "_groups", lambda: groups),
+            patch.object(reports, "_keys_of_rows", lambda: keys_of_rows),
             patch.multiple(
                 desired_traits,
-                parts_of=lambda *_: parts,
+                trait_groups=lambda *_: groups,
                 capability_traits=capabilities,
                 reporter_of=reporter,
             ),
@@ -636,15 +651,15 @@ class TestTwoReleases:
             ]
         fleet = fleet_of(host_traits)
         with two.installed():
-            unreported = unreported_parts(fleet, two.grouping[0])
-        for part, names in unreported.items():
+            unreported = unreported_groups(fleet, two.grouping[0])
+        for group, names in unreported.items():
             for can, traits in zip(_CAN.values(), host_traits, strict=True):
                 has = {trait for trait, has in can.items() if has}
-                assert names or has & part.traits <= traits | two.of_nova
+                assert names or has & group.traits <= traits | two.of_nova
 
 
 def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
-    """So that no trait of an operator looks like ours: keys of parts have 25
+    """So that no trait of an operator looks like ours: keys of groups have 25
     bits, and these 40.
     """
     every = [
@@ -660,7 +675,7 @@ def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
             frozenset(
                 (
                     "CUSTOM_VM_MODE_XEN",
-                    f"{reports.SET}{key_of(('CUSTOM_VM_MODE_XEN',))}",
+                    f"{reports.SET}{marker_key(('CUSTOM_VM_MODE_XEN',))}",
                 )
             )
         )

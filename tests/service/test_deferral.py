@@ -13,7 +13,7 @@ import pytest
 from os_prefilter import Options
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
-from os_prefilter.hosts.reports import parts_by_trait
+from os_prefilter.hosts.reports import groups_by_trait
 from os_prefilter.request.filter_contract import Declaration, LoadedFilter
 from os_prefilter.request.requirements import (
     ROOT,
@@ -32,19 +32,19 @@ from os_prefilter.service.deferral import (
 )
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import load_filters
-from os_prefilter.service.wanted import wanted_parts
+from os_prefilter.service.wanted import wanted_groups
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
-from tests.support.every_trait import EVERY_PART, marker_of
+from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import fleet_of
 
-_BY_TRAIT = parts_by_trait(Options().templates, frozenset())
+_BY_TRAIT = groups_by_trait(Options().templates, frozenset())
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
-    """Where it reports one trait of a part, our agent beside it manages none:
+    """Where it reports one trait of a group, our agent beside it manages none:
     so the driver's trait is a report.
     """
     compared = 0
@@ -53,11 +53,12 @@ def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
         if facts.driver == "ironic":
             # What is on a node of these rows is its operator's.
             continue
-        for part in EVERY_PART:
-            if len(part.shown_by) > 1:
+        for group in EVERY_GROUP:
+            if len(group.implied_by) > 1:
                 assert (
-                    part.traits <= ours.keys() or not part.traits & ours.keys()
-                ), (part.row, facts)
+                    group.traits <= ours.keys()
+                    or not group.traits & ours.keys()
+                ), (group.row, facts)
                 compared += 1
     assert compared > 1000
 
@@ -133,7 +134,7 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
 ):
     for nodes, trait, required, reason in _DEFERRED:
         found = _deferral(
-            trait, required, reports_of(fleet_of(nodes), EVERY_PART)
+            trait, required, reports_of(fleet_of(nodes), EVERY_GROUP)
         )
         assert reason in found, (nodes, trait, required)
         assert bool(found) == bool(reason), (nodes, trait, required)
@@ -188,9 +189,9 @@ def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
         (("CUSTOM_VM_MODE_*",), False),
         (("CUSTOM_HYPERVISOR_TYPE_*",), True),
     ):
-        parts = wanted_parts(filters, Options(reported_traits=patterns))
+        groups = wanted_groups(filters, Options(reported_traits=patterns))
         assert (
-            bool(_deferral(trait, True, reports_of(fleet_of([set()]), parts)))
+            bool(_deferral(trait, True, reports_of(fleet_of([set()]), groups)))
             == is_deferred
         )
 
@@ -245,7 +246,7 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> (
     ]
     for nodes, asked in _NODES:
         decision = _waiting(
-            filters, reports_of(fleet_of(nodes), EVERY_PART)
+            filters, reports_of(fleet_of(nodes), EVERY_GROUP)
         ).apply(spec_of())
         assert {
             (item.trait, item.scope) for item in decision.requirements
@@ -262,7 +263,7 @@ def test_forbidden_trait_waits_only_while_it_is_not_known_whether_any_provider_h
     None
 ):
     mine = LoadedFilter("mine", lambda _request: forbid(_DEFAULT, "a rule"))
-    for reports in (None, reports_of(fleet_of([set()]), EVERY_PART)):
+    for reports in (None, reports_of(fleet_of([set()]), EVERY_GROUP)):
         assert [
             note.waits
             for note in _waiting([mine], reports).apply(spec_of()).notes
@@ -282,7 +283,7 @@ def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() 
         ("VCPU", True, False),
     ):
         reports = reports_of(
-            fleet_of([{HPET} if in_use else set(), set()]), EVERY_PART
+            fleet_of([{HPET} if in_use else set(), set()]), EVERY_GROUP
         )
         decision = _waiting([mine], reports).apply(
             spec_of(extra_specs={f"resources_gpu:{classes}": "1"})
@@ -312,7 +313,7 @@ def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
         )
     )
     decision = _waiting(
-        filters, reports_of(fleet_of([set()]), EVERY_PART)
+        filters, reports_of(fleet_of([set()]), EVERY_GROUP)
     ).apply(spec_of({"hw_time_hpet": "yes"}))
     assert {item.trait for item in decision.requirements} == {
         "OWNER_NOVA",

@@ -25,7 +25,7 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service, metrics
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.service.wanted import configured_filters, wanted_groups
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
 from tests.support.every_trait import marker_of
@@ -156,9 +156,9 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     marker = marker_of("CUSTOM_COMPUTE_TIME_HPET")
     nodes: list[set[str]] = []
     conf = conf_with(enabled_filters=["hpet"], metrics=True, facts_interval=0)
-    parts = wanted_parts(*configured_filters(conf))
+    groups = wanted_groups(*configured_filters(conf))
     pipeline = Service.from_conf(
-        conf, {"reports": lambda _context: reports_of(fleet_of(nodes), parts)}
+        conf, {"reports": lambda _context: reports_of(fleet_of(nodes), groups)}
     )
     for state, unreported, required in (
         ([{marker}, set(), set()], 2, 0),

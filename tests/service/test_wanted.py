@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """What is wanted by the schedulers' options: all that their filters may
-require, and each trait in one part.
+require, and each trait in one group.
 """
 
 from copy import deepcopy
@@ -16,10 +16,10 @@ from os_prefilter.hosts.reports import (
     REPORTED,
     WANTED,
     emulated_in,
-    key_of,
     keys_in,
+    marker_key,
     names_with,
-    parts_of,
+    trait_groups,
 )
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
@@ -27,7 +27,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.wanted import (
     configured_filters,
     traits_to_create,
-    wanted_parts,
+    wanted_groups,
 )
 from os_prefilter.vocabulary import (
     BY_NAME,
@@ -48,19 +48,19 @@ BARE = SECTIONS["bare"]
 
 
 def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
-    """Two rows of the same traits have parts that are alike. Of an emulated
+    """Two rows of the same traits have groups that are alike. Of an emulated
     architecture, a host answers otherwise.
     """
     found: dict[str, frozenset[str]] = {}
     traits: dict[str, frozenset[str]] = {}
     for emulated in (frozenset[str](), EVERY_ARCHITECTURE):
-        for part in parts_of(BUNDLED, emulated):
-            for key in part.keys if len(part.keys) == 1 else ():
-                assert found.setdefault(key, part.traits) == part.traits, key
-            for trait in part.traits:
-                assert traits.setdefault(trait, part.traits) == part.traits, (
-                    trait
-                )
+        for group in trait_groups(BUNDLED, emulated):
+            for key in group.keys if len(group.keys) == 1 else ():
+                assert found.setdefault(key, group.traits) == group.traits, key
+            for trait in group.traits:
+                assert (
+                    traits.setdefault(trait, group.traits) == group.traits
+                ), trait
     rows = {trait for row in table() for trait in row.traits}
     assert (
         traits.keys()
@@ -70,12 +70,12 @@ def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
         | BUNDLED.found_traits
     )
     few, every = (
-        {key for part in parts_of(BUNDLED, each) for key in part.keys}
+        {key for group in trait_groups(BUNDLED, each) for key in group.keys}
         for each in ((), EVERY_ARCHITECTURE)
     )
     assert emulated_in(few) < emulated_in(every) == EVERY_ARCHITECTURE
     modes = [
-        key_of((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))
+        marker_key((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))
     ]
     for prefix, number in ((WANTED, len(modes)), (REPORTED, 1)):
         names = names_with(prefix, found)
@@ -94,8 +94,8 @@ def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
     conf = conf_with(**options)
     wanted = {
         trait
-        for part in wanted_parts(*configured_filters(conf))
-        for trait in part.traits
+        for group in wanted_groups(*configured_filters(conf))
+        for trait in group.traits
     }
     owned = {
         trait
@@ -132,12 +132,12 @@ def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_archite
         "reported_traits": [*names, "CUSTOM_HYPERVISOR_TYPE_*"],
     }
     for emulated, number in (([], 2), (["aarch64"], 3)):
-        parts = wanted_parts(
+        groups = wanted_groups(
             *configured_filters(
                 conf_with(**options, emulated_architectures=emulated)
             )
         )
-        wanted = {trait for part in parts for trait in part.traits}
+        wanted = {trait for group in groups for trait in group.traits}
         assert wanted.intersection(names) == set(names[:number])
         assert not any(
             trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted
@@ -147,11 +147,11 @@ def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_archite
 def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> (
     None
 ):
-    parts = wanted_parts(
+    groups = wanted_groups(
         (LoadedFilter("mine", lambda _request: Requirements()),),
         Options(reported_traits=("*",)),
     )
-    assert {part.row for part in parts} == {
+    assert {group.row for group in groups} == {
         row.name for row in TRANSLATED_BY_NOVA if row.traits
     }
 

@@ -4,13 +4,13 @@
 it.
 """
 
-from os_prefilter.hosts.reports import REPORTED, names_with, parts_of
+from os_prefilter.hosts.reports import REPORTED, names_with, trait_groups
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.support.hosts import EVERY_ARCHITECTURE
 
-EVERY_PART = parts_of(BUNDLED, EVERY_ARCHITECTURE)
-EVERY_KEY = frozenset(key for part in EVERY_PART for key in part.keys)
+EVERY_GROUP = trait_groups(BUNDLED, EVERY_ARCHITECTURE)
+EVERY_KEY = frozenset(key for group in EVERY_GROUP for key in group.keys)
 ALL_REPORTED = frozenset(names_with(REPORTED, EVERY_KEY))
 CUSTOM_TRAITS = frozenset(
     trait for trait in opt_in_traits() if trait.startswith("CUSTOM_")
@@ -18,15 +18,15 @@ CUSTOM_TRAITS = frozenset(
 
 
 def marker_of(*traits: str) -> str:
-    """Return the report marker of a host that has reported the parts of these
+    """Return the report marker of a host that has reported the groups of these
     traits.
     """
     (name,) = names_with(
         REPORTED,
         {
-            min(part.keys)
-            for part in EVERY_PART
-            if not part.traits.isdisjoint(traits)
+            min(group.keys)
+            for group in EVERY_GROUP
+            if not group.traits.isdisjoint(traits)
         },
     )
     return name

@@ -11,8 +11,8 @@ from dataclasses import replace
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import parts_of
-from os_prefilter.service.wanted import configured_filters, wanted_parts
+from os_prefilter.hosts.reports import trait_groups
+from os_prefilter.service.wanted import configured_filters, wanted_groups
 from os_prefilter_tools.fleet.model import (
     Fleet,
     Inventory,
@@ -61,10 +61,10 @@ def wanted_by(**options: object) -> frozenset[str]:
     """Return the keys of what schedulers with these options want; by default
     the recommended ones.
     """
-    parts = wanted_parts(
+    groups = wanted_groups(
         *configured_filters(conf_with(**{**RECOMMENDED, **options}))
     )
-    return frozenset(key for part in parts for key in part.keys)
+    return frozenset(key for group in groups for key in group.keys)
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:
@@ -88,8 +88,10 @@ def by_the_agent(
     if wanted is None:
         wanted = {
             key
-            for part in parts_of(facts.templates, facts.emulated_architectures)
-            for key in part.keys
+            for group in trait_groups(
+                facts.templates, facts.emulated_architectures
+            )
+            for key in group.keys
         }
     return set(
         with_traits(
@@ -105,8 +107,10 @@ def by_provider_config(facts: HostFacts) -> set[str]:
     """
     wanted = {
         key
-        for part in parts_of(facts.templates, facts.emulated_architectures)
-        for key in part.keys
+        for group in trait_groups(
+            facts.templates, facts.emulated_architectures
+        )
+        for key in group.keys
     }
     goal = goal_of(facts, wanted, Mode.BESIDE)
     own = {
@@ -114,11 +118,11 @@ def by_provider_config(facts: HostFacts) -> set[str]:
         for trait, has in goal.traits.items()
         if has and not trait.startswith("CUSTOM_")
     }
-    parts = {
-        key: traits for key, traits in goal.parts.items() if not traits & own
+    groups = {
+        key: traits for key, traits in goal.groups.items() if not traits & own
     }
     return by_nova_alone(facts) | with_traits(
-        frozenset(), replace(goal, parts=parts)
+        frozenset(), replace(goal, groups=groups)
     )
 
 

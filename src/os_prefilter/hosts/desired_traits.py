@@ -25,12 +25,12 @@ from os_prefilter.hosts.reports import (
     ON_PROVIDERS,
     REPORTED,
     emulated_in,
-    key_of,
     keys_in,
+    marker_key,
     names_noting,
     names_with,
     noted_among,
-    parts_of,
+    trait_groups,
 )
 from os_prefilter.vocabulary.options import Options
 
@@ -90,20 +90,19 @@ class Goal:
 
     traits: Mapping[str, bool]
     """The managed traits, and whether the host has each."""
-    parts: Mapping[str, frozenset[str]]
-    """Key of a part that the host can report -> the managed traits in it
+    groups: Mapping[str, frozenset[str]]
+    """Key of a group that the host can report -> the managed traits in it
     (:mod:`os_prefilter.hosts.reports`).
     """
     wanted: frozenset[str] | None
-    """The keys of the parts that schedulers want; None to withdraw the report.
-    """
+    """Keys of the groups that schedulers want; None withdraws the report."""
     owner: Options | None = None
     """The owner trait, and how to recognize the owner's providers; None leaves
     ownership as it is.
     """
     unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Key of a part of which the facts say nothing now -> its traits: what an
-    earlier report says of these stays.
+    """Key -> traits of groups whose facts are unavailable now; their earlier
+    report is kept.
     """
     of_nova: Mapping[str, bool] = field(default_factory=dict)
     """The traits that the host's nova-compute reports, and whether the host
@@ -139,10 +138,10 @@ def goal_of(
     """Return the desired traits of a host.
 
     A trait of which the facts say nothing now stays as it is, and so does what
-    was reported of its part: Ironic may not have read a node's BIOS settings
+    was reported of its group: Ironic may not have read a node's BIOS settings
     yet.
 
-    :param wanted: the keys of the parts that schedulers want
+    :param wanted: the keys of the groups that schedulers want
     :param emulated: the architectures that the cloud offers to emulate; by
         default those of ``wanted``
     """
@@ -169,27 +168,27 @@ def goal_of(
         trait: has for trait, has in known.items() if trait not in by_nova
     }
     of_nova = {trait: has for trait, has in known.items() if trait in by_nova}
-    parts: dict[str, frozenset[str]] = (
+    groups: dict[str, frozenset[str]] = (
         {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
     )
     unsure = {}
-    for part in parts_of(facts.templates, facts.emulated_architectures):
-        if part.traits.isdisjoint(unknown):
+    for group in trait_groups(facts.templates, facts.emulated_architectures):
+        if group.traits.isdisjoint(unknown):
             keys = (
-                part.keys - {NOT_CONFIGURED}
-                if reporter.configured or len(part.keys) == 1
+                group.keys - {NOT_CONFIGURED}
+                if reporter.configured or len(group.keys) == 1
                 else frozenset()
             )
             if not keys.isdisjoint(wanted):
                 # A host that emulates an architecture also answers schedulers
                 # that do not offer it, and then still covers the trait once
                 # none does.
-                wanted |= {key_of(part.traits)}
-            keys |= {key_of(part.traits)} if keys else keys
-            parts.update(dict.fromkeys(keys, part.traits & traits.keys()))
+                wanted |= {marker_key(group.traits)}
+            keys |= {marker_key(group.traits)} if keys else keys
+            groups.update(dict.fromkeys(keys, group.traits & traits.keys()))
         else:
-            unsure[key_of(part.traits)] = frozenset[str](part.traits)
-    return Goal(traits, parts, wanted, owner, unsure, of_nova)
+            unsure[marker_key(group.traits)] = frozenset[str](group.traits)
+    return Goal(traits, groups, wanted, owner, unsure, of_nova)
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
@@ -216,8 +215,8 @@ def with_traits(
     :param still_wanted: keys that were wanted until a short time ago
     """
     covered = keys_in(REPORTED, present)
-    # Another release may have written the marker: of a part with other traits,
-    # this one does not know the key.
+    # Another release may have written the marker: this one does not know the
+    # key of a group with other traits.
     noted = noted_among(present)
     wanted = (
         frozenset() if goal.wanted is None else goal.wanted.union(still_wanted)
@@ -225,7 +224,7 @@ def with_traits(
     after = {trait for trait in present if not trait.startswith(ON_PROVIDERS)}
     keys: set[str] = set()
     ours: set[str] = set()
-    for key, traits in goal.parts.items():
+    for key, traits in goal.groups.items():
         there = traits & present
         set_by_agent = there if key in covered else there & noted
         has = {trait for trait in traits if goal.traits[trait]}
@@ -256,7 +255,7 @@ def with_traits(
         else:
             ours |= set_by_agent
             keys |= {key} & covered
-    decided = frozenset().union(*goal.parts.values(), *goal.unsure.values())
+    decided = frozenset().union(*goal.groups.values(), *goal.unsure.values())
     for trait in noted - decided:
         if goal.of_nova.get(trait):
             # Without our note: its nova-compute keeps it as it should be.
@@ -277,7 +276,7 @@ def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:
     """
     if goal.wanted is None or _FORBIDDEN in trait:
         return False
-    return not _is_custom(trait) or key_of((trait,)) in wanted
+    return not _is_custom(trait) or marker_key((trait,)) in wanted
 
 
 def _is_custom(trait: str) -> bool:

@@ -9,11 +9,11 @@ those of the traits that its host has, and adds the *report marker*
 ``CUSTOM_PREFILTER_REPORTED_<keys>``: of these traits, one that is missing is
 one that the host does not support.
 
-A key stands for the traits of one :class:`Part`. It is a digest of their
+A key stands for the traits of one :class:`TraitGroup`. It is a digest of their
 names, so that a trait that a new version adds has a key that no older agent
 knows, and counts as not reported until the agent is upgraded.
 
-Such a key says nothing to a release with other traits in the part. So that
+Such a key says nothing to a release with other traits in the group. So that
 each release knows what another one has set, an agent also *notes* each trait
 that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 """
@@ -41,7 +41,7 @@ SET = f"{RESERVED}SET_"
 ON_PROVIDERS = (REPORTED, SET)
 """What the names begin with that an agent adds to the traits of a provider."""
 
-# 32 ** 5 keys: a test sees that no two parts of the vocabulary share one.
+# 32 ** 5 keys: a test sees that no two groups of the vocabulary share one.
 _KEY_LENGTH = 5
 # A note is compared with all traits of a provider, also those of operators, of
 # which none may look like ours: 40 bits.
@@ -52,7 +52,7 @@ _LONGEST_NAME = 255
 _EMULATION = BY_NAME["emulation_architecture"]
 
 
-def key_of(names: Iterable[str]) -> str:
+def marker_key(names: Iterable[str]) -> str:
     """Return the key of traits that are reported together."""
     return _digest(names)[:_KEY_LENGTH]
 
@@ -63,13 +63,13 @@ def _digest(names: Iterable[str]) -> str:
     ).decode()
 
 
-NOT_CONFIGURED = key_of(("not configured by request",))
+NOT_CONFIGURED = marker_key(("not configured by request",))
 """The key of a host whose driver applies no configuration template: it has
 none of their traits.
 """
 
 
-class Part(NamedTuple):
+class TraitGroup(NamedTuple):
     """Traits that are reported together."""
 
     row: str
@@ -77,16 +77,16 @@ class Part(NamedTuple):
     """
     traits: frozenset[Trait]
     keys: frozenset[str]
-    """A report marker with one of these covers the part."""
-    shown_by: frozenset[Trait]
-    """A host that has one of these has reported the part, whoever set it."""
+    """A report marker with one of these covers the group."""
+    implied_by: frozenset[Trait]
+    """A host that has one of these has reported the group, whoever set it."""
 
 
 @lru_cache(maxsize=16)
-def parts_of(
+def trait_groups(
     templates: Templates, emulated: frozenset[str]
-) -> tuple[Part, ...]:
-    """Return the parts of the vocabulary and of a deployment's configuration
+) -> tuple[TraitGroup, ...]:
+    """Return the groups of the vocabulary and of a deployment's configuration
     templates.
 
     :param emulated: the architectures that the cloud offers to emulate: a host
@@ -108,10 +108,10 @@ def parts_of(
                     )
                     trait = frozenset((Trait(str(term.trait)),))
                     found.append(
-                        Part(
+                        TraitGroup(
                             row.name,
                             trait,
-                            frozenset((key_of(names),)),
+                            frozenset((marker_key(names),)),
                             frozenset(),
                         )
                     )
@@ -120,40 +120,40 @@ def parts_of(
             # is older than a value of the row is not seen: Nova's drivers got
             # each row as a whole.
             found.append(
-                Part(
+                TraitGroup(
                     row.name,
                     together,
-                    frozenset((key_of(together),)),
+                    frozenset((marker_key(together),)),
                     together,
                 )
             )
         found += [
-            _apart(row.name, trait, key_of((trait,)))
+            _apart(row.name, trait, marker_key((trait,)))
             for trait in sorted(apart)
         ]
     found += [
-        _apart(PREFIX.rstrip(":"), trait, key_of((trait,)), NOT_CONFIGURED)
+        _apart(PREFIX.rstrip(":"), trait, marker_key((trait,)), NOT_CONFIGURED)
         for trait in sorted(
             templates.found_traits
-            - {trait for part in found for trait in part.traits}
+            - {trait for group in found for trait in group.traits}
         )
     ]
     return tuple(found)
 
 
-def _apart(row: str, trait: Trait, *keys: str) -> Part:
+def _apart(row: str, trait: Trait, *keys: str) -> TraitGroup:
     alone = frozenset((trait,))
-    return Part(row, alone, frozenset(keys), alone)
+    return TraitGroup(row, alone, frozenset(keys), alone)
 
 
-def parts_by_trait(
+def groups_by_trait(
     templates: Templates, emulated: frozenset[str]
-) -> dict[str, Part]:
-    """Return the part of each trait that a capability reporter reports."""
+) -> dict[str, TraitGroup]:
+    """Return the group of each trait that a capability reporter reports."""
     return {
-        trait: part
-        for part in parts_of(templates, emulated)
-        for trait in part.traits
+        trait: group
+        for group in trait_groups(templates, emulated)
+        for trait in group.traits
     }
 
 
@@ -173,29 +173,29 @@ def emulated_in(keys: Collection[str]) -> frozenset[str]:
     return frozenset(
         value
         for _, value, names in (*standard, *others)
-        if key_of(names) in keys
+        if marker_key(names) in keys
     )
 
 
 @cache
-def _groups() -> Mapping[str, frozenset[str]]:
+def _keys_of_rows() -> Mapping[str, frozenset[str]]:
     """Return the keys that stand for all optional traits of a row, or of an
     emulated architecture, in a marker.
 
     Placement sends the marker of each host with each candidate, and most
     agents report a row as a whole.
     """
-    groups: dict[str, set[Trait]] = {}
+    by_row: dict[str, set[Trait]] = {}
     for row in table():
         for trait in opt_in_traits((row,)):
-            groups.setdefault(
+            by_row.setdefault(
                 TRAITS_OF_EMULATION.get(trait, row.name), set()
             ).add(trait)
     return {
-        key_of(("all", *traits)): frozenset(
-            key_of((trait,)) for trait in traits
+        marker_key(("all", *traits)): frozenset(
+            marker_key((trait,)) for trait in traits
         )
-        for traits in groups.values()
+        for traits in by_row.values()
         if len(traits) > 1
     }
 
@@ -205,16 +205,18 @@ def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
     :data:`REPORTED`: one, or several for many.
     """
     held = set(keys)
-    for group, members in _groups().items() if prefix == REPORTED else ():
+    for key, members in _keys_of_rows().items() if prefix == REPORTED else ():
         if members <= held:
-            held = held - members | {group}
+            held = held - members | {key}
     return _joined(prefix, held, _KEY_LENGTH)
 
 
 def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
     """Return the keys that names of traits hold; other names are ignored."""
     held = _split(prefix, names, _KEY_LENGTH)
-    return frozenset().union(*(_groups().get(key, (key,)) for key in held))
+    return frozenset().union(
+        *(_keys_of_rows().get(key, (key,)) for key in held)
+    )
 
 
 def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:

@@ -17,7 +17,12 @@ from typing import TypeVar
 
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.reports import REPORTED, Part, keys_in, parts_by_trait
+from os_prefilter.hosts.reports import (
+    REPORTED,
+    TraitGroup,
+    groups_by_trait,
+    keys_in,
+)
 from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Note, Requirement, Requirements
@@ -90,11 +95,11 @@ class Reports:
 
 
 def read_reports(
-    parts: Iterable[Part],
+    groups: Iterable[TraitGroup],
     in_use: frozenset[str],
     compute_nodes_without: Callable[[frozenset[str]], Nodes],
-) -> dict[Part, Nodes]:
-    """Return the compute nodes that have not reported each part.
+) -> dict[TraitGroup, Nodes]:
+    """Return the compute nodes that have not reported each group.
 
     :param in_use: the traits that any provider has
     :param compute_nodes_without: returns the compute nodes that have none of
@@ -114,33 +119,35 @@ def read_reports(
         return found[traits]
 
     unreported = {}
-    for part in parts:
+    for group in groups:
         # A trait that no provider has need not be excluded, and Placement
         # refuses one that it does not know.
         covering = frozenset(
             name
             for name, keys in markers.items()
-            if not keys.isdisjoint(part.keys)
+            if not keys.isdisjoint(group.keys)
         )
-        shown = part.shown_by & in_use
+        shown = group.implied_by & in_use
         nodes = without(covering)
-        unreported[part] = (
+        unreported[group] = (
             without(covering | shown) if nodes and shown else nodes
         )
     return unreported
 
 
 def deferral(
-    item: Requirement, reports: Reports | None, parts: Mapping[str, Part]
+    item: Requirement,
+    reports: Reports | None,
+    groups: Mapping[str, TraitGroup],
 ) -> str:
     """Return why a requirement is deferred; empty if it excludes no capable
     host.
 
     :param reports: None if they are not known yet
-    :param parts: the part of each trait that a capability reporter reports
+    :param groups: the group of each trait that a capability reporter reports
     """
     trait = item.trait
-    if trait not in parts:
+    if trait not in groups:
         # An operator's decision or a device's: no agent reports it.
         return ""
     if not item.required:
@@ -190,7 +197,7 @@ def defer(
         for each in filters
         if not each.declaration.gate and not each.nova_style
     }
-    parts = parts_by_trait(options.templates, options.emulated_architectures)
+    groups = groups_by_trait(options.templates, options.emulated_architectures)
 
     def without_deferred(
         each: LoadedFilter, result: Requirements, request: Request
@@ -203,7 +210,7 @@ def defer(
             # A report is about the compute node; it says nothing of the
             # devices below.
             reason = deferral(
-                item, reports, parts if request.is_of_host(item.scope) else {}
+                item, reports, groups if request.is_of_host(item.scope) else {}
             )
             if reason:
                 notes.append(

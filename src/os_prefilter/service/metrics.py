@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from os_prefilter.common import errors
-from os_prefilter.hosts.reports import parts_by_trait
+from os_prefilter.hosts.reports import groups_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
 from os_prefilter.service.observed import Observed
@@ -115,7 +115,7 @@ class Measuring:
         if read is None:
             return facts
 
-        parts = parts_by_trait(
+        groups = groups_by_trait(
             options.templates, options.emulated_architectures
         )
 
@@ -126,7 +126,7 @@ class Measuring:
             )
             most: dict[str, int] = {}
             for trait, nodes in reports.unreported.items():
-                row = parts[trait].row
+                row = groups[trait].row
                 most[row] = max(most.get(row, 0), nodes.number)
             for row, number in most.items():
                 self._families.unreported.labels(row).set(number)

@@ -12,7 +12,12 @@ from collections.abc import Collection, Iterable
 from oslo_config import cfg
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.reports import WANTED, Part, names_with, parts_of
+from os_prefilter.hosts.reports import (
+    WANTED,
+    TraitGroup,
+    names_with,
+    trait_groups,
+)
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.loading import load_filters
@@ -20,10 +25,10 @@ from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.options import Options
 
 
-def wanted_parts(
+def wanted_groups(
     filters: Collection[LoadedFilter], options: Options
-) -> tuple[Part, ...]:
-    """Return the parts of the vocabulary that these filters, and Nova's own
+) -> tuple[TraitGroup, ...]:
+    """Return the groups of the vocabulary that these filters, and Nova's own
     query, may require or forbid of a host.
 
     With all that ``reported_traits`` names in full: flavors, rules and filters
@@ -43,8 +48,10 @@ def wanted_parts(
     traits = frozenset().union(
         query, filter(options.reports, named), *of_filters, *declared
     )
-    every = parts_of(options.templates, options.emulated_architectures)
-    return tuple(part for part in every if not part.traits.isdisjoint(traits))
+    every = trait_groups(options.templates, options.emulated_architectures)
+    return tuple(
+        group for group in every if not group.traits.isdisjoint(traits)
+    )
 
 
 def configured_filters(
@@ -75,7 +82,11 @@ def traits_to_create(
         *(traits_named_by(each, options) for each in filters)
     )
     keys = (
-        {key for part in wanted_parts(filters, options) for key in part.keys}
+        {
+            key
+            for group in wanted_groups(filters, options)
+            for key in group.keys
+        }
         if filters
         else ()
     )

@@ -406,11 +406,11 @@ class PlacementReport:
         goal = goal_of(
             facts, self._wanted, Mode.BESIDE, emulated=self._emulated
         )
-        # The file takes no other traits: parts with one that the host has are
+        # The file takes no other traits: groups with one that the host has are
         # not reported.
-        parts = {
+        groups = {
             key: traits
-            for key, traits in goal.parts.items()
+            for key, traits in goal.groups.items()
             if all(
                 trait.startswith(CUSTOM_PREFIX)
                 for trait in traits
@@ -418,7 +418,7 @@ class PlacementReport:
             )
         }
         traits = dict.fromkeys(
-            with_traits(frozenset(), replace(goal, parts=parts)), True
+            with_traits(frozenset(), replace(goal, groups=groups)), True
         )
         asked = self._asked
         provider = asked.provider or COMPUTE_NODE
@@ -474,9 +474,9 @@ def _report_on_node(
     goal = goal_of(
         facts, context.placement.wanted() | node.reported(), Mode.BESIDE
     )
-    keys = (goal.wanted or frozenset()) & goal.parts.keys()
+    keys = (goal.wanted or frozenset()) & goal.groups.keys()
     traits = {
-        trait: goal.traits[trait] for key in keys for trait in goal.parts[key]
+        trait: goal.traits[trait] for key in keys for trait in goal.groups[key]
     }
     markers: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
     return node.report(

@@ -19,7 +19,7 @@ from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
-from os_prefilter.hosts.reports import REPORTED, Part
+from os_prefilter.hosts.reports import REPORTED, TraitGroup
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
@@ -27,7 +27,7 @@ from os_prefilter.service import Service
 from os_prefilter.service import conf as service_conf
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
-from os_prefilter.service.wanted import wanted_parts
+from os_prefilter.service.wanted import wanted_groups
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.cli.context import CloudCommand, Context
@@ -244,7 +244,7 @@ class FiltersAndHosts:
                 reported_traits=tuple(sorted(in_use & opt_in_traits())),
                 emulated_architectures=emulated,
             )
-        wanted = wanted_parts(load_filters(enabled, provided=None), options)
+        wanted = wanted_groups(load_filters(enabled, provided=None), options)
         facts = _facts_of(hosts, options, wanted, context)
         filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
         known = facts_from(conf, options, facts, filters)
@@ -392,7 +392,7 @@ def _host_aggregates(context: Context) -> Any:
 def _facts_of(
     hosts: "Fleet | PlacementClient",
     options: Options,
-    wanted: Iterable[Part],
+    wanted: Iterable[TraitGroup],
     context: Context | None,
 ) -> dict[str, Callable[[Any], Any]]:
     """Return the deployment facts of hosts."""

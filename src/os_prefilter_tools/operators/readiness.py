@@ -11,13 +11,18 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
-from os_prefilter.hosts.reports import WANTED, Part, keys_in, parts_of
+from os_prefilter.hosts.reports import (
+    WANTED,
+    TraitGroup,
+    keys_in,
+    trait_groups,
+)
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.wanted import (
     traits_named_by,
     traits_to_create,
-    wanted_parts,
+    wanted_groups,
 )
 from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.model import RESERVED
@@ -80,33 +85,33 @@ def find_unwanted(
     gone = keys_in(WANTED, names) - keys_in(
         WANTED, (name for name in wishes if name not in names)
     )
-    parts = parts_of(options.templates, options.emulated_architectures)
-    rows = dict.fromkeys(part.row for part in parts if part.keys & gone)
+    groups = trait_groups(options.templates, options.emulated_architectures)
+    rows = dict.fromkeys(group.row for group in groups if group.keys & gone)
     return [*names, *markers], list(rows)
 
 
-def reports_of(fleet: Fleet, parts: Iterable[Part]) -> Reports:
+def reports_of(fleet: Fleet, groups: Iterable[TraitGroup]) -> Reports:
     """Return the capability reports of a fleet, as filters that wait get them.
 
-    :param parts: what the filters may require
+    :param groups: what the filters may require
     """
     unreported: dict[str, Unreported] = {
         trait: Unreported.of(names)
-        for part, names in unreported_parts(fleet, parts).items()
-        for trait in part.traits
+        for group, names in unreported_groups(fleet, groups).items()
+        for trait in group.traits
     }
     return Reports(unreported, bool(compute_nodes(fleet)), fleet.traits)
 
 
-def unreported_parts(
-    fleet: Fleet, parts: Iterable[Part]
-) -> Mapping[Part, Collection[str]]:
+def unreported_groups(
+    fleet: Fleet, groups: Iterable[TraitGroup]
+) -> Mapping[TraitGroup, Collection[str]]:
     """Return the names of the compute nodes that have not reported each
-    part.
+    group.
     """
     nodes = compute_nodes(fleet)
     return read_reports(
-        parts,
+        groups,
         fleet.traits,
         lambda traits: tuple(
             each.name for each in nodes if traits.isdisjoint(each.traits)
@@ -126,7 +131,7 @@ def readiness(
     """
     nodes = compute_nodes(fleet)
     filters = tuple(filters)
-    unreported = unreported_parts(fleet, wanted_parts(filters, options))
+    unreported = unreported_groups(fleet, wanted_groups(filters, options))
     lines = []
     for each in filters:
         if each.declaration.gate:
@@ -155,12 +160,12 @@ def readiness(
         )
         declared = frozenset(each.declaration.traits(options))
         found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for part, names in unreported.items():
+        for group, names in unreported.items():
             # What a filter only forbids, as a device does some default machine
             # types, needs no report.
-            traits = part.traits & (named if part.row in rows else declared)
+            traits = group.traits & (named if group.row in rows else declared)
             if traits:
-                found.setdefault((part.row, tuple(sorted(names))), []).extend(
+                found.setdefault((group.row, tuple(sorted(names))), []).extend(
                     traits
                 )
         lines += [

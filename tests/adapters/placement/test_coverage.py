@@ -22,25 +22,27 @@ from os_prefilter.service.shared import Siblings
 from os_prefilter.service.wanted import (
     configured_filters,
     traits_to_create,
-    wanted_parts,
+    wanted_groups,
 )
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, times
-from tests.support.every_trait import EVERY_PART, marker_of
+from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import Observed, answering, provider, put_traits
 from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
 
 _HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
-_PARTS = tuple(part for part in EVERY_PART if part.traits & {_HPET, _MACHINES})
+_GROUPS = tuple(
+    group for group in EVERY_GROUP if group.traits & {_HPET, _MACHINES}
+)
 _ALL, _ONE, _OTHER = (
     marker_of(_HPET, _MACHINES),
     marker_of(_HPET),
     marker_of(_MACHINES),
 )
-_EVERY_KEY = sorted(key for part in EVERY_PART for key in part.keys)
-_TRAITS = sorted({trait for part in EVERY_PART for trait in part.traits})
+_EVERY_KEY = sorted(key for group in EVERY_GROUP for key in group.keys)
+_TRAITS = sorted({trait for group in EVERY_GROUP for trait in group.traits})
 _IN_USE = "GET /traits?associated=true"
 _NODES = "GET /resource_providers?required=COMPUTE_NODE"
 
@@ -78,23 +80,23 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
     for seed in range(times(6)):
         fleet = _random_fleet(seed)
         with EmbeddedPlacement(fleet) as placement:
-            asked = ReadReports(placement.client, EVERY_PART)()
-        told = reports_of(fleet, EVERY_PART)
+            asked = ReadReports(placement.client, EVERY_GROUP)()
+        told = reports_of(fleet, EVERY_GROUP)
         assert (asked, asked.in_use) == (told, told.in_use)
         nodes = [host for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
         reported = {
             host.name: host.traits | keys_in(REPORTED, host.traits)
             for host in nodes
         }
-        for part in EVERY_PART:
+        for group in EVERY_GROUP:
             silent = [
                 name
                 for name, found in reported.items()
-                if found.isdisjoint(part.keys | part.shown_by)
+                if found.isdisjoint(group.keys | group.implied_by)
             ]
             states.append(bool(silent))
-            for trait in part.traits:
-                assert asked.unreported[trait] == Unreported.of(silent), part
+            for trait in group.traits:
+                assert asked.unreported[trait] == Unreported.of(silent), group
     assert {False, True} == set(states)
 
 
@@ -126,7 +128,7 @@ def test_reading_sends_no_query_for_traits_that_no_provider_has(
     """Placement refuses a query with a trait that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
-        ReadReports(observed.client, _PARTS)()
+        ReadReports(observed.client, _GROUPS)()
     assert (observed.sent[0], observed.sent[-1], sorted(observed.sent)) == (
         sent[0],
         sent[-1],
@@ -160,9 +162,9 @@ def test_host_whose_marker_changes_between_two_requests_has_reported() -> None:
                         "host-0",
                     )
 
-            found = ReadReports(Observed(placement, change).client, _PARTS)()
+            found = ReadReports(Observed(placement, change).client, _GROUPS)()
         assert (found, found.unreported[_HPET].number) == (
-            reports_of(fleet_of([{after}, {_ALL}]), _PARTS),
+            reports_of(fleet_of([{after}, {_ALL}]), _GROUPS),
             0,
         )
 
@@ -170,23 +172,25 @@ def test_host_whose_marker_changes_between_two_requests_has_reported() -> None:
 def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_fits_any_web_server() -> (
     None
 ):
-    parts = wanted_parts(*configured_filters(conf_with(**RECOMMENDED)))
+    groups = wanted_groups(*configured_filters(conf_with(**RECOMMENDED)))
     every = set(names_with(REPORTED, wanted_by()))
     many = [
-        set(names_with(REPORTED, {*_PARTS[1].keys, *_EVERY_KEY[at : at + 40]}))
+        set(
+            names_with(REPORTED, {*_GROUPS[1].keys, *_EVERY_KEY[at : at + 40]})
+        )
         for at in range(40)
     ]
-    for markers, parts_read in (([every], parts), (many, _PARTS)):
+    for markers, groups_read in (([every], groups), (many, _GROUPS)):
         fleet = fleet_of([*markers, set(_TRAITS), set()] * 3)
         with EmbeddedPlacement(fleet) as placement:
             observed = Observed(placement)
-            assert ReadReports(observed.client, parts_read)() == reports_of(
-                fleet, parts_read
+            assert ReadReports(observed.client, groups_read)() == reports_of(
+                fleet, groups_read
             )
         assert (
             4
             <= len(observed.sent)
-            <= len(parts_read) + sum(map(len, markers)) + 2
+            <= len(groups_read) + sum(map(len, markers)) + 2
         )
         assert max(map(len, observed.sent)) < 4096
 
@@ -229,12 +233,15 @@ def test_what_one_process_has_read_is_the_same_for_another_with_these_options_or
             each["owner_coverage"],
             any(each["reports"].unreported.values()),
         ) == (is_other, not is_other)
-    parts = [[0]] * len(wanted_parts(*configured_filters(both[0])))
+    groups = [[0]] * len(wanted_groups(*configured_filters(both[0])))
     wrong: dict[str, list[Any]] = {
         "reports": [
             [[], []],
-            [parts, ["a b"]],
-            *([[bad, *parts[1:]], []] for bad in ([1], [True, "h"], [0, "h"])),
+            [groups, ["a b"]],
+            *(
+                [[bad, *groups[1:]], []]
+                for bad in ([1], [True, "h"], [0, "h"])
+            ),
         ],
         "known_traits": [
             None,

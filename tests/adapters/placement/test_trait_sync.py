@@ -23,7 +23,7 @@ from os_prefilter.common import errors
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
 from os_prefilter.hosts.reports import (
     REPORTED,
-    key_of,
+    marker_key,
     names_noting,
     names_with,
 )
@@ -45,11 +45,11 @@ from tests.support.placements import (
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
 _TRAITS = {HPET: True, XEN: False}
-_PARTS = {key_of((trait,)): frozenset((trait,)) for trait in _TRAITS}
+_GROUPS = {marker_key((trait,)): frozenset((trait,)) for trait in _TRAITS}
 _OWNER = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_SHINY"))
-GOAL = Goal(_TRAITS, _PARTS, frozenset(_PARTS), _OWNER)
+GOAL = Goal(_TRAITS, _GROUPS, frozenset(_GROUPS), _OWNER)
 (MARKER,), (OLD,) = (
-    names_with(REPORTED, keys) for keys in (_PARTS, [key_of((XEN,))])
+    names_with(REPORTED, keys) for keys in (_GROUPS, [marker_key((XEN,))])
 )
 (NOTE,) = names_noting([HPET])
 OURS = {HPET, MARKER, NOTE, "OWNER_NOVA"}
@@ -193,7 +193,7 @@ class TestReports:
             (replace(changed, wanted=None), lambda _method, _url: None),
             (GOAL, lambda _method, _url: None),
             (
-                replace(GOAL, parts={}, unsure=_PARTS),
+                replace(GOAL, groups={}, unsure=_GROUPS),
                 lambda _method, _url: None,
             ),
         ):
@@ -232,7 +232,7 @@ _PC, _Q35 = (
 
 
 class TestOtherRelease:
-    """An agent of a release whose part has other traits has reported: its keys
+    """An agent of a release whose group has other traits has reported: its keys
     are unknown, and its note is read.
     """
 
@@ -248,9 +248,9 @@ class TestOtherRelease:
         self, placement: EmbeddedPlacement
     ) -> None:
         self._reported(placement)
-        parts = {
-            key_of((_PC,)): frozenset((_PC,)),
-            key_of((_Q35,)): frozenset((_Q35,)),
+        groups = {
+            marker_key((_PC,)): frozenset((_PC,)),
+            marker_key((_Q35,)): frozenset((_Q35,)),
         }
         now = [0.0]
         keeper = ProviderTraits(
@@ -258,8 +258,8 @@ class TestOtherRelease:
         )
         goal = Goal(
             {_PC: False, _Q35: True},
-            parts,
-            frozenset((*parts, key_of(("CUSTOM_GONE",)))),
+            groups,
+            frozenset((*groups, marker_key(("CUSTOM_GONE",)))),
         )
         keeper.sync(goal)
         # A scheduler still wants what this release does not know.
@@ -268,9 +268,9 @@ class TestOtherRelease:
             trait for trait in traits_of(placement) if "PREFILTER" not in trait
         } == {"COMPUTE_NODE", *expected}
         now[0] += UNWANTED_AFTER
-        keeper.sync(replace(goal, wanted=frozenset(parts)))
+        keeper.sync(replace(goal, wanted=frozenset(groups)))
         now[0] += UNWANTED_AFTER
-        keeper.sync(replace(goal, wanted=frozenset(parts)))
+        keeper.sync(replace(goal, wanted=frozenset(groups)))
         expected -= {"CUSTOM_GONE"}
         assert {
             trait for trait in traits_of(placement) if "PREFILTER" not in trait

@@ -199,9 +199,9 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other(
         final = traits_of(placement)
     assert ours_to.refused >= ROUNDS
     assert sum(writer == "ours" for writer, _ in written) == ROUNDS
-    markers = set(names_with(REPORTED, wanted & goals[0].parts.keys()))
+    markers = set(names_with(REPORTED, wanted & goals[0].groups.keys()))
     reported = frozenset().union(
-        *(goals[0].parts[key] for key in wanted & goals[0].parts.keys())
+        *(goals[0].groups[key] for key in wanted & goals[0].groups.keys())
     )
     notes = [
         names_noting(trait for trait in reported if each[trait])

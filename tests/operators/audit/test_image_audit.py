@@ -39,7 +39,7 @@ from os_prefilter_tools.operators.audit.image_audit import (
 )
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, pipeline_of
-from tests.support.every_trait import EVERY_PART, marker_of
+from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -163,7 +163,7 @@ def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
     }
     reported = fleet.every_compute_has("OWNER_NOVA")
     facts = {
-        "reports": lambda _context: reports_of(fleet, EVERY_PART),
+        "reports": lambda _context: reports_of(fleet, EVERY_GROUP),
         "owner_coverage": lambda _context: reported,
     }
     return Service.from_conf(conf_with(**options), facts)
@@ -242,7 +242,7 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
         LoadedFilter("hpet", lambda _request: require(HPET, "a rule")),
         LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
     ]
-    fact = Fact("reports", lambda _context: reports_of(fleet, EVERY_PART), 60)
+    fact = Fact("reports", lambda _context: reports_of(fleet, EVERY_GROUP), 60)
     pipeline = Service(tuple(filters), Options(), {"reports": fact})
     line = only_line(
         audit_images([Image({})], fleet, FilterChange(NONE, pipeline))

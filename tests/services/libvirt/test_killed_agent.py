@@ -20,8 +20,8 @@ from os_prefilter.hosts.reports import (
     NOT_CONFIGURED,
     REPORTED,
     WANTED,
-    key_of,
     keys_in,
+    marker_key,
     names_with,
 )
 from os_prefilter.vocabulary import opt_in_traits
@@ -48,7 +48,7 @@ KILLS = times(4)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 # A trait that this host does not have, reported earlier.
 STALE = "CUSTOM_VM_MODE_XEN"
-OLD, *_ = names_with(REPORTED, [key_of((STALE,))])
+OLD, *_ = names_with(REPORTED, [marker_key((STALE,))])
 # The agent's requests for a report that changes something, and the one read of
 # the next round.
 _REQUESTS = 6

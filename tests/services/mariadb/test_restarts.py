@@ -33,7 +33,7 @@ from tests.faults.watched import (
     levels,
 )
 from tests.services.own_services import Service, needs, own_mariadb
-from tests.support.every_trait import EVERY_PART
+from tests.support.every_trait import EVERY_GROUP
 from tests.support.placements import HOST, UUID
 from tests.support.programs import running, until
 
@@ -114,7 +114,7 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
             with pytest.raises(
                 PlacementError, match="Placement did not answer"
             ):
-                ReadReports(client, EVERY_PART)()
+                ReadReports(client, EVERY_GROUP)()
         mariadb.start()
         until(
             lambda: after_round(
@@ -135,5 +135,5 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
             "CUSTOM_OF_AN_OPERATOR",
             "OWNER_NOVA",
         }
-        assert ReadReports(client, EVERY_PART)().compute_nodes
+        assert ReadReports(client, EVERY_GROUP)().compute_nodes
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

@@ -45,7 +45,7 @@ from tests.services.own_services import (
     needs,
     own_memcached,
 )
-from tests.support.every_trait import EVERY_PART
+from tests.support.every_trait import EVERY_GROUP
 from tests.support.programs import Program, needs_services, until
 
 pytestmark = [needs_services, needs("memcached")]
@@ -75,7 +75,7 @@ _TRAITS = {
     asked: str(row_named(asked[0]).values[asked[1]].trait)
     for asked in (CARD, NONE, TIMER)
 }
-_TIMER_KEYS = next(part.keys for part in EVERY_PART if HPET in part.traits)
+_TIMER_KEYS = next(group.keys for group in EVERY_GROUP if HPET in group.traits)
 _OFTEN = (
     4 * WORKERS
 )  # Handed to the workers by turns, so that each of all gets some.

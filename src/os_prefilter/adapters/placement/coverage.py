@@ -19,7 +19,7 @@ from os_prefilter.adapters.placement.client import (
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.hosts.reports import REPORTED, WANTED, Part
+from os_prefilter.hosts.reports import REPORTED, WANTED, TraitGroup
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
@@ -27,7 +27,7 @@ from os_prefilter.service.shared import scope_of
 from os_prefilter.service.wanted import (
     configured_filters,
     traits_to_create,
-    wanted_parts,
+    wanted_groups,
 )
 
 LOG = get_logger(__name__)
@@ -57,7 +57,7 @@ def placement_facts(
     """
     filters, options = configured_filters(conf)
     return {
-        "reports": ReadReports(client, wanted_parts(filters, options)),
+        "reports": ReadReports(client, wanted_groups(filters, options)),
         "known_traits": KnownTraits(
             client, traits_to_create(filters, options)
         ),
@@ -103,17 +103,19 @@ class ReadReports:
     """The fact ``reports`` of :func:`placement_facts`.
 
     It takes two requests once every compute node has reported, and before that
-    one or two more for each part.
+    one or two more for each group.
 
     :param client: of a Placement with microversion 1.22
-    :param parts: what the enabled filters may require
+    :param groups: what the enabled filters may require
     """
 
-    def __init__(self, client: PlacementClient, parts: Iterable[Part]) -> None:
+    def __init__(
+        self, client: PlacementClient, groups: Iterable[TraitGroup]
+    ) -> None:
         self._client = client
-        self._parts = tuple(parts)
-        # Of the keys alone: a key stands for the traits of its part.
-        self.scope = scope_of(*(sorted(part.keys) for part in self._parts))
+        self._groups = tuple(groups)
+        # Of the keys alone: a key stands for the traits of its group.
+        self.scope = scope_of(*(sorted(group.keys) for group in self._groups))
 
     def __call__(self, _context: Any = None) -> Reports:
         """Ask Placement.
@@ -124,7 +126,7 @@ class ReadReports:
         in_use = self._client.traits_in_use()
         while True:
             found = read_reports(
-                self._parts,
+                self._groups,
                 in_use,
                 partial(_compute_nodes_without, self._client),
             )
@@ -142,27 +144,30 @@ class ReadReports:
         self, unreported: Iterable[Unreported], in_use: frozenset[str]
     ) -> Reports:
         """Return the reports, from the compute nodes that have not reported
-        each part.
+        each group.
         """
-        by_part = zip(self._parts, unreported, strict=True)
+        by_group = zip(self._groups, unreported, strict=True)
         by_trait: dict[str, Unreported] = {
-            trait: nodes for part, nodes in by_part for trait in part.traits
+            trait: nodes for group, nodes in by_group for trait in group.traits
         }
         return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
 
     def to_json(self, value: Reports) -> Any:
         """Return what compute nodes have reported, for other processes."""
-        parts = (value.unreported[min(part.traits)] for part in self._parts)
+        groups = (
+            value.unreported[min(group.traits)] for group in self._groups
+        )
         return [
-            [[nodes.number, *nodes.examples] for nodes in parts],
+            [[nodes.number, *nodes.examples] for nodes in groups],
             sorted(value.in_use),
         ]
 
     def from_json(self, document: Any) -> Reports:
         """Return what another process has read."""
-        parts, in_use = document
+        groups, in_use = document
         return self._of(
-            [_unreported(*part) for part in parts], frozenset(_names(in_use))
+            [_unreported(*group) for group in groups],
+            frozenset(_names(in_use)),
         )
 
 

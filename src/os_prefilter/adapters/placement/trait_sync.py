@@ -369,7 +369,7 @@ class ProviderTraits:
             }
             covered = markers.union(
                 *(
-                    verdict.goal.parts.get(key, ())
+                    verdict.goal.groups.get(key, ())
                     for key in keys_in(REPORTED, markers)
                 )
             )

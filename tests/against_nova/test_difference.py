@@ -19,13 +19,13 @@ from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Request
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.request.resources import unsuffixed_resources
-from os_prefilter.request.spec import RequestGroup
-from os_prefilter.service import Service
-from os_prefilter.vocabulary.resource_classes import (
+from os_prefilter.common.placement_values import (
     HOST_CLASSES,
     is_resource_class,
 )
+from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter.service import Service
 from tests.against_nova.becomes import REFUSED
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
 from tests.against_nova.nova import (

@@ -16,8 +16,8 @@ from nova.virt import fake as nova_fake
 from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (

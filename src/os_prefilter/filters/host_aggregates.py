@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import UnusableFact
+from os_prefilter.common.placement_values import is_uuid
 from os_prefilter.common.quoting import escape_line, quote, shorten
-from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.filter_contract import UNKNOWN
 
 FACT = "aggregates"

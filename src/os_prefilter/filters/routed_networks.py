@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.errors import NoAggregate, UnusableFact
+from os_prefilter.common.placement_values import is_uuid
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.filter_contract import UNKNOWN, Declaration
 from os_prefilter.request.requirements import (
     NOTHING,

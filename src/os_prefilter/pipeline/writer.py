@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from os_prefilter.common import errors
+from os_prefilter.common.placement_values import is_uuid
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.extra_specs import (
     regroup,
     respell_preferences,

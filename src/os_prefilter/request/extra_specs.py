@@ -18,15 +18,15 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.request.spec import RequestGroup
-from os_prefilter.vocabulary.model import as_boolean
-from os_prefilter.vocabulary.resource_classes import (
+from os_prefilter.common.placement_values import (
     LARGEST_AMOUNT,
     is_resource_class,
     resource_amount,
 )
+from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter.vocabulary.model import as_boolean
 
 LOG = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ type, and the disk buses it may not use.
 
 from typing import NamedTuple
 
+from os_prefilter.common.placement_values import resource_amount
 from os_prefilter.request.view import Request, once
 from os_prefilter.vocabulary import BY_NAME, machine_types
-from os_prefilter.vocabulary.resource_classes import resource_amount
 
 _ARCHITECTURE = BY_NAME["architecture"]
 _EMULATION = BY_NAME["emulation_architecture"]

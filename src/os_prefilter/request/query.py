@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from os_prefilter.common.errors import ImpossibleCombination, MalformedRequest
+from os_prefilter.common.placement_values import (
+    LARGEST_AMOUNT,
+    is_resource_class,
+    is_uuid,
+    resource_amount,
+)
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_resources
@@ -28,11 +33,6 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options
-from os_prefilter.vocabulary.resource_classes import (
-    LARGEST_AMOUNT,
-    is_resource_class,
-    resource_amount,
-)
 
 MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from os_prefilter.common.placement_values import is_uuid
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait, trait_named
-from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.spec import RequestGroup
 
 ROOT: Final = "root"

@@ -9,15 +9,15 @@ from collections import Counter
 import os_resource_classes as orc
 
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.request.values import value_of
-from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import as_boolean
-from os_prefilter.vocabulary.resource_classes import (
+from os_prefilter.common.placement_values import (
     LARGEST_AMOUNT,
     is_resource_class,
     resource_amount,
 )
+from os_prefilter.request.values import value_of
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import as_boolean
 
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _PMEM = "hw:pmem"

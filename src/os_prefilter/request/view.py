@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from os_prefilter.common.errors import MalformedRequest, UnsuitableRequestSpec
+from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.common.quoting import find_misspelt, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.extra_specs import flavor_groups
@@ -33,7 +34,6 @@ from os_prefilter.request.spec import (
     RequestSpec,
 )
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 UNKNOWN_MACHINE_TYPE = ""
 """In place of the machine type of a server that keeps one that is not known.

@@ -21,6 +21,7 @@ from os_prefilter.common.errors import (
     InvalidOption,
 )
 from os_prefilter.common.logs import get_logger
+from os_prefilter.common.placement_values import is_resource_class
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter.vocabulary import opt_in_traits
@@ -32,7 +33,6 @@ from os_prefilter.vocabulary.options import (
     matches_any,
     names_of,
 )
-from os_prefilter.vocabulary.resource_classes import is_resource_class
 
 LOG = get_logger(__name__)
 

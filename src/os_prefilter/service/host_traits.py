@@ -17,8 +17,8 @@ from zlib import crc32
 import os_traits
 
 from os_prefilter.common.host_sets import set_of
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.shared import MakeStore, SharedFact
 

@@ -12,12 +12,12 @@ from functools import cached_property, lru_cache
 
 import os_traits
 
+from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
 class TraitScope(Enum):

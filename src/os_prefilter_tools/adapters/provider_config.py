@@ -16,9 +16,9 @@ import yaml
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.documents.files import (
     read_bytes,
     replace_file,

@@ -20,6 +20,7 @@ from os_prefilter.common.errors import (
     PlacementUnavailable,
     PrefilterError,
 )
+from os_prefilter.common.placement_values import is_resource_class
 from os_prefilter.common.quoting import (
     describe_error,
     escape_line,
@@ -28,7 +29,6 @@ from os_prefilter.common.quoting import (
 )
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
-from os_prefilter.vocabulary.resource_classes import is_resource_class
 from os_prefilter_tools.cli.context import Context, values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.listing import NO_HOST, RequestListing

@@ -24,8 +24,8 @@ from itertools import chain
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,
     POLICY,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import os_traits
 
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
+from os_prefilter.common.placement_values import HOST_CLASSES
 
 MAX_INT = 2_147_483_647
 

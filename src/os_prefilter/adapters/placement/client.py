@@ -22,10 +22,10 @@ from keystoneauth1.adapter import Adapter
 
 from os_prefilter.adapters.login import advice_on
 from os_prefilter.common import errors
+from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.hosts.reports import WANTED, keys_in
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"

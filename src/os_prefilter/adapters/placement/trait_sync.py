@@ -23,9 +23,9 @@ from os_prefilter.adapters.placement.client import (
 )
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.hosts import desired_traits
 from os_prefilter.hosts.reports import ON_PROVIDERS, REPORTED, keys_in
 from os_prefilter.vocabulary.options import Options

@@ -18,8 +18,8 @@ from os_prefilter.adapters.from_json import (
     properties_beside_fields,
 )
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import join_first_names, quote
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Flavor, Image
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 

@@ -12,8 +12,8 @@ from openstack import utils
 from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter_tools.adapters.cloud.resources import (

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Resource classes, and amounts that Placement can store."""
+"""Values that Placement accepts: resource classes, amounts and UUIDs."""
 
 import re
 
 import os_resource_classes
 
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
-
-
 _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-
+_UUID_LENGTH = 36
+_UUID_DIGITS = re.compile(r"[0-9a-fA-F]{32}")
+_UUID_PARTS = [8, 4, 4, 4, 12]
 
 HOST_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
 """Resource classes that the root provider of a host has, whatever its virt
@@ -38,3 +38,21 @@ def is_resource_class(name: object) -> bool:
     return isinstance(name, str) and (
         name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name))
     )
+
+
+def is_uuid(value: object) -> bool:
+    """Return whether Placement takes it for a UUID in ``member_of`` or
+    ``in_tree``; hyphens may be missing.
+    """
+    return (
+        isinstance(value, str)
+        and len(value) <= _UUID_LENGTH
+        and bool(_UUID_DIGITS.fullmatch(value.replace("-", "")))
+    )
+
+
+def is_hyphenated_uuid(text: str) -> bool:
+    """Return whether it is a UUID in the usual form: digits without hyphens
+    may be the name of a host or an image.
+    """
+    return is_uuid(text) and list(map(len, text.split("-"))) == _UUID_PARTS

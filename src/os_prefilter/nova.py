@@ -44,13 +44,9 @@ from os_prefilter.common.quoting import (
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.reports import REPORTED, groups_by_trait, keys_in
 from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.request.view import (
-    UNKNOWN_MACHINE_TYPE,
-    Request,
-    clone_of,
-    field_of,
-)
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.deployment_facts import (

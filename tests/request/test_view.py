@@ -5,7 +5,6 @@ changes neither.
 """
 
 from operator import attrgetter
-from threading import Lock
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -26,12 +25,11 @@ from os_prefilter import (
     default_service,
     process_reqspec,
 )
-from os_prefilter.common.errors import FilterFailed, UnsuitableRequestSpec
-from os_prefilter.request import view
+from os_prefilter.common.errors import UnsuitableRequestSpec
+from os_prefilter.request.fields import PartReaders
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.query import allocation_candidates_query
 from os_prefilter.request.requirements import NOTHING, Requirements
-from os_prefilter.request.view import field_of, set_fields_of
 from os_prefilter.service import Service
 from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
@@ -360,7 +358,7 @@ def test_object_with_a_part_of_the_fields_is_read() -> None:
         assert Request(
             _PLAIN(flavor=Flavor(), **{name: value})
         ).pci_request_ids == {"x"}
-    readers = view._PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
+    readers = PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
     for part, expected in (
         (Flavor(3, 512, swap=1), [512, 1, True]),
         (None, [None, None, True]),
@@ -369,9 +367,9 @@ def test_object_with_a_part_of_the_fields_is_read() -> None:
     ):
         assert [*readers[part.__class__](part)] == expected
     params = objects.RequestLevelParams(root_required={"X"})
-    assert [
-        *view._PartReaders(Flavor, (*params.fields,))[params.__class__](params)
-    ][-1] is True
+    assert [*PartReaders(Flavor, (*params.fields,))[params.__class__](params)][
+        -1
+    ] is True
     request = Request(
         _PLAIN(
             flavor=Flavor(),
@@ -445,180 +443,3 @@ def test_filter_gets_no_list_of_a_group_or_of_a_field_beyond_the_view_that_it_co
     request = Request(spec)
     assert request.requested_groups["p"].aggregates == (("a", "b"),)
     assert request.flavor_attribute("projects") == ("x",)
-
-
-# -- fields of Nova's objects
-# -----------------------------------------------------------------------------
-
-
-_OBJECTS = [
-    nova_spec(
-        {
-            "hw_vif_model": "e1000e",
-            "hw_time_hpet": "no",
-            "trait:HW_CPU_X86_AVX2": "required",
-        },
-        is_bfv=False,
-    ),
-    objects.RequestSpec(),
-    objects.RequestSpec(
-        flavor=nova_flavor(), image=None, requested_resources=None
-    ),
-    objects.ImageMetaProps(),
-    objects.ImageMeta(disk_format="raw"),
-    objects.ImageMetaProps.from_dict(
-        {"hw_boot_menu": "yes", "hw_numa_nodes": 2, "img_hv_type": "kvm"}
-    ),
-    nova_flavor(),
-    objects.RequestGroup(requester_id="x", resources={"VGPU": 1}),
-    objects.RequestLevelParams(),
-    objects.Destination(aggregates=["a"]),
-    objects.InstancePCIRequest(
-        count=1,
-        request_id="11111111-1111-4111-8111-111111111111",
-        alias_name="gpu",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    "prefixed", [True, False], ids=["from __dict__", "by the public interface"]
-)
-def test_fields_read_equal_those_of_the_objects_public_interface(
-    prefixed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the shortcut does not work: should oslo.versionedobjects keep
-    its fields elsewhere one day.
-    """
-    if not prefixed:
-        monkeypatch.setattr(view, "keeps_fields_in_dict", lambda _kind: False)
-    for thing in _OBJECTS:
-        assert view.keeps_fields_in_dict(thing.__class__) is prefixed
-        expected = {
-            name: getattr(thing, name)
-            for name in thing.fields
-            if thing.obj_attr_is_set(name)
-        }
-        assert set_fields_of(thing) == expected
-        for name in thing.fields:
-            assert field_of(thing, name, "default") == (
-                "default" if expected.get(name) is None else expected[name]
-            )
-    # A property of the class, and things without the field.
-    assert field_of(_OBJECTS[-1], "source") == 0
-    assert field_of(None, "x", 3) == field_of(object(), "x", 3) == 3
-
-
-class _OfAService:
-    """Part of an object of another service, which cannot be made without what
-    that service knows of it.
-    """
-
-    def __init__(self, service: object, **fields: Any) -> None:
-        super().__init__(**fields)
-        self.service = service
-
-    @classmethod
-    def obj_name(cls) -> str:
-        """Return the name of the base: fields of Nova's objects take nothing
-        else.
-        """
-        return cls.__name__.removeprefix("_")
-
-
-class _RequestSpec(_OfAService, objects.RequestSpec):  # type: ignore[misc]
-    pass
-
-
-class _Flavor(_OfAService, objects.Flavor):  # type: ignore[misc]
-    pass
-
-
-class _RequestGroup(_OfAService, objects.RequestGroup):  # type: ignore[misc]
-    pass
-
-
-def _rejects(_context: Any, spec: Any) -> bool:
-    spec.flavor.extra_specs["trait:OWNER_NOVA"] = "required"
-    spec.is_bfv = True
-    spec.root_required.add("OWNER_NOVA")
-    raise ValueError("half-way")
-
-
-def _spec(service: object) -> Any:
-    flavor = _Flavor(
-        service, vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0
-    )
-    flavor.extra_specs = {"resources:VGPU": "1"}
-    image = objects.ImageMeta.from_dict(
-        {"properties": {"hw_vif_model": "e1000e"}}
-    )
-    return _RequestSpec(service, flavor=flavor, image=image)
-
-
-def test_class_of_nova_whose_constructor_takes_arguments_is_scheduled_like_its_base() -> (
-    None
-):
-    spec, base = (
-        _spec(Lock()),
-        nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"}),
-    )
-    pipeline = pipeline_of("image_metadata", "owner")
-    chosen = spec.flavor
-    assert (
-        pipeline.apply(spec).requirements == pipeline.apply(base).requirements
-    )
-    assert allocation_candidates_query(spec) == allocation_candidates_query(
-        base
-    )
-    assert chosen.extra_specs == {"resources:VGPU": "1"}
-    assert "trait_owned_VGPU:OWNER_NOVA" in spec.flavor.extra_specs
-    assert spec.flavor.service is spec.service
-    assert "extra_specs" in spec.flavor.obj_what_changed()
-    # An object of two fields stays one.
-    vars(spec)[f"{view.PREFIX}again"] = spec.flavor
-    assert (
-        vars(copy := view.clone_of(spec))[f"{view.PREFIX}again"] is copy.flavor
-    )
-
-
-def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> (
-    None
-):
-    spec = _spec(service := Lock())
-    before = {name: repr(getattr(spec, name)) for name in ("flavor", "image")}
-    with pytest.raises(FilterFailed, match="half-way"):
-        Service((as_filter("rejects", _rejects),)).apply(spec)
-    assert {
-        name: repr(getattr(spec, name)) for name in ("flavor", "image")
-    } == before
-    assert "is_bfv" not in spec
-    assert not spec.root_required
-    assert spec.service is spec.flavor.service is service
-
-
-def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
-    spec = nova_spec(
-        requested_resources=[
-            _RequestGroup(
-                "of another", requester_id="port", resources={"VGPU": 1}
-            )
-        ]
-    )
-    cause = (
-        r"A RequestSpec is no .* cannot be copied .*__init__\(\) missing 1"
-        r" required positional argument"
-    )
-    with pytest.raises(UnsuitableRequestSpec, match=cause):
-        Service((as_filter("rejects", _rejects),)).apply(spec)
-    spec = mock.MagicMock(
-        flavor=Flavor(),
-        image=None,
-        requested_resources=[],
-        request_level_params=None,
-    )
-    with pytest.raises(
-        UnsuitableRequestSpec,
-        match="A MagicMock is no .* its fields are not all in its __dict__",
-    ):
-        Request(spec).copy_spec()

@@ -32,7 +32,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
-from os_prefilter.request.view import clone_of
+from os_prefilter.request.fields import clone_of
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.service.hosts_left import (
     HOST_FILTERS,

@@ -18,6 +18,7 @@ from os_prefilter.request.extra_specs import (
     respell_preferences,
     trait_key,
 )
+from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import (
     ROOT,
@@ -27,7 +28,7 @@ from os_prefilter.request.requirements import (
     Requirement,
 )
 from os_prefilter.request.spec import Destination, RequestGroup
-from os_prefilter.request.view import Request, clone_of, field_of
+from os_prefilter.request.view import Request
 
 LOG = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from os_prefilter.common.errors import (
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.fields import field_of
 from os_prefilter.request.requirements import (
     AggregateRequirement,
     Note,
     Preference,
     Requirement,
 )
-from os_prefilter.request.view import field_of
 from os_prefilter.service.observed import Observed
 
 LOGGER: Final = "os_prefilter.decisions"

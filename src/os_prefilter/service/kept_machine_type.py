@@ -13,7 +13,8 @@ from typing import Any
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, quote
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, field_of
+from os_prefilter.request.fields import field_of
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 from os_prefilter.vocabulary.options import Options
 

@@ -19,10 +19,10 @@ import os_traits
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.request.fields import clone_of
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, RequestSpec
-from os_prefilter.request.view import clone_of
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,

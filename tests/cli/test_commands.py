@@ -21,7 +21,6 @@ from packaging.version import Version
 from os_prefilter_tools.cli import candidates, context, filters_and_hosts
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, json_of, placed
-from tests.support.pages import ROOT
 from tests.support.project import our_commands
 
 
@@ -756,23 +755,6 @@ def test_candidates_lists_more_than_1000_hosts(
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1100
     assert "1100 of 1100 hosts remain" in err
-
-
-def test_readme_shows_what_the_demo_prints(capsys: Capture) -> None:
-    """The head of the table, and one of its requests."""
-    assert main(["demo"]) == 0
-    printed = capsys.readouterr().out
-    shown = [
-        line[4:]
-        for line in (
-            (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-        )
-        if line[:6] == "    | "
-    ]
-    head, *lines = shown
-    assert f"\n{head}\n" in printed
-    assert len(lines) > 3
-    assert "\n".join(["", *lines, ""]) in printed
 
 
 def test_demo_runs_on_a_fleet_given_by_file(

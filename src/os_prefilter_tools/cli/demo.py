@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter demo``: the bundled requests, their requirements and their
-hosts.
-"""
+"""``os-prefilter demo``: bundled requests, their requirements and hosts."""
 
 import argparse
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from cliff.utils import terminal_width
 
 from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import query_of
 from os_prefilter.request.spec import RequestSpec
+from os_prefilter.service import Service
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import (
     Backend,
@@ -30,13 +34,29 @@ _COLUMNS = (
     "Hosts that remain",
     "Without filters, also",
 )
-_WIDTH = 38
+_WIDTH = 100
+_OF_NOVA = "compute_status"
+"""Of the filters that Nova always runs, the one that concerns every request.
+
+The bundled requests have nothing that the others look at.
+"""
+
+
+class _Result(NamedTuple):
+    """A request, what the filters require, and its hosts."""
+
+    example: Example
+    required: Sequence[Explanation]
+    hosts: Sequence[str]
+    also: Sequence[str]
+    """The further hosts that Placement offers without the filters."""
 
 
 class Demo(Listing):
-    """Show each bundled request with its requirements, their filters, and the
-    hosts that remain.
-    """
+    """Show bundled requests with the filters' requirements and their hosts."""
+
+    _results: Sequence[_Result]
+    _where: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
@@ -44,68 +64,62 @@ class Demo(Listing):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[Any]]:
-        with values_of(FiltersAndHosts, parsed_args).backend(
-            self.context
-        ) as backend:
-            rows = [
-                _row(each, backend) for each in example_requests().values()
+        asked = values_of(FiltersAndHosts, parsed_args)
+        with asked.backend(self.context) as backend:
+            self._results = [
+                _ask(example, backend)
+                for example in example_requests().values()
             ]
-        names = (
-            ", ".join(each.name for each in backend.service.filters) or "none"
-        )
-        where = "The Placement of the cloud"
+        self._where = "the hosts of the cloud"
         if backend.fleet:
-            where = (
-                f"{pluralize(len(backend.fleet.instance_hosts), 'host')} in a"
-                " real Placement on SQLite"
-            )
-        self.tell(f"{where}; filters: {names}.")
-        return _COLUMNS, rows
+            hosts = pluralize(len(backend.fleet.instance_hosts), "host")
+            self._where = f"{hosts} in a real Placement on SQLite"
+        if not _is_plain_table(parsed_args):
+            filters = ", ".join(each.name for each in backend.service.filters)
+            where = self._where[0].upper() + self._where[1:]
+            self.tell(f"{where}; filters: {filters or 'none'}.")
+        return _COLUMNS, [_row(result) for result in self._results]
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Any, data: Any
+    ) -> int:
+        """Print paragraphs in place of a table.
+
+        Four columns would need 140 characters, or 100 lines.
+        """
+        if not _is_plain_table(parsed_args):
+            return super().produce_output(parsed_args, column_names, data)
+        self.context.write_notes()
+        width = parsed_args.max_width
+        if width < 1:
+            width = _WIDTH
+            if sys.stdout.isatty():
+                width = min(terminal_width() or _WIDTH, _WIDTH)
+        self.app.stdout.writelines(
+            f"{line}\n"
+            for line in _paragraphs(self._results, self._where, width)
+        )
+        return 0
 
 
-def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
+def _is_plain_table(parsed_args: argparse.Namespace) -> bool:
+    """Return True for a table of all columns, in the order of the requests."""
+    return (
+        parsed_args.formatter == "table"
+        and not parsed_args.columns
+        and not parsed_args.sort_columns
+    )
+
+
+def _ask(example: Example, backend: Backend) -> _Result:
+    """Ask Placement for a request, with the filters and without them."""
     spec = example.request_spec()
     decision = backend.service.apply(spec)
     hosts = _hosts(spec, decision, backend)
-    without = _hosts(example.request_spec(), Decision(()), backend)
-    spared = [host for host in without if host not in hosts]
-    requested, required = example.list_requested(), lines_of(decision)
-    title, properties = (
-        f"{example.name}: {example.title}",
-        [f"  {each}" for each in requested],
-    )
-    lines = list(map(_format_line, required)) or ["nothing"]
-    folded = [
-        (
-            textwrap.fill(each, _WIDTH, subsequent_indent=" ")
-            if each.startswith("(")
-            else each
-        )
-        for each in lines
-    ]
-    about = {
-        "name": example.name,
-        "title": example.title,
-        "requested": requested,
-    }
-    return (
-        _cell(
-            about,
-            [title, *properties],
-            [textwrap.fill(title, _WIDTH), *properties],
-        ),
-        _cell([line._asdict() for line in required], lines, folded),
-        _cell(list(hosts), hosts or ["none"]),
-        _cell(spared, spared or ["none"]),
-    )
-
-
-def _cell(
-    value: Any, lines: Sequence[str], folded: Iterable[str] = ()
-) -> Cell:
-    """Return a cell of lines, for a table ``folded`` if they are given."""
-    # The empty line separates it from the next request.
-    return Cell(value, "\n".join([*(folded or lines), ""]), "; ".join(lines))
+    spec = example.request_spec()
+    without = _hosts(spec, Service.from_names(_OF_NOVA).apply(spec), backend)
+    also = [host for host in without if host not in hosts]
+    return _Result(example, lines_of(decision), hosts, also)
 
 
 def _hosts(
@@ -119,9 +133,123 @@ def _hosts(
         return ()
 
 
+def _row(result: _Result) -> tuple[Cell, ...]:
+    example = result.example
+    requested = example.list_requested()
+    about = {
+        "name": example.name,
+        "title": example.title,
+        "requested": requested,
+    }
+    title = f"{example.name}: {example.title}"
+    properties = [f"  {each}" for each in requested]
+    required = [line._asdict() for line in result.required]
+    lines = [
+        _format_line(line)
+        if not line.trait
+        else f"{line.by}: {_format_line(line)}"
+        for line in result.required
+    ]
+    return (
+        _cell(about, [title, *properties]),
+        _cell(required, lines or ["nothing"]),
+        _cell(list(result.hosts), result.hosts or ["none"]),
+        _cell(result.also, result.also or ["none"]),
+    )
+
+
+def _cell(value: Any, lines: Sequence[str]) -> Cell:
+    line = "; ".join(lines)
+    return Cell(value, line, line)
+
+
 def _format_line(line: Explanation) -> str:
     if not line.trait:
         return f"({line.because})"
-    sign = "" if line.rule == "required" else "!"
+    sign = "!" if line.rule == "forbidden" else ""
     scope = "" if line.scope == "root" else f" on {line.scope}"
-    return f"{line.by}: {sign}{line.trait}{scope}"
+    return f"{sign}{line.trait}{scope}"
+
+
+def _paragraphs(
+    results: Sequence[_Result], where: str, width: int
+) -> Iterator[str]:
+    """Yield the lines of what the numbers say and of each request."""
+    also = sum(len(result.also) for result in results)
+    offered = also + sum(len(result.hosts) for result in results)
+    without_host = sum(not result.hosts for result in results)
+    yield from textwrap.wrap(
+        f"{pluralize(len(results), 'request')}, {where}. Without the filters"
+        f" Placement offers them {pluralize(offered, 'host')} in all,"
+        f" {also} of which cannot serve the request;"
+        f" {pluralize(without_host, 'request')} no host can serve.",
+        width,
+    )
+    yield from textwrap.wrap(
+        'After "not" are the hosts that only the filters exclude; Nova itself'
+        " excludes disabled ones.",
+        width,
+    )
+    in_each = [set(map(_generalize, result.required)) for result in results]
+    in_all = set.intersection(*in_each)
+    common = dict.fromkeys(
+        line
+        for line in map(_generalize, results[0].required)
+        if line in in_all
+    )
+    if common:
+        text = f"Required for every request (! is forbidden): {_join(common)}."
+        yield from textwrap.wrap(text, width)
+    yield ""
+    for result in results:
+        yield from _paragraph(result, in_all, width)
+
+
+def _paragraph(
+    result: _Result, in_all: Collection[Explanation], width: int
+) -> Iterator[str]:
+    example = result.example
+    # The requirement of the disk format is among those of every request.
+    properties = [
+        each
+        for each in example.list_requested()
+        if not each.startswith("disk_format=")
+    ]
+    title = f"{example.name}: {example.title}"
+    if properties:
+        title += f" ({', '.join(properties)})"
+    lines = [title]
+    own = [line for line in result.required if _generalize(line) not in in_all]
+    required = [line for line in own if line.trait]
+    if required:
+        lines.append(f"  requires {_join(required)}")
+    lines += [f"  {line.because}" for line in own if not line.trait]
+    hosts = f"  hosts: {', '.join(result.hosts) or 'none'}"
+    if result.also:
+        hosts += f"; not {', '.join(result.also)}"
+    lines.append(hosts)
+    for line in lines:
+        yield from textwrap.wrap(
+            line,
+            width,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def _generalize(line: Explanation) -> Explanation:
+    """Return the line that requests have in common."""
+    trait = line.trait
+    if line.by == "image_type" and trait:
+        trait = "COMPUTE_IMAGE_TYPE_*"
+    return line._replace(trait=trait, because="" if trait else line.because)
+
+
+def _join(lines: Iterable[Explanation]) -> str:
+    """Return the requirements, those of one filter together."""
+    texts = []
+    for by, each in groupby(lines, attrgetter("by")):
+        traits = ", ".join(map(_format_line, each))
+        texts.append(f"{traits} ({by})")
+    return "; ".join(texts)

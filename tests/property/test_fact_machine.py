@@ -24,7 +24,7 @@ from hypothesis.strategies import sampled_from
 
 from os_prefilter.service import deployment_facts
 from os_prefilter.service.deployment_facts import (
-    GIVEN_UP,
+    REPEAT_AFTER,
     Fact,
     FailedReading,
     Measured,
@@ -149,7 +149,7 @@ class Facts(RuleBasedStateMachine):
         started = self.not_ended.keys() - before
         if self.is_expired or self.now >= self.due:
             if self.under_way and self.now - self.under_way.begun < max(
-                GIVEN_UP, self.interval
+                REPEAT_AFTER, self.interval
             ):
                 expected = (
                     self.under_way
@@ -258,7 +258,8 @@ class Facts(RuleBasedStateMachine):
         replaces it.
         """
         self.request(
-            after=2 * max(GIVEN_UP, 1800.0, self.interval), has_threads=True
+            after=2 * max(REPEAT_AFTER, 1800.0, self.interval),
+            has_threads=True,
         )
         self.end_query(after=0.0, which=-1, response=value)
         while self.not_ended:
@@ -308,7 +309,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "no query is given up": (
         Fact.begin,
-        "now() - query.begun < max(GIVEN_UP, self._interval)",
+        "now() - query.begun < max(REPEAT_AFTER, self._interval)",
         "True",
     ),
     "no pause after a slow query": (pause_after, "_PAUSE * seconds", "0"),

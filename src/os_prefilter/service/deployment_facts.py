@@ -34,10 +34,8 @@ PATIENCE = 5.0
 on without it.
 """
 
-GIVEN_UP = 600.0
-"""The seconds after which another query is started beside one that has no
-answer.
-"""
+REPEAT_AFTER = 600.0
+"""Seconds after which an unanswered query is repeated."""
 
 # A query takes at most a twentieth of the time of the thread that waits for
 # it, and of what Placement serves to it.
@@ -255,7 +253,7 @@ class Fact:
             if (
                 query
                 and query.process == os.getpid()
-                and now() - query.begun < max(GIVEN_UP, self._interval)
+                and now() - query.begun < max(REPEAT_AFTER, self._interval)
             ):
                 return (
                     None

@@ -27,7 +27,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.service import deployment_facts
 from os_prefilter.service.deployment_facts import (
-    GIVEN_UP,
+    REPEAT_AFTER,
     ask_in_time,
     pause_after,
 )
@@ -151,7 +151,7 @@ class NoHostCheck:
             until,
         )
         if not asked.done():
-            self._late = asked, time.monotonic() + GIVEN_UP
+            self._late = asked, time.monotonic() + REPEAT_AFTER
         if problem and not self._failing:
             LOG.warning(
                 "Whether any host serves a request is not known, so such"

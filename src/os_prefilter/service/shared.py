@@ -23,7 +23,7 @@ from uuid import uuid4
 from weakref import finalize
 
 from os_prefilter.service.deployment_facts import (
-    GIVEN_UP,
+    REPEAT_AFTER,
     FailedReading,
     Measured,
     pause_after,
@@ -220,7 +220,7 @@ class SharedReading:
         self.latest()
         # Not over what another process has read meanwhile, nor from one that
         # was paused.
-        if self._seen[0] == before and measured.age < GIVEN_UP:
+        if self._seen[0] == before and measured.age < REPEAT_AFTER:
             self.share(measured)
         return measured
 

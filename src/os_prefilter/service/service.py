@@ -62,7 +62,7 @@ _FACTS_INTERVAL = 60.0
 _MOST_WARNINGS = 10
 
 
-class _Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """State that holds as long as no fact changes."""
 
     readings: tuple[deployment_facts.Reading, ...]
@@ -133,7 +133,7 @@ class Service:
         self._facts = [self.facts[name] for name in self._names_of_facts]
         self._reads = reads_of(self.filters)
         self._may_require_machine_types = may_be_required(self.options)
-        self._moment = self._moment_of(
+        self._snapshot = self._snapshot_of(
             tuple(fact.reading for fact in self._facts)
         )
 
@@ -374,11 +374,11 @@ class Service:
         filters; and which it was.
         """
         readings = deployment_facts.readings_of(self._facts, context)
-        moment = self._moment
-        if not all(map(is_, moment.readings, readings)):
+        snapshot = self._snapshot
+        if not all(map(is_, snapshot.readings, readings)):
             # Replaced as a whole: what is being decided with earlier readings
             # is not kept for later ones.
-            self._moment = moment = self._moment_of(readings)
+            self._snapshot = snapshot = self._snapshot_of(readings)
         request = Request(request_spec, None, self._reads)
         keeps = (
             request.server_exists
@@ -397,11 +397,11 @@ class Service:
                 request_spec, kept, self._reads, implied, is_resized
             )
         if self._reads is None:
-            return self._decided(moment.pipeline, request, context), False
-        return moment.decisions.outcome(
+            return self._decided(snapshot.pipeline, request, context), False
+        return snapshot.decisions.outcome(
             request,
             request_spec,
-            lambda: self._decided(moment.pipeline, request, context),
+            lambda: self._decided(snapshot.pipeline, request, context),
         )
 
     def _is_resized(
@@ -462,9 +462,9 @@ class Service:
         )
         return Outcome(decision, demand, warning, described)
 
-    def _moment_of(
+    def _snapshot_of(
         self, readings: tuple[deployment_facts.Reading, ...]
-    ) -> _Moment:
+    ) -> Snapshot:
         values = {
             name: reading.value
             for name, reading in zip(
@@ -478,7 +478,7 @@ class Service:
             self._adjustments(values),
             self.remark,
         )
-        return _Moment(readings, pipeline, DecisionCache(self._reads or ()))
+        return Snapshot(readings, pipeline, DecisionCache(self._reads or ()))
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
         """Yield what the deployment makes of a filter's result: gates, traits

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask Placement only for hosts that can: image properties and flavor extra
-specs become traits of the query.
+"""Library that makes schedulers ask Placement for capable hosts only.
+
+Image properties and flavor extra specs become traits of the query.
 """
 
 from os_prefilter.common import errors as errors

@@ -15,8 +15,9 @@ _service: "Service | None" = None
 
 
 def process_reqspec(context: Any, request_spec: Any) -> Decision:
-    """Run the filters that oslo.config's ``CONF`` enables on ``request_spec``,
-    which is changed in place.
+    """Run the filters that ``CONF`` enables on ``request_spec``.
+
+    ``request_spec`` is changed in place, and ``CONF`` is that of oslo.config.
 
     It has the signature of Nova's function of that name. The first call loads
     the filters. A scheduler that must not start with a wrong configuration, or
@@ -41,8 +42,9 @@ def process_reqspec(context: Any, request_spec: Any) -> Decision:
 
 
 def use(service: "Service | None") -> None:
-    """Set the service of ``process_reqspec``; None lets the next call load it
-    from ``CONF`` again.
+    """Set the service of ``process_reqspec``.
+
+    With None, the next call loads it from ``CONF`` again.
     """
     global _service  # noqa: PLW0603
     with _lock:

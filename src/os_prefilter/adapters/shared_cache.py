@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the processes of several hosts share, in the cache that the cloud has:
-a region of oslo.cache, or of dogpile.
-"""
+"""Share facts between hosts in the cloud's cache, of oslo.cache or dogpile."""
 
 import time
 from collections.abc import Iterator
@@ -51,14 +49,12 @@ class SharedCache:
         return _CacheStore(self, f"os_prefilter:{key}")
 
     def get(self, key: str) -> bytes | None:
-        """Return what a key has, if it is bytes; None also if the cache does
-        not answer.
-        """
+        """Return the bytes of a key; None without a response as well."""
         value = self._call(self._region.get, key, writes=False)
         return value if isinstance(value, bytes) else None
 
     def set(self, key: str, value: bytes) -> bool:
-        """Set what a key has; return whether the cache has answered."""
+        """Set the value of a key; return whether the cache has responded."""
         self._call(self._region.set, key, value, writes=True)
         return not self._is_told
 
@@ -93,7 +89,7 @@ class SharedCache:
 
 
 class _CacheStore:
-    """One value in a cache, and the name of the process that reads it."""
+    """Store of one value in a cache, with the process that reads it."""
 
     def __init__(self, cache: SharedCache, key: str) -> None:
         self._cache = cache
@@ -103,18 +99,20 @@ class _CacheStore:
         self._seen: tuple[bytes | None, float] = (None, 0.0)
 
     def get(self) -> bytes | None:
-        """Return what was put last, or None."""
+        """Return the last entry, or None."""
         return self._cache.get(self._key)
 
     def put(self, entry: bytes) -> None:
-        """Replace what is there, if the cache takes it."""
+        """Replace the entry, if the cache takes it."""
         if len(entry) < _MOST_BYTES:
             self._cache.set(self._key, entry)
 
     @contextmanager
     def lease(self, _place: int) -> Iterator[bool]:
-        """Enter as the one reader, or not. A name that stays longer than any
-        reading is that of a process that died.
+        """Enter as the only reader, or not.
+
+        The name of a reader that stays longer than any reading is that of a
+        process that died.
 
         Any cache can do that: it takes no lock, and a reading too many does no
         harm.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Additions of a service to the pipeline: options, facts of the deployment,
-gates, metrics, history, reasons.
-"""
+"""The pipeline as a service: options, facts, gates, metrics, history."""
 
 from os_prefilter.service.service import Service
 

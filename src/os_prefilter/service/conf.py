@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read the options in the group ``[prefilter]`` of oslo.config, and check
-them: their plain form is for the core.
+"""Read and check the options in the group ``[prefilter]`` of oslo.config.
+
+The core gets them as plain values.
 """
 
 import re
@@ -43,8 +44,9 @@ _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options for oslo-config-generator (entry point group
-    ``oslo.config.opts``).
+    """Return the options for oslo-config-generator.
+
+    It is an entry point of the group ``oslo.config.opts``.
     """
     return [(GROUP, list(OPTIONS))]
 
@@ -55,16 +57,16 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def warn_of_misspelt_names(conf: cfg.ConfigOpts) -> None:
-    """Log a warning of each name in the section ``[prefilter]`` that no option
-    has, with the nearest one.
-    """
+    """Log each misspelt option or section, with a suggestion."""
     for misspelt in misspelt_names(conf):
         LOG.warning("%s", misspelt)
 
 
 def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Yield a sentence for each unknown name in the section ``[prefilter]``,
-    and each section that is almost named so.
+    """Yield a sentence for each misspelt option or section.
+
+    These are unknown names in the section ``[prefilter]``, and sections with
+    almost that name.
 
     oslo.config takes such a line without a word, and the option keeps its
     default.
@@ -196,7 +198,7 @@ def _templates(path: str) -> Templates:
 
 
 def _check_names(options: Options) -> None:
-    """Check that the options name what exists, or what can."""
+    """Check that the options name existing traits, properties and classes."""
     # What Nova's query translates is required whatever we do.
     rows = [
         row

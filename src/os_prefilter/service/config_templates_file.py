@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read configuration templates from YAML: strictly, with the line and the
-place of the first mistake.
+"""Read configuration templates from YAML.
+
+An error has the line and the place of the first mistake.
 """
 
 import sys
@@ -105,8 +106,7 @@ _DOCUMENT = {
 
 
 def load_templates(path: str | Path) -> config_templates.Templates:
-    """Return the bundled templates with those of a file in place of, or
-    beside, them.
+    """Return the bundled templates, replaced and extended by those of a file.
 
     :raises DocumentError: the file cannot be read, or is not such a document;
         says where in it

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cache of filter decisions, keyed by what the view of a request holds (ADR
-0019).
-"""
+"""Cache of filter decisions, keyed by the request's content (ADR 0019)."""
 
 import marshal
 from collections.abc import Callable, Collection
@@ -13,10 +11,11 @@ from os_prefilter.request.view import Request, read_beyond
 from os_prefilter.service.observed import Outcome
 
 MOST = 1000
-"""Maximum number of outcomes; those used least recently are evicted."""
+"""Maximum number of decisions; those used least recently are evicted."""
 LONGEST = 10_000
-"""Maximum length of the key of an outcome in bytes: a tenant does not fill the
-memory of a scheduler.
+"""Maximum length of a key in bytes.
+
+No tenant can fill the memory of a scheduler.
 """
 
 # Of marshal's format: later ones write the same value in several ways, by how
@@ -25,7 +24,7 @@ _FORMAT = 2
 
 
 class DecisionCache:
-    """Outcomes of equal requests. Safe to use from many threads.
+    """Decisions of equal requests. Safe to use from many threads.
 
     :param reads: what the filters read beyond what the view holds
     """
@@ -40,8 +39,9 @@ class DecisionCache:
         request_spec: Any,
         decide: Callable[[], Outcome],
     ) -> tuple[Outcome, bool]:
-        """Return the outcome of an equal request, else decide; and whether it
-        was decided before.
+        """Return the decision of an equal request, or decide.
+
+        :return: the decision, and whether it comes from the cache
         """
         outcomes, held = self._outcomes, request.held()
         if held is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""History of decisions: one line of JSON each, to a logger of its own.
+"""History of decisions: one line of JSON each, in a logger of its own.
 
 Whether, where and for how long lines are kept is the matter of the service's
 logging: oslo.log's options, or handlers of ``[DEFAULT] log_config_append``.
@@ -29,9 +29,9 @@ from os_prefilter.request.requirements import (
 from os_prefilter.service.observed import Observed
 
 LOGGER: Final = "os_prefilter.decisions"
-"""Name of the logger, which readers of a log look for."""
+"""Name of the logger, for the readers of a log."""
 MAX_BYTES: Final = 128 * 1024
-"""No line is longer, whatever a request has in it."""
+"""Maximum length of a line, whatever the request contains."""
 
 _HISTORY = get_logger(LOGGER)
 
@@ -51,9 +51,7 @@ _LONGEST_LOGIN = 1000
 
 
 def describe(decision: Decision) -> str:
-    """Return the part of a line that is the same each time the decision is
-    applied.
-    """
+    """Return the part of a line that depends on the decision alone."""
     lists: dict[str, tuple[tuple[Any, ...], int]] = {
         "requirements": (decision.requirements, _MOST_REQUIREMENTS),
         "preferences": (decision.preferences, _MOST_OTHERS),
@@ -155,8 +153,9 @@ def _identifier(value: object) -> str | None:
 
 
 def _cut(value: object, length: int) -> str:
-    """Return text for a line of JSON: printable ASCII without passwords in
-    URLs, cut after ``length``.
+    """Return printable ASCII of at most ``length`` characters, and "...".
+
+    Passwords in URLs are masked.
     """
     text = str(value)[: length + _LONGEST_LOGIN]
     # Without a colon there is no password; most texts are names.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deferral: a requirement is enforced only once every compute node has
-reported whether it can meet it (ADR 0003).
+"""Deferral of requirements until every compute node has reported (ADR 0003).
 
 A missing trait has two meanings: the host cannot do it, or the host has not
 reported yet. The fact ``reports`` tells them apart for each trait that the
@@ -35,21 +34,22 @@ FACT = "reports"
 Nodes = TypeVar("Nodes")
 
 EXAMPLES = 3
-"""The number of unreported compute nodes whose names are kept."""
+"""Number of unreported compute nodes whose names are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreported:
-    """The compute nodes that have not reported."""
+    """Compute nodes without a report."""
 
     number: int
     examples: tuple[str, ...] = ()
-    """The names of the first few, sorted."""
+    """Names of the first few, sorted."""
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Unreported":
-        """Return the compute nodes of these names, which are not kept: there
-        may be 50,000.
+        """Return the compute nodes of these names.
+
+        Only a few names are kept: there may be 50,000.
         """
         counted = count()
         examples = nsmallest(
@@ -70,14 +70,12 @@ class Unreported:
 
 @dataclass(frozen=True)
 class Reports:
-    """What the compute nodes have reported at one time."""
+    """The reports of all compute nodes at one time."""
 
     unreported: Mapping[str, Unreported]
-    """Trait that the enabled filters may require -> the compute nodes that
-    have not reported whether they have it.
-    """
+    """Trait that filters may require -> the nodes without a report of it."""
     compute_nodes: bool = True
-    """False if there are none; the first one to come may not have reported."""
+    """Whether there are any; if not, the first one may come unreported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
     """Each trait that any resource provider has."""
 
@@ -140,8 +138,9 @@ def deferral(
     reports: Reports | None,
     groups: Mapping[str, TraitGroup],
 ) -> str:
-    """Return why a requirement is deferred; empty if it excludes no capable
-    host.
+    """Return why a requirement is deferred.
+
+    It is empty if the requirement excludes no capable host.
 
     :param reports: None if they are not known yet
     :param groups: the group of each trait that a capability reporter reports
@@ -185,7 +184,9 @@ def deferral(
 def defer(
     filters: Iterable[LoadedFilter], reports: Reports | None, options: Options
 ) -> Adjust:
-    """Return what lets filters require only what excludes no capable host.
+    """Return an adjustment that defers requirements.
+
+    It leaves those that exclude no capable host.
 
     A filter with its own gate waits for that, and one that is written the Nova
     way changes the request itself.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts about the deployment that a filter may declare as a need, each queried
-at most once per interval.
+"""Facts about the deployment, each queried at most once per interval.
+
+A filter declares the facts that it needs.
 
 A query may go to the database of every cell, so no request waits for one of
 its own; a filter sees the value only.
@@ -30,8 +31,9 @@ from os_prefilter.request.filter_contract import UNKNOWN
 LOG = get_logger(__name__)
 
 PATIENCE = 5.0
-"""The seconds that a request waits for all queries together, at most; they go
-on without it.
+"""Seconds that a request waits for all queries together, at most.
+
+The queries go on without it.
 """
 
 REPEAT_AFTER = 600.0
@@ -46,15 +48,13 @@ _LONGEST_PAUSE_OF_FAILED = 300.0
 _SOON = 1.0
 
 ReadFact = Callable[[Any], Any]
-"""``(context) -> value``; the context is that of the request, None if there is
-none.
-"""
+"""``(context) -> value``; the context of the request, or None."""
 
 T = TypeVar("T")
 
 
 class Measured(NamedTuple):
-    """A value as a process has read it, perhaps another one than this."""
+    """A value as this process, or another one, has read it."""
 
     value: Any
     seconds: float
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
 
 
 class FailedReading(Exception):
-    """Says why a reading failed.
+    """A failed reading, with the reason.
 
     :param seconds: how long it took, without a wait for another process before
     """
@@ -84,22 +84,22 @@ _CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
 def pause_after(seconds: float, interval: float) -> float:
-    """Return the seconds from the beginning of a reading that took ``seconds``
-    to the next one.
+    """Return the seconds from the beginning of a reading to the next one.
+
+    :param seconds: how long the reading took
     """
     return min(max(interval, _PAUSE * seconds), max(interval, _LONGEST_PAUSE))
 
 
 def seconds_to(until: float) -> float:
-    """Return how long it is to a time on the clock of :func:`time.monotonic`;
-    0.0 if that is over.
-    """
+    """Return the seconds to a time of :func:`time.monotonic`, or 0.0."""
     return max(0.0, until - time.monotonic())
 
 
 def latest_end() -> float:
-    """Return when a request that begins now waits no longer, on the clock of
-    :func:`time.monotonic`.
+    """Return when a request that begins now stops waiting.
+
+    It is a time of :func:`time.monotonic`.
     """
     return time.monotonic() + PATIENCE
 
@@ -107,8 +107,9 @@ def latest_end() -> float:
 def ask_in_time(
     call: Callable[[], T], name: str, until: float
 ) -> tuple[Future[T], str]:
-    """Query Placement for one request; return the future, and why it has no
-    result: empty if it has one.
+    """Query Placement for one request, which waits at most so long.
+
+    :return: the future, and why it has no result: empty if it has one
 
     :param name: of the thread; the embedding service's client may wait longer
         than the request
@@ -128,7 +129,7 @@ def ask_in_time(
 
 
 def check_callable(what: str, given: object, *arguments: str) -> None:
-    """Refuse what cannot be called with these arguments.
+    """Check that an argument can be called with these arguments.
 
     :raises UnusableArgument: also for a class, which would make an object of
         the request's context, and for a coroutine function: either result
@@ -169,22 +170,21 @@ class PendingQuery:
     deadline: float
     """Until when requests wait, on the clock of :func:`time.monotonic`."""
     may_take_long: bool = False
-    """True if a query without an answer by then is no failure."""
+    """Whether a query may go on after its deadline without a warning."""
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
 
 
 class Reading(NamedTuple):
-    """A value of a fact as it was read; two readings are told apart by
-    identity.
-    """
+    """A value of a fact; two readings are compared by identity."""
 
     value: Any
 
 
 class Fact:
-    """A value that is queried again after ``interval`` seconds, or twenty
-    times as long as the query took.
+    """A value that is queried again after ``interval`` seconds.
+
+    After a slow query, the pause is twenty times as long as the query took.
 
     While queries fail, or take longer than requests wait, the last known value
     stays (``unknown`` before the first answer): absence of knowledge is not
@@ -210,8 +210,10 @@ class Fact:
     ) -> None:
         self.name = name
         self.reading = Reading(unknown)
-        """The value as it was last known, however old; the same object for as
-        long as it is certain to be the same.
+        """The last known value, however old.
+
+        It is the same object for as long as it is certain to be the same
+        value.
         """
         self._read = read
         self._interval = interval
@@ -229,14 +231,15 @@ class Fact:
 
     @property
     def latest(self) -> Any:
-        """The value as it was last known, however old."""
+        """The last known value, however old."""
         return self.reading.value
 
     def begin(
         self, context: Any = None, now: Callable[[], float] = time.monotonic
     ) -> PendingQuery | None:
-        """Start a query if one is due; return the query that this request must
-        wait for, if any.
+        """Start a query if one is due.
+
+        :return: the query that this request must wait for, if any
 
         The request that finds the value older than ``interval`` starts a query
         in a thread, and waits for it. Other requests use the old value
@@ -285,9 +288,7 @@ class Fact:
             return query
 
     def wait(self, query: PendingQuery, until: float = inf) -> None:
-        """Wait for a query as long as requests wait, and not after
-        ``until``.
-        """
+        """Wait for a query, at most until its deadline or ``until``."""
         if query.done.wait(seconds_to(min(query.deadline, until))):
             return
         with self._lock:
@@ -297,13 +298,11 @@ class Fact:
                 self._log_failure(f"no answer in {self._patience:g} seconds")
 
     def expire(self) -> None:
-        """Have the next request query the value again."""
+        """Make the next request query the value again."""
         self.is_expired = True
 
     def amend(self, value: Any) -> None:
-        """Use a value that was learned beside the queries; it is queried again
-        when it would have been.
-        """
+        """Replace the value, but not the time of the next query."""
         self.reading = Reading(value)
 
     def _is_due(self, now: Callable[[], float]) -> bool:
@@ -404,8 +403,9 @@ _reading_of = attrgetter("reading")
 def readings_of(
     facts: Sequence[Fact], context: Any = None
 ) -> tuple[Reading, ...]:
-    """Return the latest readings of facts; all that are due are queried at the
-    same time.
+    """Return the latest readings of facts.
+
+    All that are due are queried at the same time.
     """
     now = time.monotonic()
     for fact in facts:

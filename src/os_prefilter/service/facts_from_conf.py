@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The deployment facts of a service: provided by it, or derived from these and
-from the configuration.
-"""
+"""Deployment facts of a service: provided, derived or configured."""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -33,8 +31,9 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
-"""The fact that opens the gate of the filter ``owner``: every compute node has
-the owner's trait.
+"""Fact that opens the gate of the filter ``owner``.
+
+It is true if every compute node has the owner's trait.
 """
 _COVERAGE = "owner_coverage"
 _ADVICE = (
@@ -43,8 +42,9 @@ _ADVICE = (
 
 
 def _trait_names(value: Any) -> known_traits.TraitNames:
-    """Return the names of all traits of Placement: what is not among them is
-    required of no host.
+    """Return the names of all traits of Placement.
+
+    A requirement for any other trait may be left out.
     """
     # Each Placement has this trait. Where it is missing, the list is not the
     # whole one.
@@ -84,11 +84,9 @@ _KINDS: Mapping[str, type] = MappingProxyType(
 # requests go on with those before.
 _RELOAD_PATIENCE = 0.2
 RULES = "rules"
-"""The fact with the operator's rules, from the option ``rules_dirs``."""
+"""Fact with the operator's rules, from the option ``rules_dirs``."""
 DERIVED = frozenset((RULES, OWNER))
-"""The names of the facts that :func:`facts_from` adds to the facts of the
-service.
-"""
+"""Names of the facts that :func:`facts_from` adds."""
 
 
 def facts_from(
@@ -144,9 +142,7 @@ def shared(
     interval: float,
     stores: tuple[MakeStore, ...],
 ) -> dict[str, ReadFact]:
-    """Return the readers of facts, of which those that can share what they
-    read do.
-    """
+    """Wrap readers that support sharing."""
     return {
         name: (
             SharedFact(
@@ -165,8 +161,7 @@ def shared(
 def prepared(
     provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]
 ) -> dict[str, ReadFact]:
-    """Return the readers of facts whose values are checked and indexed when
-    they are read, not for each request.
+    """Wrap readers so that values are checked and indexed when they are read.
 
     A malformed value so counts as a failed query: the last value stays.
     """

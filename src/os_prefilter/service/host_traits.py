@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a scheduler knows of the traits of hosts: those of a few hosts, and
-which hosts have a trait that is preferred.
+"""Traits of a few hosts, and the hosts with a preferred trait.
 
 A host is the root provider of a compute node. No fleet is read as a whole:
 most requests can be served by one of a few hosts, and of the others Placement
@@ -23,8 +22,9 @@ from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.shared import MakeStore, SharedFact
 
 MOST_HOSTS = 256
-"""The hosts in a sample, at most: it has one for each kind of hosts that
-requests were for.
+"""Maximum number of hosts in a sample.
+
+It needs one for each set of traits that requests ask for.
 """
 
 # The traits that requests prefer are the operator's, and few; two in one store
@@ -34,9 +34,7 @@ _SLOTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Required and forbidden traits of the root, of some requirements
-    together.
-    """
+    """Required and forbidden traits of the root provider."""
 
     required: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
@@ -47,13 +45,13 @@ class Traits:
         )
 
     def met_by(self, traits: frozenset[str]) -> bool:
-        """Return whether a host with these traits meets it."""
+        """Return whether a host with these traits meets the demand."""
         return self.required <= traits and self.forbidden.isdisjoint(traits)
 
 
 @dataclass(frozen=True, eq=False)
 class HostSample:
-    """The traits of a few hosts, as they were read. Never changed."""
+    """Traits of a few hosts, as they were read. Never changed."""
 
     traits: Mapping[str, frozenset[str]]
     """UUID of the root provider of a host -> its traits."""
@@ -63,9 +61,7 @@ class HostSample:
         return any(demand.met_by(traits) for traits in self.traits.values())
 
     def hosts(self, demand: Traits) -> int:
-        """Return the set of the hosts that meet a demand, by their place in
-        the sample.
-        """
+        """Return the places in the sample of the hosts that meet it."""
         return set_of(
             place
             for place, traits in enumerate(self.traits.values())
@@ -73,9 +69,7 @@ class HostSample:
         )
 
     def with_hosts(self, found: Mapping[str, frozenset[str]]) -> "HostSample":
-        """Return the sample with these hosts; those that were added first
-        go.
-        """
+        """Return the sample with these hosts; the oldest ones go."""
         others = (item for item in self.traits.items() if item[0] not in found)
         return HostSample(dict([*others, *found.items()][-MOST_HOSTS:]))
 
@@ -83,8 +77,9 @@ class HostSample:
         return f"<traits of {len(self.traits)} hosts>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both know hosts, or neither: the log has a line when
-        that changes, not for each host.
+        """Return whether both have hosts, or neither has.
+
+        The log has a line when that changes, not for each host.
         """
         return isinstance(other, HostSample) and bool(self.traits) == bool(
             other.traits
@@ -101,8 +96,10 @@ class HostsOfTrait(NamedTuple):
     lacking: bool
 
     def has(self, host: str) -> bool:
-        """Return whether a host has the trait, by the UUID of its root
-        provider, which is that of the compute node.
+        """Return whether a host has the trait.
+
+        :param host: the UUID of its root provider, which is that of the
+            compute node
         """
         return (host in self.listed) is not self.lacking
 
@@ -117,9 +114,7 @@ class Reader(Protocol):
     """Reads from Placement."""
 
     def some_hosts(self, context: Any) -> Iterable[str]:
-        """Return the UUIDs of the root providers of a few hosts, of any kind;
-        none is right as well.
-        """
+        """Return the UUIDs of the root providers of any few hosts, or none."""
 
     def traits(self, host: str) -> frozenset[str] | None:
         """Return the traits of a host; None if it is gone."""
@@ -127,8 +122,7 @@ class Reader(Protocol):
     def hosts(
         self, required: Iterable[str], forbidden: Iterable[str]
     ) -> Iterable[str] | None:
-        """Return the UUIDs of the root providers that have all required traits
-        and no forbidden one, now.
+        """Return the root providers with all required and no forbidden trait.
 
         :return: None if Placement does not know one of the traits
         """
@@ -175,8 +169,9 @@ class _SampleReader:
 
 
 class _TraitReader:
-    """Reads which hosts have a trait: it asks for those that have it or for
-    those that lack it, whichever are fewer.
+    """Reads which hosts have a trait.
+
+    It queries those that have it or those that lack it, whichever are fewer.
     """
 
     scope = ""
@@ -216,8 +211,9 @@ class _TraitReader:
 
 
 class HostTraits:
-    """The traits of a few hosts, and the hosts that have traits that are
-    preferred; each a fact that is shared.
+    """Traits of a few hosts, and hosts with preferred traits.
+
+    Each is a fact that processes share.
 
     :param interval: seconds between two readings, at least
     :param stores: where its processes share what they read, the nearest first
@@ -250,13 +246,14 @@ class HostTraits:
 
     @property
     def sample(self) -> HostSample:
-        """The sample, as it was read last."""
+        """The sample of the last reading."""
         sample: HostSample = self._fact.latest
         return sample
 
     def refresh(self, context: Any = None, until: float = inf) -> HostSample:
-        """Return the sample; if it is due, it is read again. A request waits
-        only for the first reading.
+        """Return the sample, after a new reading if one is due.
+
+        A request waits only for the first reading.
 
         :param until: when the request waits no longer, on the clock of
             :func:`time.monotonic`
@@ -267,17 +264,16 @@ class HostTraits:
         return self.sample
 
     def as_others_know_it(self) -> HostSample:
-        """Return the sample with the hosts that joined it in the nearest other
-        processes.
-        """
+        """Return the sample, with hosts that other processes have added."""
         known: HostSample | None = self._shared.nearest()
         if known and not known.traits.keys() <= self.sample.traits.keys():
             self._fact.amend(self.sample.with_hosts(known.traits))
         return self.sample
 
     def add(self, hosts: Iterable[str]) -> bool:
-        """Read the traits of hosts for the sample, and tell other processes;
-        return whether there was any.
+        """Read hosts into the sample, and share it.
+
+        :return: whether any of the hosts exists
         """
         found = {
             host: traits
@@ -292,8 +288,9 @@ class HostTraits:
     def preferred(
         self, traits: Iterable[str], context: Any, until: float
     ) -> dict[str, HostsOfTrait]:
-        """Return which hosts have each of the traits, as far as it is known;
-        only a first reading is waited for.
+        """Return trait -> hosts that have it, as far as it is known.
+
+        A request waits only for the first reading.
         """
         self.refresh(context, until)
         facts = {
@@ -311,7 +308,7 @@ class HostTraits:
         }
 
     def _hosts_with(self, trait: str) -> Fact:
-        """Return a new fact: the hosts that have a trait."""
+        """Return the fact: the hosts that have a trait."""
         reader = _TraitReader(self.reader, trait, lambda: self.sample)
         name = f"hosts with {trait}"
         shared = SharedFact(

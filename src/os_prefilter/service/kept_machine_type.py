@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machine type that a server keeps when it moves, so that the default of
-its next host does not count.
+"""Machine type that a server keeps when it moves.
+
+The default of its next host does not count then.
 
 Nova writes the machine type of a server's first start into the server's system
 metadata, where the image names none, and never into the request spec. See ADR
@@ -21,10 +22,11 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 MachineTypeOf = Callable[[Any, Any], str | None]
-"""``(context, request_spec) -> machine type``, ``pc-q35-9.1`` for instance,
-that a server which exists keeps; None where it gets the default of its next
-host. Empty, or an error, means that it is not known. Called for moves alone,
-never for a new server.
+"""``(context, request_spec) -> machine type``, such as ``pc-q35-9.1``.
+
+It is the one that an existing server keeps; None where the server gets the
+default of its next host. Empty, or an error, means that it is not known.
+Called for moves alone, never for a new server.
 """
 
 _MACHINE = BY_NAME["machine_type"]
@@ -32,8 +34,9 @@ _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
 def may_be_required(options: Options) -> bool:
-    """Return whether filters can require a machine type, or forbid hosts with
-    some default, with these options.
+    """Return whether filters can require a machine type with these options.
+
+    They can also forbid hosts with some default.
     """
     traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
     qualified = {
@@ -47,8 +50,9 @@ def may_be_required(options: Options) -> bool:
 def kept_machine_type(
     look_up: MachineTypeOf | None, request_spec: Any, context: Any
 ) -> str | None:
-    """Return the machine type that the server of a request keeps;
-    ``UNKNOWN_MACHINE_TYPE`` if it is not known.
+    """Return the machine type that the server of a request keeps.
+
+    :return: ``UNKNOWN_MACHINE_TYPE`` if it is not known
     """
     if look_up is None:
         return UNKNOWN_MACHINE_TYPE

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that the cloud's Placement does not have: it refuses a query that
-names one, required or forbidden, with 400.
+"""Handle traits that the cloud's Placement does not have.
+
+Placement refuses a query that names one, required or forbidden, with 400.
 
 The fact ``known_traits`` has the names that it has. With it, a filter's
 requirement for another one is left out with a note where that excludes no
@@ -31,7 +32,7 @@ _opt_in_traits = cache(opt_in_traits)
 
 
 class TraitNames(frozenset[str]):
-    """The names of all traits of a Placement; the log has their number."""
+    """Names of all traits of a Placement; the log has their number."""
 
     __slots__ = ()
 
@@ -42,8 +43,7 @@ class TraitNames(frozenset[str]):
 def leave_out_unknown(
     known: Collection[str], of_rules: Collection[str] = ()
 ) -> Adjust:
-    """Return what takes out of the result of a filter what names a trait that
-    Placement does not have.
+    """Return an adjustment that drops requirements for unknown traits.
 
     :param known: the names of the traits that it has
     :param of_rules: the traits that the operator's rules name
@@ -79,9 +79,7 @@ def _without_unknown(
 def find_unknown(
     requirements: Iterable[Requirement], known: Collection[str]
 ) -> list[Requirement]:
-    """Return the requirements for traits that Placement does not have: no host
-    has these.
-    """
+    """Return the requirements for traits that Placement does not have."""
     # What is no name of a trait is an error of the filter.
     return [
         item
@@ -91,8 +89,9 @@ def find_unknown(
 
 
 def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
-    """Tell if leaving out a requirement for an unknown trait excludes no
-    capable host, and breaks no rule.
+    """Return whether a requirement for an unknown trait may be left out.
+
+    That excludes no capable host, and breaks no rule.
     """
     if not item.trait.startswith(CUSTOM_PREFIX):
         return True

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Request filters, loaded from entry points; one that cannot be used stops the
-service.
+"""Load request filters from entry points.
+
+A filter that cannot be used stops the service.
 """
 
 import inspect
@@ -41,8 +42,9 @@ _GENERAL_ADVICE = (
 
 
 def installed_filters() -> dict[str, str]:
-    """Return the names of all installed filters and where each comes from,
-    without importing any.
+    """Return the names of all installed filters, and the source of each.
+
+    None is imported.
     """
     return installed_entry_points(NAMESPACE)
 
@@ -79,8 +81,7 @@ def load_filters(
 def as_filter(
     name: str, function: object, provided: Collection[str] | None = ()
 ) -> LoadedFilter:
-    """Return ``function`` as a filter of that name, after a look at its
-    signature.
+    """Return ``function`` as a filter of that name, if its signature fits.
 
     :param provided: the needs that can be met; None if that does not matter.
 

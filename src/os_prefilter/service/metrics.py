@@ -72,8 +72,9 @@ class Measuring:
         self._families.no_host.labels("traits", "")
 
     def observe(self, observed: Observed) -> None:
-        """Count the runs of the filters, also of the one that ended with an
-        error, and what they required.
+        """Count the runs of the filters, and what they required.
+
+        A filter that ended with an error counts as well.
 
         A trait in two scopes counts once. What was decided before took no time
         now.
@@ -110,7 +111,7 @@ class Measuring:
     def with_gauge(
         self, facts: Mapping[str, ReadFact], options: Options
     ) -> Mapping[str, ReadFact]:
-        """Return facts of which ``reports`` sets the gauge when it is read."""
+        """Wrap the fact ``reports`` so that each reading updates the gauge."""
         read = facts.get(FACT)
         if read is None:
             return facts
@@ -137,9 +138,7 @@ class Measuring:
 
 @lru_cache(maxsize=1)
 def _families() -> SimpleNamespace:
-    """Register the metrics: once in a process, however many pipelines it
-    has.
-    """
+    """Register the metrics once in a process."""
     import prometheus_client as prometheus  # noqa: PLC0415 - an extra
 
     def counter(name: str, text: str) -> Any:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reject a request before Placement is asked, if no host has the traits that
-it requires, and say why.
+"""Reject requests for traits that no host has, with the reason.
+
+It does so before Placement is queried.
 
 Nova says "No valid host was found." and nothing else when Placement has no
 candidates. Here the author of the image is told the smallest set of properties
@@ -47,20 +48,16 @@ _MOST_SERVED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RootDemand:
-    """Demand of a request on the root provider of a host, by the properties
-    that it comes from.
-    """
+    """Demand of a request on the root provider of a host, by property."""
 
     total: Traits
     every_request: Traits
-    """Demand that comes from no property: an enabled compute service, for
-    instance.
-    """
+    """Demand from no property, such as an enabled compute service."""
     by_properties: Mapping[tuple[str, ...], Traits]
 
 
 def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
-    """Return what requirements say of the root."""
+    """Return the demand of requirements on the root provider."""
     parts: dict[tuple[str, ...], Traits] = {}
     for item in requirements:
         if item.scope == ROOT:
@@ -82,12 +79,11 @@ class _Blame(NamedTuple):
 
     properties: tuple[tuple[str, ...], ...]
     which: str
-    """"available" if a host does that each request is kept from; else empty.
-    """
+    """"available" if hosts serve them that are excluded anyway, else empty."""
     hosts: int | None = None
-    """How many hosts there are; None where that is not told."""
+    """Number of hosts; None if numbers are not shown."""
     alone: tuple[int, ...] = ()
-    """How many of them serve each of the properties."""
+    """Number of hosts that serve each of the properties."""
 
 
 class NoHostCheck:
@@ -184,8 +180,13 @@ class NoHostCheck:
         return is_served
 
     def _blame(self, demand: RootDemand, until: float) -> _Blame | None:
-        """Return what no host serves, by Placement's word; None if hosts serve
-        it, or that is not known.
+        """Return the properties that no host serves together.
+
+        None if hosts serve them, or if that is not known. Placement decides:
+        the sample only suggests which properties to query. If hosts serve
+        them, one of the hosts joins the sample.
+
+        :param until: when only the necessary queries are made
 
         Whatever the sample's hosts do not serve together, Placement is asked
         for. If hosts do, one joins the sample.
@@ -227,9 +228,7 @@ class NoHostCheck:
         return None
 
     def _join(self, found: list[str] | None) -> bool:
-        """Let one of the hosts join the sample; return whether there was
-        any.
-        """
+        """Add one of the hosts to the sample; return whether there was any."""
         # At random: the first ones would often be those that were installed
         # together.
         return bool(found) and self._host_traits.add([choice(found or ())])  # noqa: S311 - no secret

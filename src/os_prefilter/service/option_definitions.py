@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options in the group ``[prefilter]``: the meaning, the valid values and
-the default of each.
-"""
+"""Options in the group ``[prefilter]``: meaning, values and defaults."""
 
 import textwrap
 

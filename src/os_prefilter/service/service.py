@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The service: a pipeline with the facts of its deployment, and what is told
-of its decisions.
-"""
+"""The service: a pipeline with deployment facts, metrics and history."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +61,7 @@ _MOST_WARNINGS = 10
 
 
 class Snapshot(NamedTuple):
-    """State that holds as long as no fact changes."""
+    """State that stays the same as long as no fact changes."""
 
     readings: tuple[deployment_facts.Reading, ...]
     pipeline: Pipeline
@@ -82,35 +80,27 @@ class Service:
     options: Options = field(default_factory=Options)
     facts: Mapping[str, deployment_facts.Fact] = field(default_factory=dict)
     machine_type_of: MachineTypeOf | None = None
-    """Returns the machine type that a server which moves keeps."""
+    """Returns the machine type that a server keeps when it moves."""
     host_traits: HostTraits | None = None
-    """What is known of the traits of hosts; None if the embedding service does
-    not provide it.
-    """
+    """Traits of hosts; None if the embedding service has no reader of them."""
     no_host: NoHostCheck | None = None
-    """Rejects what no host can serve; None if requests are not rejected for
-    that.
-    """
+    """Rejects requests that no host can serve; None if switched off."""
     observe: tuple[Observe, ...] = ()
-    """Each is called with the end of each request: metrics, and the history
-    (``service/decision_log.py``).
-    """
+    """Callables for the end of each request: metrics and history."""
     count_hosts: Callable[[str, int, int], None] | None = None
-    """Called with a host filter of the scheduler, and the hosts before and
-    after it; None without metrics.
-    """
+    """``(host filter, hosts before, hosts after)``; None without metrics."""
     remark: Remark | None = None
-    """Yields notes on a request beside those of the filters, or rejects it
-    (``os_prefilter.request.remarks``).
-    """
+    """Yields notes on a request, or rejects it; see ``request.remarks``."""
     implied_by: Callable[[str], Mapping[str, str]] | None = None
-    """Returns the image properties that an ``os_distro`` implies; None if they
-    are not required.
+    """Returns the image properties that an ``os_distro`` implies.
+
+    None if they are not required.
     """
     has_new_flavor: Callable[[Any, Any], bool] | None = None
-    """``(context, request_spec) -> bool``: whether a server that exists is
-    resized. With None, or after an error, that is not known, and it is
-    rejected for nothing that it may have lived with.
+    """``(context, request_spec) -> bool``: whether a server is resized.
+
+    With None, or after an error, that is not known, and the server is rejected
+    for nothing that it may have had before.
     """
 
     def __post_init__(self) -> None:
@@ -282,8 +272,9 @@ class Service:
         return f"<Service: {names or 'no filters'}>"
 
     def without_waiting(self) -> "Service":
-        """Return the service as it enforces once every gate is open: nothing
-        waits for compute nodes to report.
+        """Return the service with every gate open.
+
+        It does not wait for compute nodes to report.
         """
         gates = {each.declaration.gate for each in self.filters} - {""}
         opened = {
@@ -299,7 +290,7 @@ class Service:
         )
 
     def without_nova_style(self) -> "Service":
-        """Return the service with the filters that only look at a request."""
+        """Return the service without the filters that change a request."""
         return replace(
             self,
             filters=tuple(
@@ -308,8 +299,9 @@ class Service:
         )
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
-        """Run the filters and add what they require to ``request_spec``; on
-        any error it is as it was.
+        """Run the filters and add what they require to ``request_spec``.
+
+        After any error, ``request_spec`` is as it was.
 
         The result for a request of the same content is applied again without
         running them, as long as the facts are the same. Where one is written
@@ -347,8 +339,9 @@ class Service:
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:
-        """Return what the filters require for ``request_spec``, which stays as
-        it is; errors as of :meth:`apply`.
+        """Return what the filters require, without changing ``request_spec``.
+
+        Errors are those of :meth:`apply`.
 
         Whether any host can serve it is not checked, and the decision is
         neither counted nor logged.
@@ -356,8 +349,9 @@ class Service:
         return self._outcome(request_spec, context)[0].decision
 
     def tell(self, observed: Observed) -> None:
-        """Have metrics and the history record the end of a request, also one
-        that comes after its decision.
+        """Report the end of a request to metrics and history.
+
+        An event may come after the decision of its request.
         """
         for observe in self.observe:
             try:
@@ -370,8 +364,9 @@ class Service:
     def _outcome(
         self, request_spec: Any, context: Any
     ) -> tuple[Outcome, bool]:
-        """Return the outcome of an equal request from the cache, or run the
-        filters; and which it was.
+        """Return the decision from the cache, or run the filters.
+
+        :return: the decision, and whether it comes from the cache
         """
         readings = deployment_facts.readings_of(self._facts, context)
         snapshot = self._snapshot
@@ -481,8 +476,9 @@ class Service:
         return Snapshot(readings, pipeline, DecisionCache(self._reads or ()))
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
-        """Yield what the deployment makes of a filter's result: gates, traits
-        that Placement lacks, and the scope.
+        """Yield the adjustments of a filter's result by the deployment.
+
+        These are gates, traits that Placement lacks, and the scope.
 
         The last one copies what the others have left.
         """

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one process has read of the deployment, the others use: the workers of
-a scheduler, and those of other hosts.
+"""Share facts between the workers of a scheduler, and between hosts.
 
 One process reads at a time, as long as the store can tell. Whatever the store
 lacks, or has wrong, a process reads itself: a store saves requests to
@@ -30,12 +29,12 @@ from os_prefilter.service.deployment_facts import (
 )
 
 TAKE_OVER = 60.0
-"""The seconds after which another process reads beside one that has no result.
-"""
+"""Seconds after which another process reads: the first has not finished."""
 
 CLOCK_SKEW = 600.0
-"""The seconds that the clock of another host may be ahead; what seems to be
-read later than that is not used.
+"""Seconds that the clock of another host may be ahead.
+
+An entry from further in the future is not used.
 """
 
 # Of a reading's JSON. With 50,000 hosts it is 600 kB.
@@ -44,14 +43,10 @@ _MOST_BYTES = 64_000_000
 
 @runtime_checkable
 class SharedRead(Protocol):
-    """Reads a fact in a way that processes may share: its value as JSON, and
-    back.
-    """
+    """Reads a fact that processes may share: its value as JSON, and back."""
 
     scope: str
-    """What the value depends on, beside the deployment: only readers with the
-    same one share it.
-    """
+    """What the value depends on; only readers with the same scope share it."""
 
     def __call__(self, context: Any, /) -> Any:
         """Return the value as it is now."""
@@ -67,20 +62,18 @@ class SharedRead(Protocol):
 
 
 class Store(Protocol):
-    """Where processes find what others have read for one fact. Its methods
-    raise nothing.
-    """
+    """Holds one fact for several processes. Its methods raise nothing."""
 
     def get(self) -> bytes | None:
-        """Return what was put last, or None; perhaps something else, or
-        damaged.
-        """
+        """Return the last entry, or None; it may be damaged or foreign."""
 
     def put(self, entry: bytes) -> None:
-        """Replace what is there, if that is possible."""
+        """Replace the entry, if that is possible."""
 
     def lease(self, place: int) -> AbstractContextManager[bool]:
-        """Enter as the one reader (True), or not; an owner that dies loses it.
+        """Enter as the only reader (True), or not.
+
+        An owner that dies loses the lease.
 
         :param place: 0; 1 where the reader has no result after
             :data:`TAKE_OVER`, and another one begins; and so on
@@ -88,13 +81,11 @@ class Store(Protocol):
 
 
 MakeStore = Callable[[str, str], Store]
-"""``(name of a fact, scope of its reader) -> the store of it``."""
+"""``(name of the fact, scope of its reader) -> store``."""
 
 
 class Siblings:
-    """A store of the processes that descend from this one: an anonymous file
-    in memory that all inherit.
-    """
+    """Store for this process and its children: an anonymous file in memory."""
 
     def __init__(self, *_what: str) -> None:
         self._file = -1
@@ -103,14 +94,17 @@ class Siblings:
             finalize(self, os.close, self._file)
 
     def get(self) -> bytes | None:
-        """Return what was put last, or None; half of it if it is just being
-        put, which zlib's sum tells.
+        """Return the last entry, or None.
+
+        While another process writes, it is half an entry, which zlib's
+        checksum shows.
         """
         return os.pread(self._file, os.fstat(self._file).st_size, 0)
 
     def put(self, entry: bytes) -> None:
-        """Replace what is there. Locks nothing: a process that is stopped here
-        would keep all others waiting.
+        """Replace the entry, without a lock.
+
+        A process that is stopped here would keep all others waiting.
         """
         with suppress(OSError):
             os.pwrite(self._file, entry, 0)
@@ -118,8 +112,9 @@ class Siblings:
 
     @contextmanager
     def lease(self, place: int) -> Iterator[bool]:
-        """Enter as the one reader, or not; the kernel ends the lock with the
-        process.
+        """Enter as the only reader (True), or not.
+
+        The kernel ends the lock with the process.
         """
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
@@ -137,8 +132,7 @@ class Siblings:
 
 
 class SharedReading:
-    """A reader of a fact that uses what another process has read within the
-    pause, or reads for all.
+    """Reads a fact, or takes what another process has read within the pause.
 
     :param of: names the fact and the scope of its reader; an entry of another
         one is not used
@@ -168,8 +162,9 @@ class SharedReading:
         self._waiting = (0.0, float("-inf"))
 
     def __call__(self, context: Any) -> Measured:
-        """Return the value, as JSON: while another process reads it again, the
-        one of before, if there is one.
+        """Return the value as JSON.
+
+        While another process reads, it is the value before, if there is one.
         """
         while True:
             found = self.latest()
@@ -193,8 +188,10 @@ class SharedReading:
         return found.age < pauses * pause_after(found.seconds, self._interval)
 
     def _place(self) -> int:
-        """Return how many readers have had their time while this process has
-        waited: the first one may be stopped.
+        """Return the index of the lease to try.
+
+        It is one more for each :data:`TAKE_OVER` seconds waited: the process
+        with an earlier lease may be stopped.
         """
         now = time.monotonic()
         since, last = self._waiting
@@ -204,7 +201,7 @@ class SharedReading:
         return int((now - since) / TAKE_OVER)
 
     def share(self, measured: Measured) -> None:
-        """Put what this process has read."""
+        """Share a value that this process has read."""
         entry = {
             "id": uuid4().hex,
             "of": self._of,
@@ -225,9 +222,7 @@ class SharedReading:
         return measured
 
     def latest(self) -> Measured | None:
-        """Return what is in the store; None if that is nothing, or not what
-        one of us has put there.
-        """
+        """Return the entry in the store; None without a valid one."""
         try:
             data = self._store.get()
             if not data:
@@ -294,7 +289,7 @@ class SharedFact:
         self._seconds, self._read_at = 0.0, float("-inf")
 
     def __call__(self, context: Any = None) -> Measured:
-        """Return the value, and how old it is."""
+        """Return the value and its age."""
         measured = self._nearest(context)
         self._seconds, self._read_at = (
             measured.seconds,
@@ -307,15 +302,14 @@ class SharedFact:
         return measured._replace(value=value)
 
     def nearest(self) -> Any:
-        """Return what the nearest store has, however old; None without one, or
-        if that is nothing.
-        """
+        """Return the value in the nearest store, however old, or None."""
         measured = self._levels[-1].latest() if self._levels else None
         return measured and self._reader.from_json(measured.value)
 
     def share(self, value: Any) -> None:
-        """Tell the others what this process has learned since the last
-        reading; it grows no younger by that.
+        """Share a value that this process has changed since the last reading.
+
+        It keeps the age of that reading.
         """
         age = time.monotonic() - self._read_at
         for level in self._levels if isfinite(age) else ():
@@ -335,5 +329,5 @@ class SharedFact:
 
 
 def scope_of(*parts: object) -> str:
-    """Return a short text that is another one for other parts."""
+    """Return a short text that identifies the parts."""
     return sha256(repr(parts).encode()).hexdigest()[:32]

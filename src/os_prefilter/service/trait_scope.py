@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scope of required traits: on the root provider, or on the unsuffixed request
-group as well (ADR 0007).
+"""Scope of required traits: root provider, or unsuffixed group too (ADR 0007).
 
 Both give the same candidates, and which one is faster depends on the cloud.
 Where no provider is nested and none shares its resources, Placement selects
@@ -18,16 +17,15 @@ from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
 
 FACT = "nested_providers"
-"""The name of the fact; its value is true if any provider of the cloud is
-nested or shares its resources.
-"""
+"""Name of the fact: whether any provider is nested or shares its resources."""
 
 
 def mirror(
     _filter: LoadedFilter, result: Requirements, request: Request
 ) -> Requirements:
-    """Require the required traits of the root of the unsuffixed group too, if
-    the candidates stay the same.
+    """Require the root's traits of the unsuffixed group too.
+
+    It does so only where the candidates stay the same.
     """
     # Not the forbidden ones: each provider of the group is excluded by one, so
     # a host would be by the trait of its GPU.

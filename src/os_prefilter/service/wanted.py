@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that hosts are to report: all that the enabled filters may require or
-forbid.
+"""Traits that hosts are to report: those that the filters may require.
 
 Placement sends every trait of a host with each candidate, so a trait that no
 request can require is not reported.
@@ -28,8 +27,9 @@ from os_prefilter.vocabulary.options import Options
 def wanted_groups(
     filters: Collection[LoadedFilter], options: Options
 ) -> tuple[TraitGroup, ...]:
-    """Return the groups of the vocabulary that these filters, and Nova's own
-    query, may require or forbid of a host.
+    """Return the groups of traits that hosts are to report.
+
+    These filters, and Nova's own query, may require or forbid them.
 
     With all that ``reported_traits`` names in full: flavors, rules and filters
     of other packages may require them.
@@ -57,8 +57,7 @@ def wanted_groups(
 def configured_filters(
     conf: cfg.ConfigOpts,
 ) -> tuple[tuple[LoadedFilter, ...], Options]:
-    """Return the filters that ``[prefilter] enabled_filters`` names, and the
-    options.
+    """Return the filters that the configuration enables, and the options.
 
     :raises ConfigurationError: if an option is wrong, or a filter does not
         load
@@ -73,8 +72,9 @@ def configured_filters(
 def traits_to_create(
     filters: Collection[LoadedFilter], options: Options
 ) -> frozenset[str]:
-    """Return the ``CUSTOM_`` traits that must exist in Placement for these
-    filters, and those that tell what is wanted.
+    """Return the ``CUSTOM_`` traits that must exist in Placement.
+
+    They are the traits of these filters, and those that mark what is wanted.
 
     Placement refuses a query with a trait that it does not know.
     """
@@ -96,8 +96,7 @@ def traits_to_create(
 
 
 def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
-    """Return the traits that a filter may require or forbid: Placement refuses
-    a query with one that it lacks.
+    """Return the traits that a filter may require or forbid.
 
     Without the traits of operators' rules, and without those of a filter that
     neither the vocabulary nor the filter's own declaration names.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Placement's API: resource providers, their traits, and a fleet read from
-it.
-"""
+"""Placement's API: resource providers and their traits."""
 
 from os_prefilter.adapters.placement.client import PlacementClient
 

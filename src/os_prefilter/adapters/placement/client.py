@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client of the Placement API: plain values, one request a method, no
-retries; only provider names are cached.
+"""Client of the Placement API: plain values, one request a method, no retries.
+
+Only names of providers are cached.
 
 It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of
 :mod:`os_prefilter_tools.adapters.embedded`. Source of what is sent and
@@ -44,23 +45,23 @@ _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
 AllocationRequest = Mapping[str, Any]
-"""One way to serve a request, as Placement has it: with a consumer, the body
-of a claim.
+"""A possible allocation for a request, as Placement has it.
+
+With a consumer, it is the body of a claim.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationCandidates:
-    """The allocation candidates of one query, as Placement has them: providers
-    by UUID.
-    """
+    """Allocation candidates of one query as Placement has them, by UUID."""
 
     allocation_requests: tuple[AllocationRequest, ...]
     provider_summaries: Mapping[str, Any]
     """UUID of a provider -> its resources, traits, parent and root."""
     by_host: Mapping[str, tuple[AllocationRequest, ...]]
-    """UUID of the root provider of a host, which in Nova is that of the
-    compute node -> its allocation requests.
+    """UUID of the root provider of a host -> its allocation requests.
+
+    In Nova it is that of the compute node.
     """
 
 
@@ -81,19 +82,20 @@ class Candidates:
 
 
 class ResourceProvider(NamedTuple):
-    """A resource provider as a listing shows it; each write of its traits or
-    inventories raises its generation.
+    """A resource provider in a listing.
+
+    Each write of its traits or inventories raises its generation.
     """
 
     uuid: str
     name: str
     generation: int
     parent: str = ""
-    """The UUID of its parent; empty for the root of a tree."""
+    """UUID of its parent; empty for the root of a tree."""
 
 
 class PlacementClient:
-    """The requests that this library sends to Placement.
+    """Requests of this library to Placement.
 
     Each method raises
     :class:`~os_prefilter.common.errors.PlacementUnavailable` where Placement
@@ -121,7 +123,7 @@ class PlacementClient:
         self._names: dict[str, str] = {}
 
     def allocation_candidates(self, query: str) -> Candidates:
-        """Return the hosts that could serve a request, by name.
+        """Return the names of the hosts that can serve a request.
 
         :param query: the urlencoded query string, without the question mark
         """
@@ -144,8 +146,9 @@ class PlacementClient:
         )
 
     def candidates(self, query: str) -> AllocationCandidates:
-        """Return what could serve a request, in one request to Placement, and
-        so without names.
+        """Return the allocation candidates of a query, without names.
+
+        It takes one request to Placement.
 
         :param query: the urlencoded query string, without the question mark
         """
@@ -167,8 +170,9 @@ class PlacementClient:
         project_id: str,
         user_id: str,
     ) -> bool:
-        """Take the resources of a candidate for a consumer that has none yet;
-        return whether they were still there.
+        """Claim a candidate for a consumer that has no allocation yet.
+
+        :return: whether its resources were still free
 
         :param consumer: the UUID of the server
         """
@@ -190,8 +194,7 @@ class PlacementClient:
         return True
 
     def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
-        """Return the names of providers by UUID; the UUID itself for a
-        provider that is gone.
+        """Return UUID -> name of providers; the UUID for one that is gone.
 
         A few names that are not known yet take a request each, more take one
         request for the whole fleet.
@@ -214,17 +217,16 @@ class PlacementClient:
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
     def get_list(self, url: str, name: str) -> list[Any]:
-        """Return the list that the response to a GET has under a name:
-        ``traits``, or ``resource_providers``.
+        """Return a list in the response to a GET.
+
+        :param name: ``traits`` or ``resource_providers``
         """
         document = self.request("GET", url)
         with check_response(f"GET {url.partition('?')[0]}"):
             return _list_in(document, name)
 
     def newest_microversion(self) -> str:
-        """Return the newest microversion that this Placement has, such as
-        ``1.39``.
-        """
+        """Return the newest microversion of Placement, such as ``1.39``."""
         # An older Placement refuses any request with the client's own.
         document = PlacementClient(
             self._adapter, microversion="1.0", timeout=self._timeout
@@ -243,8 +245,9 @@ class PlacementClient:
         return frozenset(self.get_list("/traits?associated=true", "traits"))
 
     def wanted(self) -> frozenset[str]:
-        """Return the keys of what schedulers want
-        (:mod:`os_prefilter.hosts.reports`).
+        """Return the keys of the traits that schedulers want.
+
+        See :mod:`os_prefilter.hosts.reports`.
         """
         return keys_in(
             WANTED,
@@ -281,9 +284,7 @@ class PlacementClient:
         self.request("PUT", f"/traits/{name}")
 
     def delete_trait(self, name: str) -> None:
-        """Delete a ``CUSTOM_`` trait that no provider has; one that a provider
-        has got meanwhile stays.
-        """
+        """Delete a ``CUSTOM_`` trait, unless a provider has it."""
         try:
             self.request("DELETE", f"/traits/{name}")
         except errors.PlacementRefused as error:
@@ -291,14 +292,16 @@ class PlacementClient:
                 raise
 
     def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
-        """Return the resource providers that match a query, all without one,
-        in any order.
+        """Return the resource providers of a query, in any order.
+
+        Without a query, these are all.
         """
         return tuple(self.each_provider(query))
 
     def each_provider(self, query: str = "") -> Iterator[ResourceProvider]:
-        """Yield the resource providers that match a query, one after the
-        other: the response may have 40 MB.
+        """Yield the resource providers of a query, one after the other.
+
+        The response may have 40 MB.
         """
         response = self._response(
             "GET", f"/resource_providers?{query}".rstrip("?")
@@ -341,8 +344,7 @@ class PlacementClient:
     def set_provider_traits(
         self, uuid: str, generation: int, traits: Iterable[str]
     ) -> int:
-        """Replace all traits of a resource provider at once; return its new
-        generation.
+        """Replace all traits of a provider; return its new generation.
 
         :param generation: of the read that ``traits`` come from
         :raises GenerationConflict: the provider has another generation by now;
@@ -360,8 +362,7 @@ class PlacementClient:
             return _generation(document["resource_provider_generation"])
 
     def provider_resource_classes(self, uuid: str) -> frozenset[str]:
-        """Return the resource classes that a resource provider has an
-        inventory of.
+        """Return the resource classes in the inventories of a provider.
 
         :raises UnknownProvider: there is none with this UUID
         """
@@ -370,8 +371,7 @@ class PlacementClient:
             return frozenset(document["inventories"].keys())
 
     def request(self, method: str, url: str, body: object = None) -> Any:
-        """Send one request; return the JSON object of the response, or None if
-        it is empty.
+        """Send one request; return the JSON object of the response, if any.
 
         :raises UnknownTraits: status 400, and the response names traits that
             do not exist
@@ -452,8 +452,10 @@ class PlacementClient:
 
 @contextmanager
 def check_response(what: str) -> Iterator[None]:
-    """Read a response; a member that is missing or has another type means that
-    it is not that of a Placement.
+    """Treat an error in reading a response as an unavailable Placement.
+
+    A member that is missing or has another type is not a response of
+    Placement.
     """
     try:
         yield
@@ -473,7 +475,7 @@ def check_response(what: str) -> Iterator[None]:
 def _by_host(
     found: Iterable[AllocationRequest], summaries: Mapping[str, Any]
 ) -> dict[str, tuple[AllocationRequest, ...]]:
-    """Return the allocation requests by the root provider of the host.
+    """Return the allocation requests by root provider of the host.
 
     Where one takes resources from several trees, those that only share their
     resources are not the host.
@@ -503,8 +505,9 @@ def _by_host(
 
 
 def _detail(response: Any) -> str:
-    """Return the reason in an error response: the details of its JSON errors,
-    or the start of its text, on one line.
+    """Return the reason in an error response, on one line.
+
+    It is the details of its JSON errors, or the start of its text.
     """
     try:
         text = "; ".join(
@@ -517,8 +520,9 @@ def _detail(response: Any) -> str:
 
 
 def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a list of traits or of providers; strictly, as a trait that is
-    not read is gone after the next write.
+    """Return a list of traits or of providers, after a strict check.
+
+    A trait that is not read is gone after the next write.
     """
     found: list[Any] = document[name]
     is_one = is_trait_name if name == "traits" else _is_provider
@@ -528,8 +532,9 @@ def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _rows(content: bytes, name: str) -> Iterator[Any]:
-    """Yield the items of the one list in a JSON object; not all at once, which
-    would take five times the memory.
+    """Yield the items of the only list in a JSON object.
+
+    All at once would take five times the memory.
     """
     text, parse = content.decode(), json.JSONDecoder().raw_decode
     begin = _LIST.match(text)

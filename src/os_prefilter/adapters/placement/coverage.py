@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts of Placement: what compute nodes have reported, and the traits that it
-knows.
-"""
+"""Deployment facts that Placement knows: reports, traits, nested providers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -45,8 +43,9 @@ def placement_facts(
     client: PlacementClient,
     compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
 ) -> dict[str, ReadFact]:
-    """Return the facts that Placement knows, for
-    ``Service.from_conf(conf, facts=placement_facts(conf, client))``.
+    """Return the facts that Placement knows.
+
+    They are the ``facts`` of ``Service.from_conf``.
 
     They are made for the filters and traits that ``conf`` enables.
 
@@ -69,8 +68,9 @@ def placement_facts(
 def _compute_nodes_without(
     client: PlacementClient, traits: Iterable[str]
 ) -> Unreported:
-    """Return the compute nodes that have none of ``traits``, in one request
-    where the URL allows it.
+    """Return the compute nodes that have none of ``traits``.
+
+    It takes one request where the URL allows it.
     """
     ordered = sorted(traits)
     found: set[str] | None = None
@@ -143,8 +143,9 @@ class ReadReports:
     def _of(
         self, unreported: Iterable[Unreported], in_use: frozenset[str]
     ) -> Reports:
-        """Return the reports, from the compute nodes that have not reported
-        each group.
+        """Return the reports.
+
+        :param unreported: by group, the compute nodes without a report
         """
         by_group = zip(self._groups, unreported, strict=True)
         by_trait: dict[str, Unreported] = {
@@ -153,7 +154,7 @@ class ReadReports:
         return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
 
     def to_json(self, value: Reports) -> Any:
-        """Return what compute nodes have reported, for other processes."""
+        """Return the reports as JSON, for other processes."""
         groups = (
             value.unreported[min(group.traits)] for group in self._groups
         )
@@ -185,7 +186,7 @@ def _names(document: Any) -> list[str]:
 
 
 class _SharedBoolean:
-    """What the readers of a boolean share of it."""
+    """Conversion of a boolean fact to JSON and back."""
 
     scope = ""
 
@@ -225,8 +226,7 @@ class OwnerCoverage(_SharedBoolean):
         self.scope = owner_trait
 
     def __call__(self, _context: Any = None) -> bool:
-        """Return whether there are compute nodes, and each has the owner
-        trait.
+        """Return whether all compute nodes, at least one, have the trait.
 
         It takes two short requests once all have it.
 
@@ -372,9 +372,7 @@ class NestedProviders(_SharedBoolean):
         yield urlencode({"required": f"!{os_traits.COMPUTE_NODE}"})
 
     def _finds(self, query: str) -> bool:
-        """Look for a nested provider among those that match a query, and
-        remember it.
-        """
+        """Return whether a query finds a nested provider; keep its UUID."""
         providers = self._client.providers(query)
         self._found = next(
             (each.uuid for each in providers if each.parent), ""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Placement client from the section ``[placement]`` of a nova.conf, read as
-Nova reads it.
+"""Placement client from the section ``[placement]`` of a nova.conf.
 
 keystoneauth1 defines the options: ``auth_type`` and those of that type, of the
 session (``cafile``, ``timeout``, ...) and of the adapter (``region_name``,
@@ -47,7 +46,7 @@ _NO_VERSIONS = {"version": None, "min_version": None, "max_version": None}
 
 
 def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
-    """Return the client that the section ``[placement]`` describes.
+    """Return the client of the section ``[placement]``.
 
     :param path: the file that ``conf`` was read from, for messages
     :raises ConfigurationError: if an option is missing or has an invalid
@@ -100,8 +99,9 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
 
 
 def _check_auth(conf: cfg.ConfigOpts, where: str) -> None:
-    """Register and check the options of the authentication, perhaps in the
-    section that ``auth_section`` names.
+    """Register and check the options of the authentication.
+
+    They may be in the section that ``auth_section`` names.
     """
     section = read_option(conf, where, "auth_section", SECTION) or SECTION
     conf.register_opts(loading.get_auth_common_conf_options(), group=section)

@@ -17,7 +17,7 @@ _LONGEST_QUERY = 3_000
 
 
 class HostTraitsReader:
-    """For ``Service.from_conf(conf, host_traits=HostTraitsReader(client))``.
+    """Reader for ``Service.from_conf(conf, host_traits=...)``.
 
     Placement sends some 800 bytes for each provider, so it is asked for those
     that only few hosts are like.
@@ -51,8 +51,7 @@ class HostTraitsReader:
     def hosts(
         self, required: Iterable[str], forbidden: Iterable[str]
     ) -> list[str] | None:
-        """Return the UUIDs of the root providers that have all required traits
-        and no forbidden one, now.
+        """Return the root providers with all required and no forbidden trait.
 
         :return: None if Placement does not know one of the traits: it refuses
             the query for candidates as well, and says which

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reconcile the traits of a host's resource providers with the goal of
-:mod:`os_prefilter.hosts.desired_traits`.
+"""Reconcile the traits of a host's resource providers with a goal.
+
+The goal comes from :mod:`os_prefilter.hosts.desired_traits`.
 
 All traits of a provider are written at once, with the generation of the read
 that they come from: a writer that is killed, or overtaken by another, leaves
@@ -33,25 +34,25 @@ from os_prefilter.vocabulary.options import Options
 LOG = get_logger(__name__)
 
 ATTEMPTS = 10
-"""How often a report is tried when others write at the same time."""
+"""Number of attempts while other services write at the same time."""
 
 SECOND_LOOK = 10.0
-"""Seconds between the two rounds of a report that is made once, where the
-first has seen a new provider.
-"""
+"""Seconds before a single report looks at new providers again."""
 
 RECHECK_INTERVAL = 3600.0
-"""Seconds after which all traits are read again although no generation has
-changed.
+"""Seconds after which all traits are read again.
+
+It is done even if no generation has changed.
 
 A provider that was deleted and created again with its UUID counts its
 generations from 0, and may be at the old one.
 """
 
 UNWANTED_AFTER = 3600.0
-"""Seconds for which what schedulers no longer want is reported, from when that
-is first seen: one that does want it tells so again within ``facts_interval``,
-whoever removed its wish.
+"""Seconds for which a trait is still reported after it is no longer wanted.
+
+They begin when that is first seen. If the marker was removed by mistake, a
+scheduler that wants the trait creates it again within ``facts_interval``.
 """
 
 # Seconds. The waits are random, up to a bound that doubles each time.
@@ -60,26 +61,26 @@ _LAST_BOUND = 2.0
 
 
 class _Ownership(Enum):
-    """Whose a provider is, as far as its owner trait is concerned."""
+    """Whether a provider gets the owner trait."""
 
     OWNED = "owned"
     BY_NOVA = "by Nova"
-    """A PCI device of Nova's, whose traits nova-compute replaces by its own
-    before version 34.
+    """A PCI device of Nova's.
+
+    Before version 34, nova-compute replaces its traits by its own.
     """
     NEW = "new"
-    """The owner's as far as this round sees. It gets the trait if the next
-    round sees the same: other services, too, write the inventory first and
-    their owner trait later.
+    """Looks like the owner's in this round.
+
+    It gets the trait if the next round sees the same: other services, too,
+    write the inventory first and their owner trait later.
     """
     FOREIGN = "foreign"
     NOT_RECOGNIZED = "not recognized"
 
 
 class _Verdict(NamedTuple):
-    """The traits that a provider has and should have for a goal, and for what
-    was wanted before.
-    """
+    """Traits that a provider has and should have for a goal."""
 
     provider: ResourceProvider
     """With the generation at which it has the traits ``present``."""
@@ -92,7 +93,7 @@ class _Verdict(NamedTuple):
 
 
 class ProviderTraits:
-    """The traits of the resource providers of one host.
+    """Traits of the resource providers of one host.
 
     Verdicts are cached: a report that finds nothing changed, here or there,
     costs one request.
@@ -137,8 +138,9 @@ class ProviderTraits:
     def sync(
         self, goal: desired_traits.Goal, *, dry_run: bool = False
     ) -> list[desired_traits.TraitChange]:
-        """Write what ``goal`` requires to Placement; return the changes, with
-        ``dry_run`` without making them.
+        """Write what ``goal`` requires to Placement; return the changes.
+
+        :param dry_run: return the changes without making them
 
         :raises UnknownProvider: there is no such provider
         :raises GenerationConflict: others changed a provider in each attempt
@@ -199,8 +201,9 @@ class ProviderTraits:
     def sync_once(
         self, goal: desired_traits.Goal, *, dry_run: bool = False
     ) -> list[desired_traits.TraitChange]:
-        """Do as :meth:`sync` for a report without later rounds: where it sees
-        new providers, a second round follows.
+        """Sync for a report without later rounds.
+
+        Where the first round sees new providers, a second one follows.
 
         :raises PlacementError, ConfigurationError: as :meth:`sync`
         """
@@ -212,14 +215,16 @@ class ProviderTraits:
 
     @property
     def has_new_providers(self) -> bool:
-        """True if the last round saw providers that get the owner trait in the
-        next one, if they look the same.
+        """Whether the last round saw new providers.
+
+        They get the owner trait in the next one, if they look the same.
         """
         return not self._looked_owned <= self._looked_owned_before
 
     def recently_wanted(self) -> frozenset[str]:
-        """Return the keys that are wanted, or were within
-        :data:`UNWANTED_AFTER`, as far as this agent has seen.
+        """Return the keys wanted now or within :data:`UNWANTED_AFTER`.
+
+        This agent knows only what it has seen.
         """
         now = self._clock()
         return frozenset(
@@ -250,8 +255,9 @@ class ProviderTraits:
         return tree
 
     def _read_tree(self) -> list[ResourceProvider]:
-        """Return the tree of the provider with the host's UUID; empty if it is
-        gone, or has another name now.
+        """Return the tree of the host's provider.
+
+        It is empty if the provider is gone, or has another name now.
         """
         providers = self._client.providers(f"in_tree={self._uuid}")
         any_name = is_hyphenated_uuid(self._name)
@@ -313,9 +319,7 @@ class ProviderTraits:
         *,
         dry_run: bool,
     ) -> list[_Verdict]:
-        """Return the verdicts of the providers whose traits are not what they
-        should be.
-        """
+        """Return the verdicts of the providers whose traits must change."""
         uuids = {provider.uuid for provider in tree}
         self._verdicts = {
             uuid: verdict
@@ -357,9 +361,7 @@ class ProviderTraits:
         return writes
 
     def _remember(self, verdict: _Verdict) -> None:
-        """Keep the verdict on a provider whose traits are as they should
-        be.
-        """
+        """Keep the verdict on a provider that needs no change."""
         provider, present = verdict.provider, verdict.present
         if verdict.ownership is not _Ownership.NEW:
             self._verdicts[provider.uuid] = verdict
@@ -456,8 +458,9 @@ class ProviderTraits:
 
 
 def _postponed(verdict: _Verdict) -> _Verdict:
-    """Return the verdict of a round that has seen new providers, which get the
-    owner trait in the next one.
+    """Return the verdict of a round that has seen new providers.
+
+    These get the owner trait in the next round.
 
     So does a root without it: schedulers take the trait on the root for a sign
     that all below it have it.

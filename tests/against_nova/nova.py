@@ -17,7 +17,7 @@ from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.nova.activation import SAME_PURPOSE
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service

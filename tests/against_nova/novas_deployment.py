@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from os_prefilter import Request
-from os_prefilter.nova import STAYS_WITH_NOVA
+from os_prefilter.nova.activation import STAYS_WITH_NOVA
 from tests.against_nova.becomes import FAILED, REFUSED, Answer, Required
 
 _ENABLED = {

@@ -19,7 +19,7 @@ from nova.api.validation.extra_specs import validators
 from nova.objects.image_meta import ImageMetaProps
 from nova.scheduler import request_filter
 
-from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
+from os_prefilter.nova.activation import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LISTS
 from os_prefilter.vocabulary.model import Row

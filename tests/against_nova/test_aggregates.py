@@ -16,7 +16,7 @@ from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Flavor, NetworkRequest, Options, RequestSpec
 from os_prefilter.common.errors import ContradictingAggregates, RequestRejected
-from os_prefilter.nova import STAYS_WITH_NOVA
+from os_prefilter.nova.activation import STAYS_WITH_NOVA
 from os_prefilter.service import Service
 from tests.against_nova.becomes import FAILED, REFUSED, Answer
 from tests.against_nova.differences import AGGREGATE_DIFFERENCES, QUERY

@@ -21,7 +21,7 @@ from nova import objects
 from nova.scheduler import request_filter
 
 from os_prefilter import Flavor, Image, Options, RequestSpec
-from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.nova.activation import SAME_PURPOSE
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME, rows_required_by
 from tests.support import nova_objects

@@ -17,13 +17,13 @@ from keystoneauth1 import loading
 from nova.conf import CONF
 from nova.scheduler import request_filter
 
-from os_prefilter import nova as entry_point
 from os_prefilter.common.errors import (
     ConfigurationError,
     FilterLoadError,
     InvalidOption,
 )
-from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
+from os_prefilter.nova import activation
+from os_prefilter.nova.activation import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
 from os_prefilter.service.wanted import traits_to_create
 from os_prefilter.vocabulary import ROWS
@@ -258,7 +258,7 @@ def novas_placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Observed]:
     """Return a Placement that nova.conf describes; a scheduler writes to it at
     once after its start.
     """
-    monkeypatch.setattr(entry_point, "_AFTER_START", 0.01)
+    monkeypatch.setattr(activation, "_AFTER_START", 0.01)
     with EmbeddedPlacement(lone_host()) as placement:
         observed = Observed(placement)
         monkeypatch.setattr(
@@ -316,7 +316,7 @@ def test_placement_that_is_down_neither_stops_nor_delays_a_start(
 def test_traits_of_a_configuration_that_was_replaced_are_not_written(
     start: Start, novas_placement: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_point, "_AFTER_START", 3600.0)
+    monkeypatch.setattr(activation, "_AFTER_START", 3600.0)
     start("hpet")
     waiting = [
         each for each in threading.enumerate() if each.name == "wanted traits"
@@ -389,7 +389,7 @@ def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(
 ) -> None:
     def key(*lines: str) -> Any:
         start("image_metadata", *lines)
-        (make,) = entry_point._caches()
+        (make,) = activation._caches()
         return vars(make("known_traits", "s"))["_key"]
 
     enabled = "[cache]\nenabled = true\nbackend = oslo_cache.dict"
@@ -402,7 +402,7 @@ def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(
         "[placement]\nauth_type = password\nauth_url = https://other/identity",
     )
     start("image_metadata")
-    assert not list(entry_point._caches())
+    assert not list(activation._caches())
     same = key(enabled, others[1].replace("secret", "changed"))
     keys = [
         key(enabled, *more) for more in ((), *((each,) for each in others))

@@ -12,7 +12,7 @@ from pathlib import Path
 from nova import config
 from nova.scheduler.client import report
 
-from os_prefilter.nova import ReportClientAdapter
+from os_prefilter.nova.connections import ReportClientAdapter
 from tests.support.placements import Observed, nova_conf, served
 from tests.support.processes import ran
 

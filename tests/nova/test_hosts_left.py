@@ -20,8 +20,8 @@ from nova.conf import CONF
 from nova.scheduler import filters, request_filter
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter.adapters import nova_hosts_left
 from os_prefilter.common.errors import HostsAt, NoHostLeft
+from os_prefilter.nova import host_filters
 from os_prefilter.service.hosts_left import (
     SUBJECTS,
     RoomCheck,
@@ -171,13 +171,13 @@ def test_hosts_and_their_order_are_as_without_counting(start: Start) -> None:
     plain = _manager(start, *names, lines=("count_hosts = false",))
     assert (
         sum(
-            isinstance(each, nova_hosts_left._Counting)
+            isinstance(each, host_filters._Counting)
             for each in counted.enabled_filters
         )
         == len(names) - 1
     )
     assert not any(
-        isinstance(each, nova_hosts_left._Counting)
+        isinstance(each, host_filters._Counting)
         for each in plain.enabled_filters
     )
     random, left = Random(36), set[int]()  # noqa: S311 - no secret
@@ -248,7 +248,7 @@ def test_filter_of_another_package_is_named_and_its_own_errors_stay(
         each.name
         for each in caplog.records
         if "not counted" in each.getMessage()
-    } == {nova_hosts_left.__name__}
+    } == {host_filters.__name__}
 
 
 def test_each_host_filter_of_nova_has_its_words() -> None:
@@ -567,7 +567,7 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
         tell=lambda observed: told.append(observed.error), count_hosts=None
     )
     told: list[Any] = []
-    watch = nova_hosts_left.SchedulingWatch(service, None)  # type: ignore[arg-type]
+    watch = host_filters.SchedulingWatch(service, None)  # type: ignore[arg-type]
     monkeypatch.setattr(
         watch._room,
         "look",
@@ -632,22 +632,22 @@ def test_function_in_available_filters_is_called_once_and_its_classes_count(
     manager = start(
         "hpet",
         conf="\n".join(
-            (*lines, f"available_filters = {nova_hosts_left.OURS}", _ENABLED)
+            (*lines, f"available_filters = {host_filters.OURS}", _ENABLED)
         ),
     ).host_manager
     assert CALLED == ["of_operator"]
     assert request_filter.ALL_REQUEST_FILTERS.count(of_operators_request) == 1
     (filter_,) = manager.enabled_filters
-    assert isinstance(filter_, nova_hosts_left._Counting)
+    assert isinstance(filter_, host_filters._Counting)
     assert isinstance(filter_, OddFilter)
     # Also where the scheduler has begun before, in this process.
     manager = start(
         "hpet",
         conf="\n".join(
-            (*lines, f"available_filters = {nova_hosts_left.OURS}", _ENABLED)
+            (*lines, f"available_filters = {host_filters.OURS}", _ENABLED)
         ),
     ).host_manager
-    assert isinstance(manager.enabled_filters[0], nova_hosts_left._Counting)
+    assert isinstance(manager.enabled_filters[0], host_filters._Counting)
 
 
 def test_class_of_an_operators_function_stays_in_the_place_of_novas(
@@ -666,14 +666,14 @@ def test_class_of_an_operators_function_stays_in_the_place_of_novas(
     ]
     lines += [
         f"available_filters = {__name__}.OddFilter",
-        f"available_filters = {nova_hosts_left.OURS}",
+        f"available_filters = {host_filters.OURS}",
     ]
     first, second = start(
         "hpet", conf="\n".join((*lines, _ENABLED))
     ).host_manager.enabled_filters
     assert type(first).__doc__ == "Of the operator."
-    assert not isinstance(first, nova_hosts_left._Counting)
-    assert isinstance(second, nova_hosts_left._Counting)
+    assert not isinstance(first, host_filters._Counting)
+    assert isinstance(second, host_filters._Counting)
     assert (
         "Hosts are not counted at the host filter ComputeFilter: there are 2"
         " of that name." in caplog.text
@@ -808,7 +808,7 @@ def test_host_filters_run_on_what_the_api_shows_and_name_what_it_does_not(
     ]
     lines += [
         "available_filters = nova.scheduler.filters.all_filters",
-        f"available_filters = {nova_hosts_left.OURS}",
+        f"available_filters = {host_filters.OURS}",
     ]
     for name, asked, left, unknown in _ASKED:
         conf.write_text(

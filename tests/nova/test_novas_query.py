@@ -16,7 +16,7 @@ from nova import objects
 from nova.scheduler import request_filter, utils
 from nova.scheduler.client import report
 
-from os_prefilter.nova import ReportClientAdapter
+from os_prefilter.nova.connections import ReportClientAdapter
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec

@@ -15,7 +15,8 @@ from nova.scheduler import request_filter
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter.nova import PreferredTraits, RequestFilters
+from os_prefilter.nova import PreferredTraits
+from os_prefilter.nova.entry import RequestFilters
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec

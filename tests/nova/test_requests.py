@@ -17,7 +17,7 @@ from stevedore import ExtensionManager
 
 from os_prefilter import Request, Requirements
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.nova import RequestFilters
+from os_prefilter.nova.entry import RequestFilters
 from os_prefilter.request.requirements import require
 from os_prefilter.service import Service
 from os_prefilter.service.loading import NAMESPACE, as_filter

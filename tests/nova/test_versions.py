@@ -13,6 +13,7 @@ import pytest
 from nova.virt.libvirt import driver
 from oslo_utils import importutils
 
+import os_prefilter
 from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from tests.support.nova_start import Start, entries
@@ -78,7 +79,10 @@ def test_nova_that_lacks_what_the_entry_point_imports_gives_an_error_with_both_v
     """Nova raises the error of the import as it is when nova-scheduler
     starts.
     """
-    monkeypatch.delitem(sys.modules, "os_prefilter.nova")
+    monkeypatch.delattr(os_prefilter, "nova")
+    for name in list(sys.modules):
+        if name.startswith("os_prefilter.nova"):
+            monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(nova.utils, "SM_IMAGE_PROP_PREFIX")
     with pytest.raises(ImportError) as raised:
         importutils.import_class("os_prefilter.nova.activate")

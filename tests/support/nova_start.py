@@ -17,8 +17,8 @@ from nova.scheduler import manager, request_filter
 from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostManager
 
-from os_prefilter import nova as entry_point
-from os_prefilter.nova import RequestFilters
+from os_prefilter.nova import activation
+from os_prefilter.nova.entry import RequestFilters
 
 if TYPE_CHECKING:
     from tests.support.placements import Observed
@@ -67,7 +67,7 @@ def starting(folder: Path) -> Iterator[Start]:
         )
         # No thread outlives a test; those about it start one themselves.
         patches.enter_context(
-            mock.patch.object(entry_point, "_AFTER_START", 3600.0)
+            mock.patch.object(activation, "_AFTER_START", 3600.0)
         )
         # No cell, so no compute node of which the fact nested_providers looks
         # at the tree.

@@ -76,7 +76,10 @@ class Activated:
             scheduler,
         )
 
-        import os_prefilter.nova as door  # noqa: PLC0415
+        from os_prefilter import nova as door  # noqa: PLC0415
+        from os_prefilter.nova.entry import (  # noqa: PLC0415
+            RequestFilters,
+        )
 
         cfg.set_defaults(
             scheduler.filter_scheduler_opts,
@@ -88,8 +91,8 @@ class Activated:
         )
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
-        door.RequestFilters.__call__ = self._counted(  # type: ignore[method-assign]
-            REQUESTS, door.RequestFilters.__call__
+        RequestFilters.__call__ = self._counted(  # type: ignore[method-assign]
+            REQUESTS, RequestFilters.__call__
         )
         Service.apply = self._counted(DECISIONS, Service.apply)  # type: ignore[method-assign]
 

@@ -17,9 +17,9 @@ from nova.scheduler import filters
 from nova.virt import hardware
 from oslo_utils import timeutils
 
-from os_prefilter.adapters.nova_hosts_left import OURS
 from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import describe_error, escape_line
+from os_prefilter.nova.host_filters import OURS
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
 from os_prefilter_tools.fleet.server import HostFilter

@@ -23,7 +23,7 @@ from nova.api.openstack.compute.flavors_extraspecs import (
 from nova.api.validation.extra_specs import validators
 from nova.conf import CONF
 
-from os_prefilter.adapters import nova_api
+from os_prefilter.nova import extra_spec_validators
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.against_nova.nova import NOVA
@@ -255,7 +255,7 @@ def test_installed_package_refuses_nothing_of_a_filter_that_is_not_enabled(
     of_nova = {
         each.name
         for point in points
-        if point.value != nova_api.__name__
+        if point.value != extra_spec_validators.__name__
         for each in point.load().register()
     }
     assert load(*lines).keys() == of_nova
@@ -313,7 +313,9 @@ def test_wrong_value_is_logged_and_nova_api_starts_without_our_validators(
     assert _NAME not in found
     assert "hw:cpu_policy" in found
     (record,) = [
-        each for each in caplog.records if each.name == nova_api.__name__
+        each
+        for each in caplog.records
+        if each.name == extra_spec_validators.__name__
     ]
     assert record.levelname == "ERROR"
     assert told in record.getMessage()

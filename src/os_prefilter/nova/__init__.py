@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Everything that imports Nova: the parts that run inside its processes.
+
+nova.conf names :func:`activate` in ``[filter_scheduler] available_filters``,
+and :class:`PreferredTraits` in ``weight_classes``. They are imported when they
+are first used: nova-api loads
+:mod:`os_prefilter.nova.extra_spec_validators` from this package, and must not
+load what only nova-scheduler needs.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.adapters.nova_conf import incompatible_nova
+
+if TYPE_CHECKING:
+    from os_prefilter.nova.activation import activate
+    from os_prefilter.nova.weigher import PreferredTraits
+
+__all__ = ["PreferredTraits", "activate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    try:
+        from os_prefilter.nova import activation, weigher  # noqa: PLC0415
+    except ImportError as problem:
+        raise ImportError(incompatible_nova(problem)) from problem
+    return {
+        "PreferredTraits": weigher.PreferredTraits,
+        "activate": activation.activate,
+    }[name]

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Start of the service inside an unmodified nova-scheduler."""
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+
+import nova.conf
+import nova.utils
+from keystoneauth1 import loading
+from nova.objects.image_meta import ImageMetaProps
+from nova.scheduler import request_filter
+from oslo_cache import core as oslo_cache
+from sqlalchemy.engine import make_url
+
+from os_prefilter.adapters.nova_conf import unsupported_nova
+from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.coverage import placement_facts
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.common import errors
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.common.threads import start_thread
+from os_prefilter.nova.connections import ADAPTER
+from os_prefilter.nova.entry import LastFilter, NovaFilter, RequestFilters
+from os_prefilter.nova.facts import (
+    has_new_flavor,
+    kept_machine_type,
+    minimum_compute_version,
+    some_compute_nodes,
+)
+from os_prefilter.nova.host_filters import SchedulingWatch, counting
+from os_prefilter.nova.rebuild_filter import RebuildFilter
+from os_prefilter.service import Service
+from os_prefilter.service.conf import GROUP
+from os_prefilter.service.shared import MakeStore, Siblings
+from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.vocabulary import ROWS
+
+LOG = get_logger("os_prefilter.nova")
+
+# Seconds until traits are created, in the process that activates.
+# nova-scheduler forks its workers before that: a thread that was at work would
+# leave them its locks. With eventlet it is a green thread, of the parent
+# alone.
+_AFTER_START = 10.0
+
+_WEIGHER = "os_prefilter.nova.PreferredTraits"
+
+SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
+    {
+        "accelerators": "accelerators_filter",
+        "compute_status": "compute_status_filter",
+        "ephemeral_encryption": "ephemeral_encryption_filter",
+        "image_metadata": "transform_image_metadata",
+        "image_type": "require_image_type_support",
+        "owner": "owner_nova_filter",
+        "packed_virtqueue": "packed_virtqueue_filter",
+        "sound_model": "virtio_sound_filter",
+        "tpm_secret_security": "tpm_secret_security_filter",
+    }
+)
+"""Name of a filter -> Nova's function of the same purpose, in
+``nova.scheduler.request_filter``.
+"""
+
+
+STAYS_WITH_NOVA: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "availability_zone": ("map_az_to_placement_aggregate", ""),
+        "isolated_aggregates": (
+            "isolate_aggregates",
+            "enable_isolated_aggregate_filtering",
+        ),
+        "remote_managed_ports": ("remote_managed_ports_filter", ""),
+        "routed_networks": (
+            "routed_networks_filter",
+            "query_placement_for_routed_network_aggregates",
+        ),
+        "tenant_isolation": (
+            "require_tenant_aggregate",
+            "limit_tenants_to_placement_aggregate",
+        ),
+    }
+)
+"""Name of a filter that is for other schedulers -> Nova's function of the same
+purpose, and the option in ``[scheduler]`` that enables it, if one does.
+
+They read what Nova has in its database and Neutron, and Nova reads it itself,
+up to date, for each request.
+"""
+
+
+def activate() -> list[type]:
+    """Make nova-scheduler run the filters in ``[prefilter] enabled_filters``
+    after its own.
+
+    An enabled filter replaces Nova's filter of the same purpose, so that no
+    request pays twice, and what Nova requires wrongly does not exclude the
+    hosts that ours finds. Calling it again applies the configuration as it is
+    then.
+
+    :return: the host filters that ``[filter_scheduler] enabled_filters`` may
+        name: :class:`RebuildFilter`; and with ``count_hosts`` a subclass of
+        each enabled one, which counts
+        (:mod:`os_prefilter.nova.host_filters`)
+    :raises ConfigurationError: if nova-scheduler must not start with this
+        configuration.
+    """
+    client = PlacementClient(ADAPTER, microversion="1.22")
+    service = _service(client)
+    replaced = {
+        each.name: getattr(request_filter, SAME_PURPOSE[each.name])
+        for each in service.filters
+        if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))
+    }
+    # It must see the traits that ours require.
+    isolates = (
+        service.filters
+        and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
+    )
+    isolate = request_filter.isolate_aggregates if isolates else None
+    # The list as it was before an earlier activation, with the changes of
+    # others since.
+    entries = [
+        each.args[0] if isinstance(each, _Replaced) else each
+        for each in request_filter.ALL_REQUEST_FILTERS
+        if not isinstance(each, RequestFilters | LastFilter)
+    ]
+    skipped = [*replaced.values(), isolate]
+    for each in request_filter.ALL_REQUEST_FILTERS:
+        if isinstance(each, RequestFilters):
+            each.replaced.set()
+    watch = (
+        SchedulingWatch(service, ADAPTER)
+        if service.filters and nova.conf.CONF[GROUP].count_hosts
+        else None
+    )
+    # In place: other modules may have imported the list.
+    ours = RequestFilters(
+        service, isolate if isolate in entries else None, watch
+    )
+    request_filter.ALL_REQUEST_FILTERS[:] = [
+        *(
+            _Replaced(_skip, each) if each in skipped else each
+            for each in entries
+        ),
+        ours,
+    ]
+    wanted = traits_to_create(service.filters, service.options)
+    if wanted:
+        with suppress(
+            RuntimeError
+        ):  # No thread can be started: the first request creates them.
+            start_thread(
+                partial(_create_traits, wanted, ours.replaced), "wanted traits"
+            )
+    for warning in filter(None, _warnings(service)):
+        LOG.warning("%s", warning)
+    if replaced:
+        LOG.info(
+            "Request filters of Nova that are not run, because ours take their"
+            " place: %s.",
+            ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
+        )
+    # Nova makes one object of the class, without arguments.
+    rebuild = type(
+        RebuildFilter.__name__,
+        (RebuildFilter,),
+        {"service": service, "client": client},
+    )
+    return [rebuild, *(counting(watch, rebuild) if watch else ())]
+
+
+def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
+    """Create the traits that requests may name, and those that tell hosts what
+    to report, without any request.
+
+    It begins after the start, as :data:`_AFTER_START` says, and goes on until
+    Placement has them.
+
+    :param replaced: set by a later activation, which has traits of its own
+    """
+    pause, is_told = _AFTER_START, False
+    while not replaced.wait(pause):
+        try:
+            # Not Nova's own client: a worker that is forked meanwhile would
+            # inherit its locks as they are.
+            adapter = nova.utils.get_ksa_adapter("placement")
+            created = PlacementClient(
+                adapter, microversion="1.22"
+            ).ensure_traits(names)
+        except Exception as error:  # noqa: BLE001 - of any plugin that authenticates; requests go on without
+            if not is_told:
+                LOG.warning(
+                    "Traits that hosts are to report cannot be created"
+                    " yet: %s",
+                    describe_error(error),
+                )
+            pause, is_told = (
+                max(pause, nova.conf.CONF[GROUP].facts_interval),
+                True,
+            )
+        else:
+            if created:
+                LOG.info(
+                    "Created in Placement, as request filters may require"
+                    " them: %s.",
+                    ", ".join(created),
+                )
+            return
+
+
+class _Replaced(partial[bool]):
+    """The place of a filter of Nova that is not run. It equals that filter:
+    others, as Nova's own tests, look it up.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return bool(
+            self.args[0]
+            == (other.args[0] if isinstance(other, _Replaced) else other)
+        )
+
+    __hash__ = partial.__hash__
+
+
+def _skip(
+    _original: NovaFilter, _context: object, _request_spec: object
+) -> bool:
+    """Stand in the place of a filter of Nova that is not run, so that a later
+    activation can restore it.
+    """
+    return False
+
+
+def _warnings(service: Service) -> Iterator[str]:
+    """Yield warnings of a configuration that has not the effect that it seems
+    to have; some are empty.
+    """
+    options, enabled = service.options, {each.name for each in service.filters}
+    yield unsupported_nova()
+    if service.implied_by and not has_libosinfo():
+        yield (
+            "[prefilter] require_implied_devices has no effect: install"
+            " libosinfo for the Python of nova-scheduler."
+        )
+    prefers = options.preferred_properties or "preferences" in enabled
+    if (
+        prefers
+        and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes
+    ):
+        yield (
+            f"Preferred traits have no effect: add {_WEIGHER} to"
+            " [filter_scheduler] weight_classes."
+        )
+    for row in options.rows:
+        # A bundled row may be of another release of Nova.
+        is_of_package = row not in ROWS and enabled.intersection(
+            row.required_by
+        )
+        if is_of_package and row.image_property not in (
+            None,
+            *ImageMetaProps.fields,
+        ):
+            yield (
+                f"The row {row.name} of another package reads the image"
+                f" property {row.image_property}, which this Nova drops before"
+                " a filter sees it. Let it read an extra spec in a namespace"
+                " of its own."
+            )
+    for row in filter(options.prefers, options.rows):
+        for name in row.required_by:
+            if name not in enabled and hasattr(
+                request_filter, SAME_PURPOSE.get(name, "")
+            ):
+                yield (
+                    f"[prefilter] preferred_properties names {row.name}, but"
+                    f" Nova's own {SAME_PURPOSE[name]} may still require its"
+                    f" trait: add {name} to enabled_filters."
+                )
+
+
+def _service(client: PlacementClient) -> Service:
+    conf = nova.conf.CONF
+    try:
+        facts = placement_facts(conf, client, some_compute_nodes)
+        facts["minimum_compute_version"] = minimum_compute_version
+        for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
+            function, option = STAYS_WITH_NOVA[name]
+            advice = (
+                f"Set [scheduler] {option} = true."
+                if option
+                else "It needs no option."
+            )
+            problem = (
+                f"{name!r} is for other schedulers: in nova-scheduler, Nova's"
+                f" own {function} takes its place"
+            )
+            raise errors.InvalidOption(
+                "enabled_filters", f"{problem}. Remove it here. {advice}"
+            )
+        return Service.from_conf(
+            conf,
+            facts,
+            ensure_traits=client.ensure_traits,
+            kept_machine_type=kept_machine_type,
+            host_traits=HostTraitsReader(client, some_compute_nodes),
+            stores=(Siblings, *_caches()),
+            in_nova=True,
+            implied_by=implied_by,
+            has_new_flavor=has_new_flavor,
+        )
+    except errors.ConfigurationError as error:
+        # Nova logs errors at its start as tracebacks; this is the line to
+        # read.
+        LOG.error(  # noqa: TRY400
+            "nova-scheduler cannot start with the request filters as"
+            " configured: %s",
+            error,
+        )
+        raise
+
+
+def _caches() -> list[MakeStore]:
+    """Return the cache of the section ``[cache]``, if it is enabled, for what
+    the schedulers of all hosts share.
+    """
+    conf = nova.conf.CONF
+    if not conf.cache.enabled:
+        return []
+    try:
+        region = oslo_cache.create_region()
+        oslo_cache.configure_cache_region(conf, region)
+        placement = conf.placement
+        auth = (
+            loading.get_auth_plugin_conf_options(placement.auth_type)
+            if placement.auth_type
+            else ()
+        )
+        conf.register_opts(auth, group="placement")
+        # Where the database is, and nothing of its password.
+        database = make_url(conf.api_database.connection or "sqlite://")
+    except Exception as error:  # noqa: BLE001 - of any backend; nova-scheduler starts without it, as it does without us
+        LOG.warning(
+            "[cache] cannot be used, so each host reads from Placement"
+            " itself: %s",
+            type(error).__name__,
+        )
+        return []
+    names = [
+        each.dest for each in auth if each.dest in ("auth_url", "endpoint")
+    ]
+    cloud = (
+        database.host,
+        database.port,
+        database.database,
+        placement.region_name,
+        placement.endpoint_override,
+    )
+    return [
+        SharedCache(region, *cloud, *(placement[name] for name in names)).store
+    ]

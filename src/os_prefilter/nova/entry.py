@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The service as an entry of Nova's list of request filters."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from nova import exception
+from nova.scheduler import request_filter
+
+from os_prefilter.common import errors
+from os_prefilter.common.logs import get_logger
+from os_prefilter.nova.connections import (
+    forget_inherited_connections,
+    http_session,
+)
+from os_prefilter.nova.host_filters import SchedulingWatch
+from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.fields import clone_of, field_of
+from os_prefilter.request.view import Request
+from os_prefilter.service import Service
+from os_prefilter.service.deployment_facts import latest_end, seconds_to
+
+LOG = get_logger("os_prefilter.nova")
+
+NovaFilter = Callable[[Any, Any], object]
+
+
+class RequestFilters:
+    """The service as one entry of Nova's list of request filters.
+
+    :param isolate: a filter of Nova that runs after the service, with the
+        traits that it required
+    """
+
+    preferred_share: ClassVar[
+        WeakKeyDictionary[Any, Callable[[str], float]]
+    ] = WeakKeyDictionary()
+    """Request spec, which Nova hands on to its weighers and then drops -> UUID
+    of a compute node -> the share of the preferred traits that it has.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        isolate: NovaFilter | None = None,
+        watch: SchedulingWatch | None = None,
+    ) -> None:
+        self.service = service
+        self.replaced = threading.Event()
+        """Set once a later activation has replaced the entry."""
+        self._isolate = isolate
+        self._watch = watch
+
+    def __call__(self, context: Any, request_spec: Any) -> bool:
+        """Run the filters on Nova's request spec.
+
+        :raises nova.exception.RequestFilterFailed: if the request cannot be
+            scheduled as it is; Nova shows the user why
+        """
+        until = latest_end()
+        forget_inherited_connections()
+        try:
+            decision = self.service.apply(request_spec, context)
+        except errors.RequestRejected as error:
+            raise exception.RequestFilterFailed(reason=str(error)) from error
+        except errors.PrefilterError as error:
+            # An operator error: do not expose details to the end user.
+            LOG.exception(
+                "A request was not scheduled because a request filter failed."
+            )
+            raise exception.RequestFilterFailed(
+                reason=(
+                    "a request filter of this cloud failed; its operator finds"
+                    " the cause in the scheduler's log"
+                )
+            ) from error
+        host_traits = self.service.host_traits
+        if decision.preferences and host_traits:
+            traits = frozenset(item.trait for item in decision.preferences)
+            known = host_traits.preferred(traits, context, until)
+            self.preferred_share[request_spec] = lambda host: (
+                decision.preferred_share(
+                    lambda trait: (
+                        known[trait].has(host) if trait in known else None
+                    )
+                )
+            )
+        if self._isolate:
+            _run_with_all_traits(self._isolate, context, request_spec)
+        if self._watch:
+            self._watch.begin(
+                request_spec, context, http_session(), seconds_to(until)
+            )
+            _expect_query_after(self, self._watch)
+        return True
+
+
+class LastFilter:
+    """The end of Nova's list of request filters, where filters of others
+    follow ours: they may ask Placement too.
+    """
+
+    def __init__(self, watch: SchedulingWatch) -> None:
+        self._watch = watch
+
+    def __call__(self, _context: Any, _request_spec: Any) -> bool:
+        """Note that Nova's query is next, unless another entry follows."""
+        _expect_query_after(self, self._watch)
+        return False
+
+
+def _expect_query_after(entry: object, watch: SchedulingWatch) -> None:
+    last = next(reversed(request_filter.ALL_REQUEST_FILTERS), entry)
+    if last is entry:
+        watch.expect_query()
+    elif not isinstance(last, LastFilter):
+        # Nova's loop over the list comes to it for this request already.
+        request_filter.ALL_REQUEST_FILTERS.append(LastFilter(watch))
+
+
+def _run_with_all_traits(
+    function: NovaFilter, context: Any, request_spec: Any
+) -> None:
+    """Run a filter of Nova that reads the traits of request groups alone, so
+    that it counts those of the root as well.
+
+    It gets a copy whose flavor names them; of what it writes, the destination
+    is taken over.
+    """
+    seen = clone_of(request_spec)
+    written = seen.flavor.extra_specs if "extra_specs" in seen.flavor else {}
+    # Over the flavor's own value: Nova ignores a misspelt one, and the root is
+    # to have the trait all the same.
+    of_root = {
+        trait_key(trait, ""): "required"
+        for trait in Request(request_spec).root_required
+    }
+    seen.flavor.extra_specs = {**written, **of_root}
+    function(context, seen)
+    destination = field_of(seen, "requested_destination")
+    if destination is not None:
+        request_spec.requested_destination = destination

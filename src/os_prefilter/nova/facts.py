@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Deployment facts that Nova has in its database.
+
+Compute nodes, service versions, and the machine type of a server.
+"""
+
+from typing import Any
+
+from nova import context as nova_context
+from nova.compute.task_states import RESIZE_PREP
+from nova.objects import service as nova_service
+from nova.objects.compute_node import ComputeNodeList
+from nova.objects.instance import Instance
+from nova.objects.instance_mapping import InstanceMapping
+from nova.scheduler.utils import request_is_rebuild
+from nova.utils import SM_IMAGE_PROP_PREFIX
+
+from os_prefilter.nova.connections import lock_of
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+
+# Facts are read at the same time, each in a thread; a worker takes one
+# connection for them to each cell.
+_CELLS = "cells"
+
+
+def kept_machine_type(context: Any, request_spec: Any) -> str | None:
+    """Return the machine type that Nova's libvirt driver keeps for a server
+    that moves, from its system metadata.
+
+    None for a resize or a cold migration: nova-compute then starts the guest
+    from the request's image, so that the destination's default counts. None
+    for a rebuild, at which nova-api removes what is kept. None also if none is
+    kept, with another driver for instance.
+    """
+    if request_is_rebuild(request_spec):
+        return None
+    server = _server_of(context, request_spec)
+    if server.task_state == RESIZE_PREP:
+        # To another cell the server moves by a snapshot, which has what is
+        # kept.
+        leaves_cell = request_spec.requested_destination.allow_cross_cell_move
+        return UNKNOWN_MACHINE_TYPE if leaves_cell else None
+    kept: str | None = server.system_metadata.get(
+        f"{SM_IMAGE_PROP_PREFIX}hw_machine_type"
+    )
+    return kept
+
+
+def has_new_flavor(context: Any, request_spec: Any) -> bool:
+    """Return whether a server is resized, by what nova-conductor itself tells
+    it from a cold migration by.
+    """
+    server = _server_of(context, request_spec)
+    is_resized: bool = (
+        server.task_state == RESIZE_PREP
+        and server.instance_type_id != request_spec.flavor.id
+    )
+    return is_resized
+
+
+def _server_of(context: Any, request_spec: Any) -> Any:
+    """Return the server of a request, with its system metadata, from the
+    database of its cell.
+    """
+    admin = (context or nova_context.get_admin_context()).elevated()
+    mapping = InstanceMapping.get_by_instance_uuid(
+        admin, request_spec.instance_uuid
+    )
+    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        return Instance.get_by_uuid(
+            in_cell,
+            request_spec.instance_uuid,
+            expected_attrs=["system_metadata"],
+        )
+
+
+def some_compute_nodes(context: Any) -> list[str]:
+    """Return the UUIDs of compute nodes, which are those of their root
+    providers: one of each cell that answers.
+    """
+    admin = (context or nova_context.get_admin_context()).elevated()
+    with lock_of(_CELLS):
+        by_cell = nova_context.scatter_gather_skip_cell0(
+            admin, ComputeNodeList.get_by_pagination, limit=1
+        )
+    answers = (
+        found
+        for found in by_cell.values()
+        if not nova_context.is_cell_failure_sentinel(found)
+    )
+    return [node.uuid for found in answers for node in found]
+
+
+def minimum_compute_version(context: Any) -> int:
+    """Return the lowest service version of all nova-computes.
+
+    :raises nova.exception.CellTimeout: if a cell does not answer: its computes
+        may be old.
+    """
+    with lock_of(_CELLS):
+        admin = context or nova_context.get_admin_context()
+        return int(
+            nova_service.get_minimum_version_all_cells(
+                admin, ["nova-compute"], require_all=True
+            )
+        )

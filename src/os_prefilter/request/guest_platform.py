@@ -7,7 +7,7 @@ type, and the disk buses it may not use.
 from typing import NamedTuple
 
 from os_prefilter.common.placement_values import resource_amount
-from os_prefilter.request.view import Request, once
+from os_prefilter.request.view import Request, cached_per_request
 from os_prefilter.vocabulary import BY_NAME, machine_types
 
 _ARCHITECTURE = BY_NAME["architecture"]
@@ -80,7 +80,7 @@ class Guest(NamedTuple):
         return self.architecture_source if never else ""
 
 
-@once
+@cached_per_request
 def guest_of(request: Request) -> Guest:
     """Return the platform of a request's guest; unknown values are left out,
     the rows' own filters report them.

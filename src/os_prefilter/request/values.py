@@ -20,7 +20,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import sources_naming
 from os_prefilter.request.requirements import Note, Source
-from os_prefilter.request.view import Request, once
+from os_prefilter.request.view import Request, cached_per_request
 from os_prefilter.vocabulary import enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import BOOLEANS
 from os_prefilter.vocabulary.model import Beside, Never, Row, UnknownValues
@@ -161,7 +161,7 @@ def rows_of(request: Request, name: str) -> Sequence[Row]:
     return rows
 
 
-@once
+@cached_per_request
 def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
     index, rows = _index(), table()
     numbers = [*index.always]

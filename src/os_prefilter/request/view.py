@@ -450,7 +450,7 @@ class Request:
         )
         self.kept: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others
-        by function (``once``).
+        by function (``cached_per_request``).
         """
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
@@ -794,10 +794,10 @@ def _new_parts(
     return ("flavor ",) if has_new_flavor else ()
 
 
-def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
-    """Keep in the view what a function finds out about it, which is not
-    None.
-    """
+def cached_per_request(
+    function: Callable[[Request], _Found],
+) -> Callable[[Request], _Found]:
+    """Cache the function's result on the request; None is not cached."""
 
     @wraps(function)
     def find(request: Request) -> _Found:

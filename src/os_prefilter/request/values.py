@@ -139,9 +139,9 @@ def resolve(request: Request, row: Row) -> Resolved:
     :raises MalformedRequest: if the row may be switched by a trait, and one in
         image or flavor is malformed.
     """
-    found: Resolved | None = request.kept.get(row)
+    found: Resolved | None = request.cache.get(row)
     if found is None:
-        found = request.kept[row] = _read(request, row)
+        found = request.cache[row] = _read(request, row)
     return found
 
 

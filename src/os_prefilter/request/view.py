@@ -448,7 +448,7 @@ class Request:
         self._new_parts: Final = _new_parts(
             self.server_exists, self.is_rebuild, has_new_flavor
         )
-        self.kept: Final[dict[Any, Any]] = {}
+        self.cache: Final[dict[Any, Any]] = {}
         """Results for this request: readings by row of the vocabulary, others
         by function (``cached_per_request``).
         """
@@ -801,9 +801,9 @@ def cached_per_request(
 
     @wraps(function)
     def find(request: Request) -> _Found:
-        found: _Found | None = request.kept.get(find)
+        found: _Found | None = request.cache.get(find)
         if found is None:
-            found = request.kept[find] = function(request)
+            found = request.cache[find] = function(request)
         return found
 
     return find

@@ -516,7 +516,7 @@ class Request:
             )
             raise UnsuitableRequestSpec(self._spec, problem) from error
 
-    def held(self) -> tuple[Any, ...] | None:
+    def cache_key(self) -> tuple[Any, ...] | None:
         """Return all that the view holds, to compare requests by; None for one
         with groups of devices or ports.
 

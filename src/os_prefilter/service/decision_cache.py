@@ -43,15 +43,15 @@ class DecisionCache:
 
         :return: the decision, and whether it comes from the cache
         """
-        outcomes, held = self._outcomes, request.held()
-        if held is None:
+        outcomes, request_key = self._outcomes, request.cache_key()
+        if request_key is None:
             return decide(), False
         try:
             # Values with their types, as 1, 1.0 and True do not mean the same;
             # nothing but plain values is written.
             key = marshal.dumps(
                 (
-                    held,
+                    request_key,
                     [read_beyond(request_spec, name) for name in self._reads],
                 ),
                 _FORMAT,

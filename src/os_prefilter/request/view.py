@@ -293,7 +293,7 @@ def _destination_of(spec: Any) -> tuple[Any, ...]:
 
 # Fields in which requests with one flavor and image differ; few filters read
 # them.
-_BEYOND: Mapping[str, Callable[[Any], Any]] = {
+_EXTRA_FIELDS: Mapping[str, Callable[[Any], Any]] = {
     "project_id": lambda spec: _as_text(field_of(spec, "project_id")),
     "availability_zone": lambda spec: _as_text(
         field_of(spec, "availability_zone")
@@ -315,12 +315,12 @@ _BEYOND: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def read_beyond(request_spec: Any, name: str) -> Any:
+def read_extra_field(request_spec: Any, name: str) -> Any:
     """Return a field that the view does not hold: ``project_id``, or
     ``flavor.name``.
     """
-    if name in _BEYOND:
-        return _BEYOND[name](request_spec)
+    if name in _EXTRA_FIELDS:
+        return _EXTRA_FIELDS[name](request_spec)
     part, _, field = name.partition(".")
     return _unchangeable(field_of(field_of(request_spec, part), field))
 
@@ -594,7 +594,7 @@ class Request:
         return (
             self._disk_format
             if name in _IMAGE_FIELDS
-            else self._beyond(f"image.{name}")
+            else self._read_extra_field(f"image.{name}")
         )
 
     def extra_spec(self, name: str) -> object:
@@ -607,43 +607,46 @@ class Request:
         """
         if name in _FLAVOR_FIELDS:
             return self._amounts[_FLAVOR_FIELDS.index(name)]
-        return self._beyond(f"flavor.{name}")
+        return self._read_extra_field(f"flavor.{name}")
 
     @property
     def project_id(self) -> str | None:
         """The project that the server belongs to."""
-        return _as_text(self._beyond("project_id"))
+        return _as_text(self._read_extra_field("project_id"))
 
     @property
     def availability_zone(self) -> str | None:
         """The availability zone that the author of the request chose."""
-        return _as_text(self._beyond("availability_zone"))
+        return _as_text(self._read_extra_field("availability_zone"))
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
         """The scheduler hints, each with its values: tenants' text, as
         everything else of a request.
         """
-        return MappingProxyType(dict(self._beyond("scheduler_hints")))
+        return MappingProxyType(
+            dict(self._read_extra_field("scheduler_hints"))
+        )
 
     @cached_property
     def networks(self) -> tuple[NetworkRequest, ...]:
         """The networks and ports that the author of the request chose."""
         return tuple(
-            NetworkRequest(*each) for each in self._beyond("networks")
+            NetworkRequest(*each)
+            for each in self._read_extra_field("networks")
         )
 
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
         """Lists of group suffixes that must come from one subtree."""
-        return tuple(self._beyond("same_subtree"))
+        return tuple(self._read_extra_field("same_subtree"))
 
     @property
     def destination(self) -> Destination:
         """The aggregates and the tree that the instance may go to."""
-        return Destination(*self._beyond("destination"))
+        return Destination(*self._read_extra_field("destination"))
 
-    def _beyond(self, name: str) -> Any:
+    def _read_extra_field(self, name: str) -> Any:
         if self._reads is not None and name not in self._reads:
             # Undeclared, a decision would be taken again for a request that
             # differs in it.
@@ -651,7 +654,7 @@ class Request:
                 f"it reads {name} of a request without"
                 f" @Declaration(reads=({name!r},))"
             )
-        return read_beyond(self._spec, name)
+        return read_extra_field(self._spec, name)
 
     # These are read late: a malformed trait is the error of the filter or the
     # query that needs it.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from os_prefilter.request.view import Request, read_beyond
+from os_prefilter.request.view import Request, read_extra_field
 from os_prefilter.service.observed import Outcome
 
 MOST = 1000
@@ -52,7 +52,10 @@ class DecisionCache:
             key = marshal.dumps(
                 (
                     request_key,
-                    [read_beyond(request_spec, name) for name in self._reads],
+                    [
+                        read_extra_field(request_spec, name)
+                        for name in self._reads
+                    ],
                 ),
                 _FORMAT,
             )

@@ -105,7 +105,7 @@ class Decision:
         return {run.filter: run.seconds for run in self.runs}
 
 
-class Progress:
+class DecisionBuilder:
     """The results of the filters that have run for a request.
 
     :param request: the view of it

@@ -10,7 +10,7 @@ from typing import Any
 
 from os_prefilter.common import errors
 from os_prefilter.pipeline import nova_style
-from os_prefilter.pipeline.decision import Progress
+from os_prefilter.pipeline.decision import DecisionBuilder
 from os_prefilter.request.filter_contract import (
     NEEDS,
     OPTIONS,
@@ -29,7 +29,7 @@ from os_prefilter.request.requirements import (
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
-Call = Callable[[Progress], object]
+Call = Callable[[DecisionBuilder], object]
 """A filter with its needs bound, so that no request pays for finding out what
 they are.
 """
@@ -66,7 +66,7 @@ def bind(
             if facts[declared.gate] is False
             else _waiting_for(declared.gate)
         )
-        return lambda _progress: waits
+        return lambda _builder: waits
     if each.nova_style:
         return partial(nova_style.run, each.name, each.function)
     values = {need: facts[need] for need in each.needs if need not in NEEDS}
@@ -74,15 +74,15 @@ def bind(
     unknown = [need for need, value in values.items() if value is UNKNOWN]
     if unknown and not declared.takes_unknown:
         waits = _waiting_for(unknown[0])
-        return lambda _progress: waits
+        return lambda _builder: waits
     if OPTIONS in each.needs:
         values[OPTIONS] = options
     function = partial(each.function, **values)
     if REQUIRED_BEFORE in each.needs:
-        return lambda progress: function(
-            progress.request, required_before=tuple(progress.pending)
+        return lambda builder: function(
+            builder.request, required_before=tuple(builder.pending)
         )
-    return lambda progress: function(progress.request)
+    return lambda builder: function(builder.request)
 
 
 def _waiting_for(fact: str) -> Requirements:
@@ -107,7 +107,7 @@ _NOT_ITS_OWN = (
 def call_filter(
     each: LoadedFilter,
     call: Call,
-    progress: Progress,
+    builder: DecisionBuilder,
     adjust: Iterable[Adjust] = (),
 ) -> Requirements:
     """Return the result of a filter, adjusted unless it is written the Nova
@@ -118,7 +118,7 @@ def call_filter(
         something other than Requirements.
     """
     try:
-        result = call(progress)
+        result = call(builder)
         if not isinstance(result, Requirements):
             raise TypeError(
                 f"it returned a {type(result).__name__}, not Requirements"
@@ -130,7 +130,7 @@ def call_filter(
             )
         if result is not NOTHING and not each.nova_style:
             for one in adjust:
-                result = one(each, result, progress.request)
+                result = one(each, result, builder.request)
     except _NOT_ITS_OWN:
         raise
     except errors.PrefilterError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from os_prefilter.common.errors import RejectedByFilter
 from os_prefilter.common.trait_names import trait_named
-from os_prefilter.pipeline.decision import Progress
+from os_prefilter.pipeline.decision import DecisionBuilder
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import (
     ROOT,
@@ -32,18 +32,18 @@ _SOURCE = "set by the filter itself"
 
 
 def run(
-    name: str, function: NovaStyleFilter, progress: Progress
+    name: str, function: NovaStyleFilter, builder: DecisionBuilder
 ) -> Requirements:
     """Call the filter and return what it changed.
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
     # It may look at what the filters before it required.
-    draft = progress.written()
+    draft = builder.written()
     before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:
-        answer = function(progress.context, draft)
+        answer = function(builder.context, draft)
     except Exception as error:
         # By name: this library does not import Nova.
         if any(
@@ -62,10 +62,10 @@ def run(
             f" way, but returns a {type(answer).__name__}; options and facts"
             " are keyword-only parameters"
         )
-    progress.look_again()
+    builder.look_again()
     traits_now, aggregates_now = (
-        _traits(progress.request),
-        _aggregates(progress.request),
+        _traits(builder.request),
+        _aggregates(builder.request),
     )
     requirements = [
         Requirement(trait_named(trait), required, scope, _SOURCE)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.errors import PrefilterError
-from os_prefilter.pipeline.decision import Decision, Progress, Run
+from os_prefilter.pipeline.decision import Decision, DecisionBuilder, Run
 from os_prefilter.pipeline.filter_calls import Adjust, Call, bind, call_filter
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import LoadedFilter
@@ -79,37 +79,39 @@ class Pipeline:
 
         :param context: handed to filters written the Nova way
         """
-        progress = Progress(request, context)
+        builder = DecisionBuilder(request, context)
         try:
             for each, call in self._calls:
-                self._run(each, call, progress)
+                self._run(each, call, builder)
             # Without a filter the library changes nothing, and says nothing.
             remarks: tuple[Note, ...] = ()
             if self._remark and self._calls:
                 remarks = tuple(
-                    self._remark(progress.request, self.options, self._names)
+                    self._remark(builder.request, self.options, self._names)
                 )
-            return progress.decision(remarks)
+            return builder.decision(remarks)
         except PrefilterError as error:
-            error.runs = tuple(progress.runs)
+            error.runs = tuple(builder.runs)
             raise
 
-    def _run(self, each: LoadedFilter, call: Call, progress: Progress) -> None:
+    def _run(
+        self, each: LoadedFilter, call: Call, builder: DecisionBuilder
+    ) -> None:
         start = perf_counter()
         try:
-            result = call_filter(each, call, progress, self._adjust)
+            result = call_filter(each, call, builder, self._adjust)
         except PrefilterError as error:
             if error.filter == each.name:
-                progress.runs.append(
+                builder.runs.append(
                     Run(each.name, (), (), perf_counter() - start)
                 )
             raise
         seconds = perf_counter() - start
         if result is NOTHING:
             # Most filters have nothing to say of a request.
-            progress.runs.append(Run(each.name, (), (), seconds))
+            builder.runs.append(Run(each.name, (), (), seconds))
         else:
-            progress.add(each, result, seconds)
+            builder.add(each, result, seconds)
 
 
 def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:

@@ -23,7 +23,7 @@ from os_prefilter.common.trait_names import (
     is_trait_name,
     standard_traits,
 )
-from os_prefilter.pipeline.decision import Progress
+from os_prefilter.pipeline.decision import DecisionBuilder
 from os_prefilter.pipeline.filter_calls import bind, call_filter
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import (
@@ -165,10 +165,10 @@ class _EachFilter:
         :param guard: the context in which the filter is called
         """
         try:
-            progress = Progress(Request(spec))
+            builder = DecisionBuilder(Request(spec))
             call = bind(self.filter, self.pipeline.options, self.facts)
             with guard():
-                return call_filter(self.filter, call, progress)
+                return call_filter(self.filter, call, builder)
         except RequestRejected as error:
             return f"{type(error).__name__}: {error}"
         except PrefilterError as error:

@@ -177,7 +177,7 @@ class DecisionBuilder:
             )
         )
 
-    def written(self) -> Any:
+    def flush_to_draft(self) -> Any:
         """Return the draft with all that is required so far.
 
         :raises UnsuitableRequestSpec: if the request spec cannot be copied, or
@@ -197,7 +197,7 @@ class DecisionBuilder:
         self.pending, self._own_groups = [], []
         return self.draft
 
-    def look_again(self) -> None:
+    def reload_request(self) -> None:
         """Take the draft for the request, after a filter written the Nova way
         has changed it.
         """

@@ -39,7 +39,7 @@ def run(
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
     # It may look at what the filters before it required.
-    draft = builder.written()
+    draft = builder.flush_to_draft()
     before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:
@@ -62,7 +62,7 @@ def run(
             f" way, but returns a {type(answer).__name__}; options and facts"
             " are keyword-only parameters"
         )
-    builder.look_again()
+    builder.reload_request()
     traits_now, aggregates_now = (
         _traits(builder.request),
         _aggregates(builder.request),

@@ -128,7 +128,7 @@ def test_nova_style_filter_gets_the_context_and_sees_traits_of_earlier_filters()
         ("the context", {"OWNER_NOVA"}, [_AGGREGATE]),
         ("pc", {"hw_a": "b"}),
     ]
-    assert (decision.taken_back, decision.preferred_share(bool)) == (
+    assert (decision.removed_later, decision.preferred_share(bool)) == (
         frozenset(),
         0.0,
     )

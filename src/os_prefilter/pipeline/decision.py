@@ -55,7 +55,7 @@ class Decision:
     """The changes that :func:`os_prefilter.pipeline.writer.write` makes to the
     request spec.
     """
-    taken_back: frozenset[Requirement] = frozenset()
+    removed_later: frozenset[Requirement] = frozenset()
     """Requirements that a later filter, written the Nova way, removed from the
     root.
     """
@@ -127,7 +127,7 @@ class DecisionBuilder:
         self._own_groups = list(NOTHING.own_groups)
         self._preferences: list[Preference] = []
         self._aggregates: list[AggregateRequirement] = []
-        self._taken_back: set[Requirement] = set()
+        self._removed_later: set[Requirement] = set()
 
     def add(
         self, each: LoadedFilter, result: Requirements, seconds: float
@@ -217,7 +217,7 @@ class DecisionBuilder:
             for item in run.requirements
             if item.scope == ROOT
         )
-        self._taken_back.update(
+        self._removed_later.update(
             item
             for item in earlier
             if (item.trait, item.required) not in on_root
@@ -239,5 +239,8 @@ class DecisionBuilder:
         if self.draft is not None:
             additions = additions._replace(draft=self.draft)
         return Decision(
-            tuple(self.runs), remarks, additions, frozenset(self._taken_back)
+            tuple(self.runs),
+            remarks,
+            additions,
+            frozenset(self._removed_later),
         )

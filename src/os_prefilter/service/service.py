@@ -446,7 +446,7 @@ class Service:
             demand = root_demand(
                 item
                 for item in decision.requirements
-                if item not in decision.taken_back
+                if item not in decision.removed_later
             )
         # Most requests have none.
         warnings = [str(note) for note in decision.notes if note.warn]

@@ -14,7 +14,7 @@ from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.request.remarks import IGNORED, OF_HOSTS
 from os_prefilter.request.values import advice_of
 from os_prefilter.vocabulary import ROWS, row_named
-from os_prefilter.vocabulary.model import Never, Row
+from os_prefilter.vocabulary.model import Incompatible, Row
 from tests.against_nova.differences import (
     AGGREGATE_DIFFERENCES,
     DIFFERENCES,
@@ -100,24 +100,34 @@ def ways_to_ask() -> Iterator[str]:
 
 
 def _unless(row: Row) -> str:
-    alike: dict[tuple[Never, ...], list[str]] = {}
-    for value, beside in row.beside.items():
-        for pairs in _of_one_kind(beside.never):
+    alike: dict[tuple[Incompatible, ...], list[str]] = {}
+    for value, constraints in row.constraints.items():
+        for pairs in _of_one_kind(constraints.incompatible):
             alike.setdefault(pairs, []).append(value)
     notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
     return ". ".join(
-        [*(_pairs(values, never) for never, values in alike.items()), *notes]
+        [
+            *(
+                _pairs(values, incompatible)
+                for incompatible, values in alike.items()
+            ),
+            *notes,
+        ]
     )
 
 
-def _of_one_kind(never: tuple[Never, ...]) -> Iterator[tuple[Never, ...]]:
+def _of_one_kind(
+    incompatible: tuple[Incompatible, ...],
+) -> Iterator[tuple[Incompatible, ...]]:
     """Yield the pairs that differ in nothing but the value, together."""
-    for _, pairs in groupby(never, lambda pair: replace(pair, value="")):
+    for _, pairs in groupby(
+        incompatible, lambda pair: replace(pair, value="")
+    ):
         yield tuple(pairs)
 
 
-def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
-    other, first = row_named(never[0].row), never[0]
+def _pairs(values: list[str], incompatible: tuple[Incompatible, ...]) -> str:
+    other, first = row_named(incompatible[0].row), incompatible[0]
     result = "rejected" if first.is_certain else "noted"
     where = f" on hosts with ``{first.on}``" if first.on else ""
     unless = f", unless ``{advice_of(first)}``" if first.unless else ""
@@ -130,7 +140,7 @@ def _pairs(values: list[str], never: tuple[Never, ...]) -> str:
         return (
             f"{result}{where}: ``{' '.join(values)}`` without {name}{unless}"
         )
-    others = " or ".join(f"``{each.value}``" for each in never)
+    others = " or ".join(f"``{each.value}``" for each in incompatible)
     return (
         f"{result}{where}: ``{' '.join(values)}`` beside {name}"
         f" {others}{unless}"

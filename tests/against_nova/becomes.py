@@ -310,12 +310,16 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
         else rows
     ):
         value = _of_row(spec, row)
-        beside = row.beside[value].never if value in row.beside else ()
+        incompatible = (
+            row.constraints[value].incompatible
+            if value in row.constraints
+            else ()
+        )
         if guest.what_rules_out(row.name, value):
             return REFUSED
         if any(
             _of_row(spec, BY_NAME[each.row]) == each.value
-            for each in beside
+            for each in incompatible
             if not each.by_nova
         ):
             return REFUSED

@@ -57,8 +57,8 @@ def _offer(
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
 
 
-_BESIDE = (
-    "beside={'true': Beside(never=(Never('vif_model', 'igb'),),"
+_CONSTRAINTS = (
+    "constraints={'true': Constraints(incompatible=(Incompatible('vif_model', 'igb'),),"
     " needs=(('vif_model', 'e1000e'),))}"
 )
 _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
@@ -146,7 +146,7 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
         (
             {
                 "mine": (
-                    f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_BESIDE})"
+                    f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_CONSTRAINTS})"
                 )
             },
             "a row 'nobody', which does not exist",
@@ -155,7 +155,7 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
             {
                 "mine": (
                     _GOOD[:-1]
-                    + ", beside={'true': Beside(needs=(('vif_model', 'x'),))})"
+                    + ", constraints={'true': Constraints(needs=(('vif_model', 'x'),))})"
                 )
             },
             "the value 'x' of a row 'vif_model'",
@@ -217,7 +217,7 @@ def test_installed_row_that_fits_is_found_by_its_name(
     )
     beside = (
         f"{_GOOD[:-1].replace('mine', 'o').replace('MINE', 'O')},"
-        f" depends_on=DependsOn('vif_model'), {_BESIDE}"
+        f" depends_on=DependsOn('vif_model'), {_CONSTRAINTS}"
     )
     others = {
         "o": f"{beside}, precedence=Precedence('image'))",

@@ -57,7 +57,7 @@ _AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 # Nova's query requires secure boot beside a BIOS, too: that this makes no
 # sense, filters and the late check say.
 _SECURE_BOOT = BY_NAME["secure_boot"]
-_SECURE_BOOT_WITH_ANY_FIRMWARE = replace(_SECURE_BOOT, beside={})
+_SECURE_BOOT_WITH_ANY_FIRMWARE = replace(_SECURE_BOOT, constraints={})
 
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 _MACHINE = "hw_machine_type"

@@ -225,8 +225,8 @@ def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
     for row in ROWS:
         pairs = [
             pair
-            for beside in row.beside.values()
-            for pair in beside.never
+            for constraints in row.constraints.values()
+            for pair in constraints.incompatible
             if not pair.is_certain
         ]
         if pairs:

@@ -104,7 +104,7 @@ def require_rows(
             and raw_values(request, row) == (None, None)
         ):
             continue
-        if row.beside and options.nova_builds_guests:
+        if row.constraints and options.nova_builds_guests:
             requirements += _start_in_nova(request, row, found)
         meaning = _meaning(row, found, guest_of(request), options, scope)
         if meaning.preference:
@@ -161,7 +161,7 @@ def forbid_incapable_hosts(
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
         if found:
-            if row.beside and options.nova_builds_guests:
+            if row.constraints and options.nova_builds_guests:
                 requirements += _start_in_nova(request, row, found)
                 if lives_without(request, row, found):
                     continue

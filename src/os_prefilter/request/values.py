@@ -23,7 +23,12 @@ from os_prefilter.request.requirements import Note, Source
 from os_prefilter.request.view import Request, cached_per_request
 from os_prefilter.vocabulary import enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Beside, Never, Row, UnknownValues
+from os_prefilter.vocabulary.model import (
+    Constraints,
+    Incompatible,
+    Row,
+    UnknownValues,
+)
 
 
 class RowValue(NamedTuple):
@@ -68,14 +73,14 @@ class Resolved(NamedTuple):
 
 
 _NOT_SET = Resolved()
-_NOTHING_BESIDE = Beside()
+_NO_CONSTRAINTS = Constraints()
 ADDRESS_BITS = range(32, 53)
 """The numbers of address bits that QEMU takes."""
 TAKEN_ADDRESS_BITS = (
     f"QEMU takes a whole number from {ADDRESS_BITS[0]} to {ADDRESS_BITS[-1]}"
 )
 # With 0 in the image, that of the flavor counts.
-_EQUAL_PORTS = Never(
+_EQUAL_PORTS = Incompatible(
     "usb_redirection", "", unless=(("usb_redirection", ("0",)),)
 )
 
@@ -221,19 +226,23 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     """Return whether another row of the request requires the value of a row,
     and more.
     """
-    beside = row.beside.get(value)
+    constraints = row.constraints.get(value)
     # Of an emulated guest the other row's trait says nothing: it is about
     # guests of the host's own architecture.
-    if not beside or not beside.implied_by or guest_of(request).architecture:
+    if (
+        not constraints
+        or not constraints.implied_by
+        or guest_of(request).architecture
+    ):
         return False
-    name, more = beside.implied_by
+    name, more = constraints.implied_by
     other = value_of(request, row_named(name))
     return other is not None and other.value == more
 
 
 def pairs_of_nova(
     request: Request, row: Row, found: RowValue
-) -> Iterator[tuple[Never, str]]:
+) -> Iterator[tuple[Incompatible, str]]:
     """Yield the values of other rows beside which no guest of Nova has a
     value, each with its source.
 
@@ -273,7 +282,7 @@ def lives_without(request: Request, row: Row, found: RowValue) -> bool:
 
 def uncertain_pairs_of_nova(
     request: Request, row: Row, found: RowValue
-) -> Iterator[tuple[Never, str]]:
+) -> Iterator[tuple[Incompatible, str]]:
     """Yield the values of other rows beside which no request says whether a
     guest of Nova has a value.
     """
@@ -284,8 +293,8 @@ def uncertain_pairs_of_nova(
 
 def _pairs_of_nova(
     request: Request, row: Row, value: str
-) -> Iterator[tuple[Never, str]]:
-    for pair in row.beside.get(value, _NOTHING_BESIDE).never:
+) -> Iterator[tuple[Incompatible, str]]:
+    for pair in row.constraints.get(value, _NO_CONSTRAINTS).incompatible:
         if not pair.by_nova:
             continue
         other_row = row_named(pair.row)
@@ -391,7 +400,7 @@ _VERSION_OF_PC = re.compile(
 )
 
 
-def _is_excused(request: Request, pair: Never) -> bool:
+def _is_excused(request: Request, pair: Incompatible) -> bool:
     guest = guest_of(request)
     for name, values in pair.unless:
         found = value_of(request, row_named(name))
@@ -400,7 +409,7 @@ def _is_excused(request: Request, pair: Never) -> bool:
     return False
 
 
-def advice_of(pair: Never) -> str:
+def advice_of(pair: Incompatible) -> str:
     """Return what to write so that a guest starts with both values:
     ``hw_usb_model=qemu-xhci``.
     """
@@ -513,7 +522,7 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
         read = read._replace(unknown=other.unknown + read.unknown)
     if row.device and not read.problem:
         read = _switched(request, row.device, read)
-    if read.value and not read.problem and row.beside:
+    if read.value and not read.problem and row.constraints:
         read = read._replace(problem=_problem_beside(request, row, read.value))
     if (
         depends_on
@@ -626,15 +635,15 @@ def _problem_beside(
     """Return the error if the values of other rows make no sense beside
     ``found``.
     """
-    beside = row.beside.get(found.value, _NOTHING_BESIDE)
+    constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
     others = [
         (each.row, each.value, False)
-        for each in beside.never
+        for each in constraints.incompatible
         if not each.by_nova
     ]
     for name, value, is_needed in (
         *others,
-        *((*each, True) for each in beside.needs),
+        *((*each, True) for each in constraints.needs),
     ):
         row_beside = row_named(name)
         other = resolve(request, row_beside)

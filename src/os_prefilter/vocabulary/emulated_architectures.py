@@ -10,7 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary import machine_types
-from os_prefilter.vocabulary.model import Beside, Never, Row, Spelling, terms
+from os_prefilter.vocabulary.model import (
+    Constraints,
+    Incompatible,
+    Row,
+    Spelling,
+    terms,
+)
 
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova
 # accepts.
@@ -22,7 +28,7 @@ _CUSTOM = " ".join(
 # Nova gives a CD-ROM the bus of the host's architecture, IDE on x86_64, which
 # these do not have.
 _OTHER_BUSES = (("cdrom_bus", ("scsi", "usb", "sata")),)
-_ON_IDE = Never(
+_ON_IDE = Incompatible(
     "image_type",
     "iso",
     by_nova=True,
@@ -35,9 +41,9 @@ EMULATION = Row(
     terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
     image_property="hw_emulation_architecture",
     spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
-    beside=dict.fromkeys(
+    constraints=dict.fromkeys(
         ("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"),
-        Beside(never=(_ON_IDE,)),
+        Constraints(incompatible=(_ON_IDE,)),
     ),
 )
 

@@ -8,9 +8,9 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import machine_types
 from os_prefilter.vocabulary.emulated_architectures import EMULATION
 from os_prefilter.vocabulary.model import (
-    Beside,
+    Constraints,
     DependsOn,
-    Never,
+    Incompatible,
     Precedence,
     Row,
     Spelling,
@@ -57,9 +57,9 @@ _WITH_USB = (
     ("architecture", _POWER),
     ("emulation_architecture", _POWER),
 )
-_NO_USB = Beside(
-    never=(
-        Never(
+_NO_USB = Constraints(
+    incompatible=(
+        Incompatible(
             "input_bus",
             "virtio",
             by_nova=True,
@@ -151,7 +151,7 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="hw:sound_model",
         refuses_unknown=True,
         required_by=("image_metadata", "sound_model"),
-        beside={"usb": _NO_USB},
+        constraints={"usb": _NO_USB},
     ),
     Row(
         "usb_model",
@@ -177,7 +177,7 @@ FILTERED: tuple[Row, ...] = (
                 for number in range(1, _MOST_USB_PORTS + 1)
             }
         ),
-        beside={
+        constraints={
             str(number): _NO_USB for number in range(1, _MOST_USB_PORTS + 1)
         },
     ),
@@ -187,7 +187,9 @@ FILTERED: tuple[Row, ...] = (
         "pointer_model",
         {"usbtablet": _INPUT_BUSES["usb"]},
         image_property="hw_pointer_model",
-        beside={"usbtablet": Beside(implied_by=("input_bus", "virtio"))},
+        constraints={
+            "usbtablet": Constraints(implied_by=("input_bus", "virtio"))
+        },
     ),
     Row(
         "watchdog",
@@ -203,7 +205,9 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_firmware_type",
         # On libvirt 9.0 guests of Nova 33 and 34 start with Secure Boot, and
         # not without.
-        beside={"uefi": Beside(implied_by=("secure_boot", "required"))},
+        constraints={
+            "uefi": Constraints(implied_by=("secure_boot", "required"))
+        },
         per_architecture=True,
     ),
     Row(
@@ -263,10 +267,10 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_virtio_packed_ring",
         extra_spec="hw:virtio_packed_ring",
         # libvirt refuses it for other interfaces.
-        beside={
-            "true": Beside(
-                never=tuple(
-                    Never("vif_model", model)
+        constraints={
+            "true": Constraints(
+                incompatible=tuple(
+                    Incompatible("vif_model", model)
                     for model in _VIFS.split()
                     if model != "virtio"
                 )

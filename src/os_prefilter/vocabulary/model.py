@@ -114,9 +114,10 @@ class DependsOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
-    """A value of another row beside which no guest has the value: it does not
-    start, or starts without.
+class Incompatible:
+    """An incompatible value of another row.
+
+    No guest has both: it does not start, or starts without one.
     """
 
     row: str
@@ -138,10 +139,10 @@ class Never:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Relations of a value to those of other rows, each as (row, value)."""
+class Constraints:
+    """Constraints between values of different rows, each as (row, value)."""
 
-    never: tuple[Never, ...] = ()
+    incompatible: tuple[Incompatible, ...] = ()
     """The values beside which no guest has it."""
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
@@ -155,8 +156,8 @@ class Row:
     """One property of a request that may require a trait.
 
     Where its value comes from is in the row itself; :class:`Spelling`,
-    :class:`Precedence`, :class:`DependsOn` and :class:`Beside` say what is
-    special about some.
+    :class:`Precedence`, :class:`DependsOn` and :class:`Constraints` say what
+    is special about some.
     """
 
     name: str
@@ -191,7 +192,7 @@ class Row:
     spelling: Spelling = field(default_factory=Spelling)
     precedence: Precedence = field(default_factory=Precedence)
     depends_on: DependsOn | None = None
-    beside: Mapping[str, Beside] = field(default_factory=dict)
+    constraints: Mapping[str, Constraints] = field(default_factory=dict)
     """By value."""
     boolean: bool = field(init=False)
     device: Trait | None = field(init=False)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import (
-    Beside,
+    Constraints,
     DependsOn,
-    Never,
+    Incompatible,
     Precedence,
     Row,
     Term,
@@ -31,17 +31,19 @@ _ARCHITECTURES_NAMED = (
     ("emulation_architecture", ("aarch64", "x86_64")),
 )
 _WITHOUT_UEFI = (
-    Never(
+    Incompatible(
         "firmware_type",
         "",
         by_nova=True,
         unless=(_UEFI, *_ARCHITECTURES_NAMED),
         on=Trait("HW_ARCH_X86_64"),
     ),
-    Never(
+    Incompatible(
         "architecture", "x86_64", by_nova=True, unless=(_UEFI, _EMULATED_ARM)
     ),
-    Never("emulation_architecture", "x86_64", by_nova=True, unless=(_UEFI,)),
+    Incompatible(
+        "emulation_architecture", "x86_64", by_nova=True, unless=(_UEFI,)
+    ),
 )
 
 _ROWS = (
@@ -63,7 +65,11 @@ _ROWS = (
         image_property="hw_tpm_model",
         extra_spec="hw:tpm_model",
         depends_on=DependsOn("tpm_version", default="tpm-tis"),
-        beside={"tpm-crb": Beside(never=(Never("tpm_version", "1.2"),))},
+        constraints={
+            "tpm-crb": Constraints(
+                incompatible=(Incompatible("tpm_version", "1.2"),)
+            )
+        },
     ),
     Row(
         "secure_boot",
@@ -75,9 +81,12 @@ _ROWS = (
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
-        beside={
-            "required": Beside(
-                never=(Never("firmware_type", "bios"), *_WITHOUT_UEFI)
+        constraints={
+            "required": Constraints(
+                incompatible=(
+                    Incompatible("firmware_type", "bios"),
+                    *_WITHOUT_UEFI,
+                )
             )
         },
     ),
@@ -121,7 +130,7 @@ _ROWS = (
         },
         image_property="hw_mem_encryption",
         extra_spec="hw:mem_encryption",
-        beside={"true": Beside(needs=(("firmware_type", "uefi"),))},
+        constraints={"true": Constraints(needs=(("firmware_type", "uefi"),))},
     ),
     Row(
         "mem_encryption_model",
@@ -131,9 +140,11 @@ _ROWS = (
         depends_on=DependsOn(
             "mem_encryption", frozenset(("true",)), default="amd-sev"
         ),
-        beside={
-            "amd-sev-snp": Beside(needs=(("firmware_stateless", "true"),)),
-            "intel-tdx": Beside(
+        constraints={
+            "amd-sev-snp": Constraints(
+                needs=(("firmware_stateless", "true"),)
+            ),
+            "intel-tdx": Constraints(
                 needs=(("firmware_stateless", "true"), ("video_model", "none"))
             ),
         },

@@ -172,9 +172,12 @@ def _find_dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
         if depends_on
         else []
     )
-    for beside in row.beside.values():
-        others += [(each.row, each.value) for each in beside.never]
-        others += [*filter(None, (beside.implied_by,)), *beside.needs]
+    for constraints in row.constraints.values():
+        others += [(each.row, each.value) for each in constraints.incompatible]
+        others += [
+            *filter(None, (constraints.implied_by,)),
+            *constraints.needs,
+        ]
     for name, value in others:
         if name not in rows or (value and value not in rows[name].values):
             yield (

@@ -274,7 +274,9 @@ class _SmallestRequests:
             needed = {
                 other: [one]
                 for other, one in (
-                    row.beside[value].needs if value in row.beside else ()
+                    row.constraints[value].needs
+                    if value in row.constraints
+                    else ()
                 )
             }
             if row.depends_on and row.values[value].traits:

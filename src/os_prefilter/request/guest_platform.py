@@ -42,7 +42,7 @@ class Guest(NamedTuple):
     another one: Nova's libvirt driver writes the host's default over what is
     kept when it rescues a server, and then starts the old guest again.
     """
-    may_lack: frozenset[str] = frozenset()
+    optional_devices: frozenset[str] = frozenset()
     """The rows of devices that Nova may leave out of the guest, so that the
     machine type need not have them.
     """
@@ -53,7 +53,7 @@ class Guest(NamedTuple):
         """
         return (
             frozenset()
-            if row in self.may_lack
+            if row in self.optional_devices
             else machine_types.families_without(row, value)
         )
 

@@ -177,7 +177,9 @@ def _is_ignored(request: Request, row: Row) -> bool:
         if row.name == "pointer_model":
             return is_virtio
         on_usb = {name for name, value in found.items() if value == "usb"}
-        return not is_virtio or bool(on_usb - guest_of(request).may_lack)
+        return not is_virtio or bool(
+            on_usb - guest_of(request).optional_devices
+        )
     return False
 
 
@@ -247,7 +249,7 @@ def _notes_on_config_drive(request: Request) -> Iterator[Note]:
     # config_drive_format = vfat in nova.conf.
     if (
         request.image_property("img_config_drive") != "mandatory"
-        or cdrom.name not in guest.may_lack
+        or cdrom.name not in guest.optional_devices
     ):
         return
     found = value_of(request, cdrom)

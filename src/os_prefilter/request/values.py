@@ -404,7 +404,11 @@ def _is_excused(request: Request, pair: Incompatible) -> bool:
     guest = guest_of(request)
     for name, values in pair.unless:
         found = value_of(request, row_named(name))
-        if found and found.value in values and name not in guest.may_lack:
+        if (
+            found
+            and found.value in values
+            and name not in guest.optional_devices
+        ):
             return True
     return False
 

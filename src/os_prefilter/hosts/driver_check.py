@@ -158,7 +158,7 @@ class _Check:
                 )
             # A guest of Nova has some values not beside another one.
             for pair, other in (
-                asked.pairs_of_nova(request, row, choice)
+                asked.incompatible_in_nova(request, row, choice)
                 if self._facts.built_by_nova
                 else ()
             ):

@@ -21,7 +21,7 @@ from os_prefilter.request.requirements import Note
 from os_prefilter.request.values import (
     advice_of,
     raw_values,
-    uncertain_pairs_of_nova,
+    uncertain_in_nova,
     value_of,
 )
 from os_prefilter.request.view import Request
@@ -207,7 +207,7 @@ def _notes_on_pairs(request: Request) -> Iterator[Note]:
             found = value_of(request, row)
             if not found:
                 continue
-            for pair, other in uncertain_pairs_of_nova(request, row, found):
+            for pair, other in uncertain_in_nova(request, row, found):
                 present = value_of(request, row_named(pair.unless[0][0]))
                 how = f"instead of {present.value}" if present else "as well"
                 reason = (

@@ -23,9 +23,9 @@ from os_prefilter.request.requirements import (
 from os_prefilter.request.values import (
     RowValue,
     advice_of,
+    incompatible_in_nova,
     is_implied,
     lives_without,
-    pairs_of_nova,
     raw_values,
     value_of,
 )
@@ -135,7 +135,7 @@ def _start_in_nova(
 
     :raises NeverStarts: if that is every host
     """
-    for pair, other in pairs_of_nova(request, row, found):
+    for pair, other in incompatible_in_nova(request, row, found):
         if not pair.on:
             raise NeverStarts(str(found.source), other, advice_of(pair))
         # Where no host is left, its author reads what to set.

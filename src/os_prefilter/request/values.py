@@ -240,7 +240,7 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     return other is not None and other.value == more
 
 
-def pairs_of_nova(
+def incompatible_in_nova(
     request: Request, row: Row, found: RowValue
 ) -> Iterator[tuple[Incompatible, str]]:
     """Yield the values of other rows beside which no guest of Nova has a
@@ -257,7 +257,7 @@ def pairs_of_nova(
         in_flavor = f"flavor extra spec {row.extra_spec}"
         if request.asks_anew(str(found.source), in_flavor):
             yield _EQUAL_PORTS, in_flavor
-    for pair, source in _pairs_of_nova(request, row, found.value):
+    for pair, source in _all_incompatible_in_nova(request, row, found.value):
         if pair.is_certain and request.asks_anew(str(found.source), source):
             yield pair, source
 
@@ -270,7 +270,7 @@ def lives_without(request: Request, row: Row, found: RowValue) -> bool:
     it needs nothing for Secure Boot.
     """
     pairs = (
-        _pairs_of_nova(request, row, found.value)
+        _all_incompatible_in_nova(request, row, found.value)
         if "query" in row.required_by
         else ()
     )
@@ -280,18 +280,18 @@ def lives_without(request: Request, row: Row, found: RowValue) -> bool:
     )
 
 
-def uncertain_pairs_of_nova(
+def uncertain_in_nova(
     request: Request, row: Row, found: RowValue
 ) -> Iterator[tuple[Incompatible, str]]:
     """Yield the values of other rows beside which no request says whether a
     guest of Nova has a value.
     """
-    for pair, source in _pairs_of_nova(request, row, found.value):
+    for pair, source in _all_incompatible_in_nova(request, row, found.value):
         if not pair.is_certain:
             yield pair, source
 
 
-def _pairs_of_nova(
+def _all_incompatible_in_nova(
     request: Request, row: Row, value: str
 ) -> Iterator[tuple[Incompatible, str]]:
     for pair in row.constraints.get(value, _NO_CONSTRAINTS).incompatible:

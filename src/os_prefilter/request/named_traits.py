@@ -45,7 +45,7 @@ def named_traits(request: Request) -> Iterator[NamedTrait]:
 
 
 def written_requirements(request: Request) -> tuple[Requirement, ...]:
-    """Return the same as requirements."""
+    """Return the traits that the request names, as requirements."""
     return tuple(
         each.source.requirement(*each[:3]) for each in named_traits(request)
     )

@@ -46,8 +46,7 @@ _CUTOFF = 0.85
 OF_HOSTS = frozenset(
     ("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode")
 )
-"""Rows whose traits say what a host is, so that a request which names one has
-all that it asks for.
+"""Rows about the host itself: naming their trait needs no property beside it.
 """
 
 
@@ -125,9 +124,7 @@ IGNORED: Mapping[str, str] = {
         if row.depends_on
     },
 }
-"""Row -> why Nova gives a guest no value of it, beside some values of other
-rows or without them.
-"""
+"""Row -> why Nova ignores its value, depending on other rows."""
 
 
 @cache

@@ -28,7 +28,7 @@ from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common.errors import NoHostServes
-from os_prefilter.hosts.reports import REPORTED, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service import Service
 from os_prefilter.service.shared import Siblings
 from os_prefilter.service.wanted import (

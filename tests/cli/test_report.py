@@ -19,7 +19,7 @@ import yaml
 from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     REPORTED,
     WANTED,

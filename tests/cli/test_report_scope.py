@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     ON_PROVIDERS,
     REPORTED,

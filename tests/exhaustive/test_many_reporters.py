@@ -26,7 +26,7 @@ from os_prefilter.common.errors import (
     PlacementUnavailable,
 )
 from os_prefilter.hosts.desired_traits import Goal
-from os_prefilter.hosts.reports import REPORTED, names_noting
+from os_prefilter.hosts.marker_traits import REPORTED, names_noting
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases

@@ -34,11 +34,11 @@ from os_prefilter.adapters.placement.trait_sync import (
 )
 from os_prefilter.common.errors import GenerationConflict, UnknownTraits
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts import desired_traits, reports
+from os_prefilter.hosts import desired_traits, marker_traits
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     REPORTED,
     WANTED,
     TraitGroup,
@@ -502,7 +502,7 @@ def use_groups(
     changed: Callable[[TraitGroup], TraitGroup] = lambda group: group,
 ) -> None:
     groups = tuple(dict.fromkeys(map(changed, GROUPS)))
-    for module in (reports, desired_traits, wanted):
+    for module in (marker_traits, desired_traits, wanted):
         monkeypatch.setattr(module, "trait_groups", lambda *_: groups)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter.hosts.marker_traits import REPORTED
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import REPORTED
 from os_prefilter_tools.cli.agent import LOG, Watch
 
 _STATES = (

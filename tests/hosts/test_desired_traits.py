@@ -31,8 +31,7 @@ from os_prefilter.hosts.desired_traits import (
 )
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.reporter import Reporter
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     REPORTED,
     TraitGroup,
@@ -43,6 +42,7 @@ from os_prefilter.hosts.reports import (
     noted_among,
     trait_groups,
 )
+from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import (
     Template,

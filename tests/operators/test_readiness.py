@@ -5,7 +5,7 @@ have not reported.
 """
 
 from os_prefilter import Options
-from os_prefilter.hosts.reports import REPORTED, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import HPET, opt_in_traits, rows_required_by
 from os_prefilter_tools.fleet.model import Fleet

@@ -20,7 +20,7 @@ from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.coverage import ReadReports
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts import desired_traits, reports
+from os_prefilter.hosts import desired_traits, marker_traits
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.desired_traits import (
     Goal,
@@ -30,13 +30,13 @@ from os_prefilter.hosts.desired_traits import (
     withdrawn,
 )
 from os_prefilter.hosts.driver_check import unsupported
-from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     TraitGroup,
     emulated_in,
     marker_key,
     noted_among,
 )
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
 from os_prefilter.service.wanted import configured_filters, wanted_groups
 from os_prefilter.vocabulary import BY_NAME, table
@@ -344,11 +344,11 @@ class Release:
         made_anew = [
             vars(function)["__wrapped__"]
             for function in (
-                reports.trait_groups,
-                vars(reports)["_keys_of_rows"],
+                marker_traits.trait_groups,
+                vars(marker_traits)["_keys_of_rows"],
             )
         ]
-        with patch.object(reports, "table", lambda: self.rows):
+        with patch.object(marker_traits, "table", lambda: self.rows):
             return made_anew[0](KVM.templates, frozenset()), made_anew[1]()
 
     @cached_property
@@ -406,7 +406,7 @@ class Release:
             return replace(found, reported_by_nova=lambda _facts: of_nova)
 
         with (
-            patch.object(reports, "_keys_of_rows", lambda: keys_of_rows),
+            patch.object(marker_traits, "_keys_of_rows", lambda: keys_of_rows),
             patch.multiple(
                 desired_traits,
                 trait_groups=lambda *_: groups,
@@ -665,7 +665,7 @@ def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
     every = [
         trait for release in RELEASES.values() for trait in release.traits
     ]
-    noted = frozenset(reports.names_noting(every))
+    noted = frozenset(marker_traits.names_noting(every))
     assert noted_among(noted | {*every, "CUSTOM_OF_AN_OPERATOR"}) == frozenset(
         every
     )
@@ -675,7 +675,7 @@ def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:
             frozenset(
                 (
                     "CUSTOM_VM_MODE_XEN",
-                    f"{reports.SET}{marker_key(('CUSTOM_VM_MODE_XEN',))}",
+                    f"{marker_traits.SET}{marker_key(('CUSTOM_VM_MODE_XEN',))}",
                 )
             )
         )

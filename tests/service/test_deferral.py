@@ -13,7 +13,7 @@ import pytest
 from os_prefilter import Options
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.desired_traits import Mode, goal_of
-from os_prefilter.hosts.reports import groups_by_trait
+from os_prefilter.hosts.marker_traits import groups_by_trait
 from os_prefilter.request.filter_contract import Declaration, LoadedFilter
 from os_prefilter.request.requirements import (
     ROOT,

@@ -20,7 +20,7 @@ from os_prefilter.common.errors import (
     UnknownTraits,
 )
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.reports import WANTED
+from os_prefilter.hosts.marker_traits import WANTED
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
 from os_prefilter.request.view import Request

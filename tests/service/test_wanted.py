@@ -12,7 +12,7 @@ from os_prefilter import Options
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     REPORTED,
     WANTED,
     emulated_in,

@@ -4,7 +4,7 @@
 it.
 """
 
-from os_prefilter.hosts.reports import REPORTED, names_with, trait_groups
+from os_prefilter.hosts.marker_traits import REPORTED, names_with, trait_groups
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.support.hosts import EVERY_ARCHITECTURE

@@ -19,8 +19,7 @@ import os_traits
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
-from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     ON_PROVIDERS,
     REPORTED,
@@ -32,6 +31,7 @@ from os_prefilter.hosts.reports import (
     noted_among,
     trait_groups,
 )
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.options import Options
 
 _OWNER_PREFIX = "OWNER_"
@@ -92,7 +92,7 @@ class Goal:
     """The managed traits, and whether the host has each."""
     groups: Mapping[str, frozenset[str]]
     """Key of a group that the host can report -> the managed traits in it
-    (:mod:`os_prefilter.hosts.reports`).
+    (:mod:`os_prefilter.hosts.marker_traits`).
     """
     wanted: frozenset[str] | None
     """Keys of the groups that schedulers want; None withdraws the report."""

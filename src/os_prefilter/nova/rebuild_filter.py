@@ -20,7 +20,7 @@ from os_prefilter.common.quoting import (
     join_names,
     shorten,
 )
-from os_prefilter.hosts.reports import REPORTED, groups_by_trait, keys_in
+from os_prefilter.hosts.marker_traits import REPORTED, groups_by_trait, keys_in
 from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.service import Service

@@ -4,7 +4,7 @@
 
 A missing trait has two meanings: the host cannot do it, or the host has not
 reported yet. The fact ``reports`` tells them apart for each trait that the
-enabled filters may require (:mod:`os_prefilter.hosts.reports`).
+enabled filters may require (:mod:`os_prefilter.hosts.marker_traits`).
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     REPORTED,
     TraitGroup,
     groups_by_trait,

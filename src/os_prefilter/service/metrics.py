@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from os_prefilter.common import errors
-from os_prefilter.hosts.reports import groups_by_trait
+from os_prefilter.hosts.marker_traits import groups_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
 from os_prefilter.service.observed import Observed

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from oslo_config import cfg
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     WANTED,
     TraitGroup,
     names_with,

@@ -330,5 +330,5 @@ def as_boolean(value: object) -> bool | None:
 
 RESERVED = "CUSTOM_PREFILTER_"
 """The start of the names by which schedulers and agents tell what is wanted
-and reported (``hosts/reports.py``).
+and reported (``hosts/marker_traits.py``).
 """

@@ -29,8 +29,8 @@ from os_prefilter.hosts.desired_traits import (
     with_traits,
     withdrawn,
 )
+from os_prefilter.hosts.marker_traits import REPORTED, emulated_in, names_with
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import REPORTED, emulated_in, names_with
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter_tools.cli import agent
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of

@@ -19,7 +19,7 @@ from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
-from os_prefilter.hosts.reports import REPORTED, TraitGroup
+from os_prefilter.hosts.marker_traits import REPORTED, TraitGroup
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     WANTED,
     TraitGroup,
     keys_in,

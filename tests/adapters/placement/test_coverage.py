@@ -15,7 +15,7 @@ from os_prefilter.adapters.placement.coverage import (
     ReadReports,
     placement_facts,
 )
-from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import shared
 from os_prefilter.service.shared import Siblings

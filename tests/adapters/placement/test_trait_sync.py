@@ -21,7 +21,7 @@ from os_prefilter.adapters.placement.trait_sync import (
 )
 from os_prefilter.common import errors
 from os_prefilter.hosts.desired_traits import Goal, TraitChange
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     REPORTED,
     marker_key,
     names_noting,

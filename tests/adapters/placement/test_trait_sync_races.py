@@ -23,7 +23,7 @@ from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange, goal_of
-from os_prefilter.hosts.reports import REPORTED, names_noting, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, names_noting, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times

@@ -22,7 +22,7 @@ from os_prefilter.adapters.ironic.node import (
 )
 from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import TraitChange
-from os_prefilter.hosts.reports import REPORTED as PREFIX
+from os_prefilter.hosts.marker_traits import REPORTED as PREFIX
 from tests.services.ironic.bios import CONFIGURING, NAME
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.recorder import LOST, Answer, Recorder

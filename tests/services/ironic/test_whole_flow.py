@@ -18,7 +18,7 @@ import yaml
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.ironic.errors import StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
-from os_prefilter.hosts.reports import WANTED, names_with
+from os_prefilter.hosts.marker_traits import WANTED, names_with
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import Fleet

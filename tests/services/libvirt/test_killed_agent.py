@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from os_prefilter.hosts.reports import (
+from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     REPORTED,
     WANTED,

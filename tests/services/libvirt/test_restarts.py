@@ -15,8 +15,8 @@ from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.desired_traits import Mode, goal_of
+from os_prefilter.hosts.marker_traits import REPORTED
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.hosts.reports import REPORTED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.agent import LOG, Watch
 from tests.faults.watched import after_round, levels, records_of

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from os_prefilter.hosts.reports import REPORTED, WANTED
+from os_prefilter.hosts.marker_traits import REPORTED, WANTED
 from os_prefilter_tools.cli.main import main
 from tests.services.nova.cloud import ACTIVATION, HOSTS, LISTENING, Cloud
 from tests.support.programs import Program, needs_services, running, until

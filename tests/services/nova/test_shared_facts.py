@@ -26,7 +26,7 @@ from pymemcache.exceptions import MemcacheError
 
 from os_prefilter.adapters.shared_cache import _LEFT_ALONE
 from os_prefilter.common.errors import GenerationConflict
-from os_prefilter.hosts.reports import REPORTED, keys_in, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, keys_in, names_with
 from os_prefilter.vocabulary import HPET, row_named
 from tests.conftest import PATIENCE
 from tests.services.nova.cloud import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.hosts.reports import WANTED
+from os_prefilter.hosts.marker_traits import WANTED
 from tests.services.nova.cloud import ACTIVATION, LISTENING, Cloud
 from tests.support.programs import needs_services, until
 

@@ -43,7 +43,7 @@ from os_prefilter.hosts.drivers.ironic_facts import (
     IronicFacts,
     facts_from_node,
 )
-from os_prefilter.hosts.reports import REPORTED, keys_in
+from os_prefilter.hosts.marker_traits import REPORTED, keys_in
 from os_prefilter.vocabulary import HYPERTHREADING
 from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
 
@@ -116,7 +116,7 @@ class IronicNode:
 
     def reported(self) -> frozenset[str]:
         """Return the keys of what an earlier report covers
-        (:mod:`os_prefilter.hosts.reports`).
+        (:mod:`os_prefilter.hosts.marker_traits`).
         """
         node = self._with_traits()
         return keys_in(REPORTED, read_own_traits(node.extra, str(node.id)))

@@ -22,7 +22,7 @@ from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.desired_traits import TraitChange
-from os_prefilter.hosts.reports import REPORTED
+from os_prefilter.hosts.marker_traits import REPORTED
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""

@@ -26,7 +26,7 @@ from os_prefilter.common import errors
 from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.hosts.reports import WANTED, keys_in
+from os_prefilter.hosts.marker_traits import WANTED, keys_in
 
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"
@@ -247,7 +247,7 @@ class PlacementClient:
     def wanted(self) -> frozenset[str]:
         """Return the keys of the traits that schedulers want.
 
-        See :mod:`os_prefilter.hosts.reports`.
+        See :mod:`os_prefilter.hosts.marker_traits`.
         """
         return keys_in(
             WANTED,

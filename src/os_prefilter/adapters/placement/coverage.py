@@ -17,7 +17,7 @@ from os_prefilter.adapters.placement.client import (
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.hosts.reports import REPORTED, WANTED, TraitGroup
+from os_prefilter.hosts.marker_traits import REPORTED, WANTED, TraitGroup
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames

@@ -28,7 +28,7 @@ from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts import desired_traits
-from os_prefilter.hosts.reports import ON_PROVIDERS, REPORTED, keys_in
+from os_prefilter.hosts.marker_traits import ON_PROVIDERS, REPORTED, keys_in
 from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)

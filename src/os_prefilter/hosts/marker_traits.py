@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which traits are wanted, and which a host has reported: told by names of
-traits in Placement.
+"""Marker traits: what schedulers want and what hosts have reported.
 
 A scheduler creates ``CUSTOM_PREFILTER_WANTED_<keys>``, which no provider has:
 the traits that its filters may require. An agent reads these names, reports

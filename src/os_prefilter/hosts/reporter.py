@@ -94,7 +94,7 @@ TraitsOf = Callable[[Any], frozenset[str]]
 """``facts -> traits``."""
 
 
-def standard_traits(_facts: object = None) -> frozenset[str]:
+def traits_reported_by_nova(_facts: object = None) -> frozenset[str]:
     """Return the traits of the vocabulary that Nova's own virt drivers
     report.
     """
@@ -116,7 +116,7 @@ def traits_without_devices(_facts: object) -> frozenset[str]:
     """Return the traits that Nova's virt drivers other than libvirt report: no
     traits of devices.
     """
-    return standard_traits().difference(
+    return traits_reported_by_nova().difference(
         *(BY_NAME[row].traits for row in _DEVICES.split())
     )
 
@@ -138,7 +138,7 @@ class Reporter:
     of configuration templates that the facts decide; None where hosts are not
     configured by request.
     """
-    reported_by_nova: TraitsOf = standard_traits
+    reported_by_nova: TraitsOf = traits_reported_by_nova
     """The traits that a nova-compute with this virt driver writes itself:
     beside it they are not ours to write.
     """

@@ -17,7 +17,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import (
     LibvirtFacts,
     Version,
 )
-from os_prefilter.hosts.reporter import Reporter, standard_traits
+from os_prefilter.hosts.reporter import Reporter, traits_reported_by_nova
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import (
     MACHINES,
@@ -424,10 +424,12 @@ def reported_by_nova(facts: LibvirtFacts) -> frozenset[str]:
     host's own as the only emulated one.
     """
     if facts.virt_type != "kvm":
-        return standard_traits()
+        return traits_reported_by_nova()
     emulated = BY_NAME["emulation_architecture"]
     own = emulated.values.get(facts.architecture)
-    return standard_traits() - (emulated.traits - {own.trait if own else None})
+    return traits_reported_by_nova() - (
+        emulated.traits - {own.trait if own else None}
+    )
 
 
 REPORTER = Reporter(

@@ -25,7 +25,7 @@ from os_prefilter.adapters.ironic.api import (
     visible,
 )
 from os_prefilter.adapters.ironic.errors import UnknownNode
-from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, Step, Task
+from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, ServiceStep, Task
 from os_prefilter.adapters.ironic.traits import (
     EXTRA,
     KEEP,
@@ -47,7 +47,7 @@ from os_prefilter.hosts.marker_traits import REPORTED, keys_in
 from os_prefilter.vocabulary import HYPERTHREADING
 from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
 
-__all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+__all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "ServiceStep"]
 
 LOG = get_logger(__name__)
 
@@ -175,7 +175,7 @@ class IronicNode:
 
     def task(
         self,
-        steps: Sequence[Step] = (),
+        steps: Sequence[ServiceStep] = (),
         *,
         timeout: float = LOCK_TIMEOUT,
         instance: str | None = None,

@@ -30,7 +30,7 @@ from os_prefilter.hosts.drivers.ironic_facts import (
 )
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 
-Step = Mapping[str, Any]
+ServiceStep = Mapping[str, Any]
 """``interface``, ``step`` and ``args``; others are not sent."""
 
 LOCK_TIMEOUT = 60.0
@@ -57,7 +57,7 @@ class Task:
 
     baremetal: Any
     node: Node
-    steps: Sequence[Step] = ()
+    steps: Sequence[ServiceStep] = ()
     timeout: float = LOCK_TIMEOUT
     """Seconds until they should have ended."""
     instance: str | None = None

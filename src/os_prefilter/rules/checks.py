@@ -21,8 +21,8 @@ from os_prefilter.rules.conditions import (
     REQUIRES,
     SEVERAL_VALUES,
     Clause,
+    ConditionValue,
     RuleCondition,
-    Value,
     as_nova_spells,
     describe_clauses,
     format_value,
@@ -266,7 +266,7 @@ def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
 
 
 def _against_value(
-    rule: Rule, row: Row, condition: str, value: Value
+    rule: Rule, row: Row, condition: str, value: ConditionValue
 ) -> Iterator[tuple[str, bool]]:
     canonical = row.canonical(value)
     if canonical is None:
@@ -423,7 +423,7 @@ def _values(
                 (
                     replace(
                         first,
-                        values=frozenset[Value]((boolean,)),
+                        values=frozenset[ConditionValue]((boolean,)),
                         in_list=False,
                     ),
                 ),

@@ -43,7 +43,7 @@ _RESPELT = {
     and not row.spelling.prefixes
 }
 
-Value = str | bool
+ConditionValue = str | bool
 """A value of a condition: a text matches exactly, a boolean matches every
 spelling of it.
 """
@@ -57,7 +57,7 @@ class RuleCondition:
     """One of :data:`PLACES`."""
     name: str = ""
     """The name of the property, extra spec or hint; empty for other places."""
-    values: frozenset[Value] = frozenset()
+    values: frozenset[ConditionValue] = frozenset()
     """The values that match; empty: any value."""
     in_list: bool = False
     """True if the value is a list, separated by commas, of which one item is
@@ -109,7 +109,9 @@ class RuleSubject:
         self._required_before = required_before
         # Once for all rules: a tenant's text may be long.
         self._values: dict[tuple[str, str], object] = {}
-        self._readings: dict[tuple[str, str, bool], frozenset[Value]] = {}
+        self._readings: dict[
+            tuple[str, str, bool], frozenset[ConditionValue]
+        ] = {}
 
     def all_of(self, place: str) -> Collection[str]:
         """Return the names that are set in one of :data:`PLACES`."""
@@ -133,7 +135,7 @@ class RuleSubject:
         place: str,
         name: str,
         in_list: bool,  # noqa: FBT001 - of a key
-    ) -> frozenset[Value]:
+    ) -> frozenset[ConditionValue]:
         """Return the values, as in a file, that the value under a name
         matches, or that its items match.
         """
@@ -265,7 +267,7 @@ def items_of(value: object) -> object:
     )
 
 
-def readings(place: str, name: str, value: object) -> list[Value]:
+def readings(place: str, name: str, value: object) -> list[ConditionValue]:
     """Return the values that a request's value matches: its text, and the
     boolean that it spells.
 
@@ -274,7 +276,7 @@ def readings(place: str, name: str, value: object) -> list[Value]:
     """
     if isinstance(value, tuple):
         return [each for item in value for each in readings(place, name, item)]
-    found: list[Value] = []
+    found: list[ConditionValue] = []
     if isinstance(value, str):
         found.append(
             as_nova_spells(name, value) if place == IMAGE_PROPERTY else value
@@ -297,6 +299,6 @@ def as_nova_spells(name: str, value: str) -> str:
     return (row and row.canonical(value)) or value
 
 
-def format_value(value: Value) -> str:
+def format_value(value: ConditionValue) -> str:
     """Return a condition's value as it is in the file."""
     return str(value).lower() if isinstance(value, bool) else value

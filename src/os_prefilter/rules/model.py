@@ -126,7 +126,7 @@ class RuleSet:
         # conditions.
         self._index: dict[
             tuple[str, bool],
-            dict[str, dict[conditions.Value | None, list[int]]],
+            dict[str, dict[conditions.ConditionValue | None, list[int]]],
         ] = {}
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):

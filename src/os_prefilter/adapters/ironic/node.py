@@ -31,7 +31,7 @@ from os_prefilter.adapters.ironic.traits import (
     KEEP,
     MOST_TRAITS,
     TraitPlan,
-    check_room,
+    check_trait_limit,
     read_own_traits,
     write,
 )
@@ -160,7 +160,7 @@ class IronicNode:
             ours,
             {**dict.fromkeys(unmanaged, False), **traits},
         )
-        check_room(node, plan)
+        check_trait_limit(node, plan)
         if traits.get(HYPERTHREADING) and not str(
             node.bios_interface
         ).startswith("prefilter-"):

@@ -112,7 +112,7 @@ def read_own_traits(
     return frozenset(value)
 
 
-def check_room(node: Node, plan: TraitPlan) -> None:
+def check_trait_limit(node: Node, plan: TraitPlan) -> None:
     """Check that the traits fit on the node.
 
     :raises NodeNotReady: they do not

@@ -326,7 +326,7 @@ class Release:
     """
 
     rows: tuple[Row, ...]
-    of_nova: frozenset[str] = frozenset()
+    novas_own: frozenset[str] = frozenset()
     """Traits that this release knows Nova's driver to report, as others do
     not.
     """
@@ -402,8 +402,10 @@ class Release:
 
         def reporter(facts: HostFacts) -> object:
             found = reporter_of(facts)
-            of_nova = found.reported_by_nova(facts) - {_UEFI} | self.of_nova
-            return replace(found, reported_by_nova=lambda _facts: of_nova)
+            novas_own = (
+                found.reported_by_nova(facts) - {_UEFI} | self.novas_own
+            )
+            return replace(found, reported_by_nova=lambda _facts: novas_own)
 
         with (
             patch.object(marker_traits, "_keys_of_rows", lambda: keys_of_rows),
@@ -510,7 +512,7 @@ def _of_nova(
     """
     if mode is Mode.ALONE:
         return frozenset()
-    also = {trait for trait in release.of_nova if _CAN[changed][trait]}
+    also = {trait for trait in release.novas_own if _CAN[changed][trait]}
     return frozenset(by_nova_alone(_LESS if changed else KVM)) | also
 
 
@@ -543,7 +545,10 @@ class TestTwoReleases:
         found = two.report(reported, goal)
         false = {
             trait
-            for trait, has in (*goal.traits.items(), *goal.of_nova.items())
+            for trait, has in (
+                *goal.traits.items(),
+                *goal.reported_by_nova.items(),
+            )
             if not has
         }
         written = reported - _of_nova(one, mode)
@@ -655,7 +660,7 @@ class TestTwoReleases:
         for group, names in unreported.items():
             for can, traits in zip(_CAN.values(), host_traits, strict=True):
                 has = {trait for trait, has in can.items() if has}
-                assert names or has & group.traits <= traits | two.of_nova
+                assert names or has & group.traits <= traits | two.novas_own
 
 
 def test_a_trait_is_noted_by_a_digest_of_its_own() -> None:

@@ -104,7 +104,7 @@ class Goal:
     """Key -> traits of groups whose facts are unavailable now; their earlier
     report is kept.
     """
-    of_nova: Mapping[str, bool] = field(default_factory=dict)
+    reported_by_nova: Mapping[str, bool] = field(default_factory=dict)
     """The traits that the host's nova-compute reports, and whether the host
     has each: what an agent has set of these, of a release before Nova did, is
     Nova's.
@@ -154,7 +154,7 @@ def goal_of(
     )
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
-    by_nova = (
+    novas_own = (
         reporter.reported_by_nova(facts)
         if mode is Mode.BESIDE
         else frozenset()
@@ -165,9 +165,11 @@ def goal_of(
         if trait not in unknown
     }
     traits = {
-        trait: has for trait, has in known.items() if trait not in by_nova
+        trait: has for trait, has in known.items() if trait not in novas_own
     }
-    of_nova = {trait: has for trait, has in known.items() if trait in by_nova}
+    reported_by_nova = {
+        trait: has for trait, has in known.items() if trait in novas_own
+    }
     groups: dict[str, frozenset[str]] = (
         {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
     )
@@ -188,7 +190,7 @@ def goal_of(
             groups.update(dict.fromkeys(keys, group.traits & traits.keys()))
         else:
             unsure[marker_key(group.traits)] = frozenset[str](group.traits)
-    return Goal(traits, groups, wanted, owner, unsure, of_nova)
+    return Goal(traits, groups, wanted, owner, unsure, reported_by_nova)
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
@@ -257,10 +259,12 @@ def with_traits(
             keys |= {key} & covered
     decided = frozenset().union(*goal.groups.values(), *goal.unsure.values())
     for trait in noted - decided:
-        if goal.of_nova.get(trait):
+        if goal.reported_by_nova.get(trait):
             # Without our note: its nova-compute keeps it as it should be.
             continue
-        if trait not in goal.of_nova and _may_stay(trait, goal, wanted):
+        if trait not in goal.reported_by_nova and _may_stay(
+            trait, goal, wanted
+        ):
             ours.add(trait)
         else:
             after.discard(trait)

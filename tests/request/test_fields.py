@@ -51,40 +51,56 @@ _OBJECTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "prefixed", [True, False], ids=["from __dict__", "by the public interface"]
+@pytest.fixture(
+    params=[True, False], ids=["from __dict__", "by the public interface"]
 )
-def test_fields_read_equal_those_of_the_objects_public_interface(
-    prefixed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the shortcut does not work: should oslo.versionedobjects keep
-    its fields elsewhere one day.
+def fields_in_dict(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Whether fields are read from the object's attributes.
+
+    It must work without: oslo.versionedobjects may keep its fields elsewhere
+    one day.
     """
-    if not prefixed:
+    if not request.param:
         monkeypatch.setattr(
             fields, "keeps_fields_in_dict", lambda _kind: False
         )
-    for thing in _OBJECTS:
-        assert fields.keeps_fields_in_dict(thing.__class__) is prefixed
-        expected = {
-            name: getattr(thing, name)
-            for name in thing.fields
-            if thing.obj_attr_is_set(name)
-        }
-        assert set_fields_of(thing) == expected
-        for name in thing.fields:
-            assert field_of(thing, name, "default") == (
-                "default" if expected.get(name) is None else expected[name]
-            )
-    # A property of the class, and things without the field.
+    return bool(request.param)
+
+
+@pytest.mark.parametrize(
+    "thing", _OBJECTS, ids=lambda thing: type(thing).__name__
+)
+def test_fields_read_equal_those_of_the_objects_public_interface(
+    thing: Any, fields_in_dict: bool
+) -> None:
+    assert fields.keeps_fields_in_dict(thing.__class__) is fields_in_dict
+    expected = {
+        name: getattr(thing, name)
+        for name in thing.fields
+        if thing.obj_attr_is_set(name)
+    }
+    assert set_fields_of(thing) == expected
+    for name in thing.fields:
+        value = expected.get(name)
+        if value is None:
+            value = "default"
+        assert field_of(thing, name, "default") == value
+
+
+@pytest.mark.usefixtures("fields_in_dict")
+def test_property_of_a_class_is_read_as_a_field() -> None:
     assert field_of(_OBJECTS[-1], "source") == 0
-    assert field_of(None, "x", 3) == field_of(object(), "x", 3) == 3
 
 
-class _OfAService:
-    """Part of an object of another service, which cannot be made without what
-    that service knows of it.
-    """
+def test_field_of_an_object_without_it_is_the_default() -> None:
+    assert field_of(None, "x", 3) == 3
+    assert field_of(object(), "x", 3) == 3
+
+
+class _WithService:
+    """Mixin for a versioned object whose constructor needs a service."""
 
     def __init__(self, service: object, **fields: Any) -> None:
         super().__init__(**fields)
@@ -92,21 +108,19 @@ class _OfAService:
 
     @classmethod
     def obj_name(cls) -> str:
-        """Return the name of the base: fields of Nova's objects take nothing
-        else.
-        """
+        """Return the name of Nova's class, which its fields expect."""
         return cls.__name__.removeprefix("_")
 
 
-class _RequestSpec(_OfAService, objects.RequestSpec):  # type: ignore[misc]
+class _RequestSpec(_WithService, objects.RequestSpec):  # type: ignore[misc]
     pass
 
 
-class _Flavor(_OfAService, objects.Flavor):  # type: ignore[misc]
+class _Flavor(_WithService, objects.Flavor):  # type: ignore[misc]
     pass
 
 
-class _RequestGroup(_OfAService, objects.RequestGroup):  # type: ignore[misc]
+class _RequestGroup(_WithService, objects.RequestGroup):  # type: ignore[misc]
     pass
 
 
@@ -131,67 +145,71 @@ def _spec(service: object) -> Any:
 def test_class_of_nova_whose_constructor_takes_arguments_is_scheduled_like_its_base() -> (
     None
 ):
-    spec, base = (
-        _spec(Lock()),
-        nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"}),
-    )
+    spec = _spec(Lock())
+    base = nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
     pipeline = pipeline_of("image_metadata", "owner")
+    requirements = pipeline.apply(spec).requirements
+    assert requirements == pipeline.apply(base).requirements
+    query = allocation_candidates_query(spec)
+    assert query == allocation_candidates_query(base)
+
+
+def test_flavor_of_a_subclass_is_copied_before_it_is_changed() -> None:
+    spec = _spec(Lock())
     chosen = spec.flavor
-    assert (
-        pipeline.apply(spec).requirements == pipeline.apply(base).requirements
-    )
-    assert allocation_candidates_query(spec) == allocation_candidates_query(
-        base
-    )
+    pipeline_of("owner").apply(spec)
     assert chosen.extra_specs == {"resources:VGPU": "1"}
     assert "trait_owned_VGPU:OWNER_NOVA" in spec.flavor.extra_specs
     assert spec.flavor.service is spec.service
     assert "extra_specs" in spec.flavor.obj_what_changed()
-    # An object of two fields stays one.
-    vars(spec)[f"{fields.PREFIX}again"] = spec.flavor
-    assert (
-        vars(copy := fields.clone_of(spec))[f"{fields.PREFIX}again"]
-        is copy.flavor
-    )
+
+
+def test_object_that_two_fields_share_is_shared_in_the_copy() -> None:
+    spec = _spec(Lock())
+    again = f"{fields.PREFIX}again"
+    vars(spec)[again] = spec.flavor
+    copy = fields.clone_of(spec)
+    assert vars(copy)[again] is copy.flavor
 
 
 def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> (
     None
 ):
-    spec = _spec(service := Lock())
-    before = {name: repr(getattr(spec, name)) for name in ("flavor", "image")}
+    service = Lock()
+    spec = _spec(service)
+    flavor = repr(spec.flavor)
+    image = repr(spec.image)
     with pytest.raises(FilterFailed, match="half-way"):
         Service((as_filter("rejects", _rejects),)).apply(spec)
-    assert {
-        name: repr(getattr(spec, name)) for name in ("flavor", "image")
-    } == before
+    assert repr(spec.flavor) == flavor
+    assert repr(spec.image) == image
     assert "is_bfv" not in spec
     assert not spec.root_required
-    assert spec.service is spec.flavor.service is service
+    assert spec.service is service
+    assert spec.flavor.service is service
 
 
 def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
-    spec = nova_spec(
-        requested_resources=[
-            _RequestGroup(
-                "of another", requester_id="port", resources={"VGPU": 1}
-            )
-        ]
+    group = _RequestGroup(
+        "a service", requester_id="port", resources={"VGPU": 1}
     )
+    spec = nova_spec(requested_resources=[group])
     cause = (
         r"A RequestSpec is no .* cannot be copied .*__init__\(\) missing 1"
         r" required positional argument"
     )
     with pytest.raises(UnsuitableRequestSpec, match=cause):
         Service((as_filter("rejects", _rejects),)).apply(spec)
+
+
+def test_copy_of_an_object_that_computes_its_fields_is_refused() -> None:
+    problem = "A MagicMock is no .* its fields are not all in its __dict__"
     spec = mock.MagicMock(
         flavor=Flavor(),
         image=None,
         requested_resources=[],
         request_level_params=None,
     )
-    with pytest.raises(
-        UnsuitableRequestSpec,
-        match="A MagicMock is no .* its fields are not all in its __dict__",
-    ):
-        Request(spec).copy_spec()
+    request = Request(spec)
+    with pytest.raises(UnsuitableRequestSpec, match=problem):
+        request.copy_spec()

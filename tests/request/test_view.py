@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The view reads Nova's objects, fields unset or not, and ours alike, and
-changes neither.
-"""
+"""The view reads Nova's objects and ours, and changes neither."""
 
 from operator import attrgetter
 from types import MappingProxyType, SimpleNamespace
@@ -35,80 +33,79 @@ from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
-_ALL = (
-    *(
-        "image_metadata",
-        "hpet",
-        "owner",
-        "deploy_config",
-        "image_type",
-        "compute_status",
-        "accelerators",
-    ),
-    *(
-        "packed_virtqueue",
-        "ephemeral_encryption",
-        "sound_model",
-        "tpm_secret_security",
-    ),
-)
+_ALWAYS_REQUIRED = {
+    "image_metadata": [],
+    "hpet": [],
+    "owner": ["OWNER_NOVA"],
+    "deploy_config": [],
+    "image_type": [],
+    "compute_status": ["COMPUTE_STATUS_DISABLED"],
+    "accelerators": [],
+    "packed_virtqueue": [],
+    "ephemeral_encryption": [],
+    "sound_model": [],
+    "tpm_secret_security": [],
+}
+_UNSET: dict[str, dict[str, object]] = {
+    "no field": {},
+    "image is None": {"image": None},
+    "image without fields": {"image": objects.ImageMeta()},
+    "properties without fields": {
+        "image": objects.ImageMeta(properties=objects.ImageMetaProps())
+    },
+    "groups are None": {
+        "image": None,
+        "is_bfv": True,
+        "pci_requests": None,
+        "requested_resources": None,
+    },
+}
 
 
-@pytest.mark.parametrize("name", _ALL)
-def test_unset_nova_fields_add_no_requirements(name: str) -> None:
-    expected = {
-        "owner": ["OWNER_NOVA"],
-        "compute_status": ["COMPUTE_STATUS_DISABLED"],
-    }
-    for fields in (
-        {},
-        {"image": None},
-        {"image": objects.ImageMeta()},
-        {"image": objects.ImageMeta(properties=objects.ImageMetaProps())},
-        {
-            "image": None,
-            "is_bfv": True,
-            "pci_requests": None,
-            "requested_resources": None,
-        },
-    ):
-        found = (
-            pipeline_of(name)
-            .apply(objects.RequestSpec(flavor=nova_flavor(), **fields))
-            .requirements
-        )
-        assert [item.trait for item in found] == expected.get(name, []), fields
+@pytest.mark.parametrize("fields", _UNSET.values(), ids=_UNSET)
+@pytest.mark.parametrize(("name", "expected"), _ALWAYS_REQUIRED.items())
+def test_unset_nova_fields_add_no_requirements(
+    name: str, expected: list[str], fields: dict[str, object]
+) -> None:
+    spec = objects.RequestSpec(flavor=nova_flavor(), **fields)
+    decision = pipeline_of(name).apply(spec)
+    assert [item.trait for item in decision.requirements] == expected
 
 
 def test_reading_the_request_view_lazy_loads_no_nova_field() -> None:
     spec = objects.RequestSpec(flavor=nova_flavor(), image=None)
     before = nova_base.obj_to_primitive(spec)
     request = Request(spec)
-    _ = (
-        request.pci_request_ids,
-        request.requested_groups,
-        request.image_traits,
-        request.flavor_groups,
-    )
-    _ = (
-        request.boots_from_volume,
-        request.image_property("hw_vif_model"),
-        request.extra_spec("x"),
-    )
+    for name in (
+        "pci_request_ids",
+        "requested_groups",
+        "image_traits",
+        "flavor_groups",
+        "boots_from_volume",
+    ):
+        getattr(request, name)
+    request.image_property("hw_vif_model")
+    request.extra_spec("x")
     allocation_candidates_query(spec)
     assert nova_base.obj_to_primitive(spec) == before
 
 
-def test_process_reqspec_reads_the_global_configuration() -> None:
-    """Nova's signature, on Nova's CONF; nothing is enabled by default."""
+def test_process_reqspec_without_configuration_requires_nothing() -> None:
     spec = nova_spec({"hw_vif_model": "e1000e"})
     assert process_reqspec(None, spec).requirements == ()
-    default_service.use(None)
+
+
+def test_process_reqspec_reads_the_global_configuration() -> None:
+    """Nova's signature, on Nova's CONF."""
+    spec = nova_spec({"hw_vif_model": "e1000e"})
     cfg.CONF.set_override("enabled_filters", ["image_metadata"], "prefilter")
-    assert [
-        item.trait for item in process_reqspec(None, spec).requirements
-    ] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
+    (requirement,) = process_reqspec(None, spec).requirements
+    assert requirement.trait == "COMPUTE_NET_VIF_MODEL_E1000E"
     assert spec.root_required == {"COMPUTE_NET_VIF_MODEL_E1000E"}
+
+
+def test_process_reqspec_uses_the_service_that_was_chosen() -> None:
+    spec = nova_spec()
     default_service.use(pipeline_of("compute_status"))
     process_reqspec(None, spec)
     assert spec.root_forbidden == {"COMPUTE_STATUS_DISABLED"}
@@ -118,21 +115,13 @@ _SPEC: Any = RequestSpec
 _IMAGE: Any = Image
 _FLAVOR: Any = Flavor
 _PLAIN = SimpleNamespace
+_NO_OBJECT = (
+    "it is not an object with fields; os_prefilter.adapters.from_json reads"
+    " JSON"
+)
 _REFUSED: list[tuple[object, str]] = [
-    (
-        None,
-        (
-            "it is not an object with fields; os_prefilter.adapters.from_json"
-            " reads JSON"
-        ),
-    ),
-    (
-        {"flavor": {}},
-        (
-            "it is not an object with fields; os_prefilter.adapters.from_json"
-            " reads JSON"
-        ),
-    ),
+    (None, _NO_OBJECT),
+    ({"flavor": {}}, _NO_OBJECT),
     (
         "m1.small",
         "it is of the type str, with none of the fields flavor, image[.;]",
@@ -253,18 +242,32 @@ _REFUSED: list[tuple[object, str]] = [
             " 'required_trait' may"
         ),
     ),
-    *(
+    (
+        _SPEC(
+            Flavor(), requested_networks=[_PLAIN(port_id="1", network_i="1")]
+        ),
         (
-            _SPEC(
-                Flavor(),
-                requested_networks=[_PLAIN(port_id="1", **{name[:-1]: "1"})],
-            ),
-            (
-                f"one of its requested_networks has no field {name};"
-                f" '{name[:-1]}' may"
-            ),
-        )
-        for name in ("network_id", "subnet_id", "vnic_type")
+            "one of its requested_networks has no field network_id;"
+            " 'network_i' may"
+        ),
+    ),
+    (
+        _SPEC(
+            Flavor(), requested_networks=[_PLAIN(port_id="1", subnet_i="1")]
+        ),
+        (
+            "one of its requested_networks has no field subnet_id; 'subnet_i'"
+            " may"
+        ),
+    ),
+    (
+        _SPEC(
+            Flavor(), requested_networks=[_PLAIN(port_id="1", vnic_typ="1")]
+        ),
+        (
+            "one of its requested_networks has no field vnic_type; 'vnic_typ'"
+            " may"
+        ),
     ),
     (
         _SPEC(_PLAIN(vcpus=1, ephemeral_g=1)),
@@ -290,28 +293,32 @@ _REFUSED: list[tuple[object, str]] = [
 ]
 
 
-def test_object_that_is_not_a_request_spec_is_refused() -> None:
+@Declaration(reads=("networks", "scheduler_hints"))
+def _reads_all(request: Request) -> Requirements:
+    for name in ("requested_groups", "networks", "scheduler_hints"):
+        getattr(request, name)
+    return NOTHING
+
+
+@pytest.mark.parametrize(
+    ("thing", "problem"),
+    _REFUSED,
+    ids=[problem for _, problem in _REFUSED],
+)
+def test_object_that_is_not_a_request_spec_is_refused(
+    thing: object, problem: str
+) -> None:
     """It would ask for nothing, and every host would do."""
-
-    @Declaration(reads=("networks", "scheduler_hints"))
-    def reads_all(request: Request) -> Requirements:
-        _ = request.requested_groups, request.networks, request.scheduler_hints
-        return NOTHING
-
-    for thing, problem in _REFUSED:
-        with pytest.raises(
-            UnsuitableRequestSpec,
-            match=(
-                f"A {type(thing).__name__} is no RequestSpec that filters can"
-                f" work on: {problem}"
-            ),
-        ):
-            Service((as_filter("reads_all", reads_all),)).apply(thing)
+    service = Service((as_filter("reads_all", _reads_all),))
+    kind = type(thing).__name__
+    message = f"A {kind} is no RequestSpec that filters can work on: {problem}"
+    with pytest.raises(UnsuitableRequestSpec, match=message):
+        service.apply(thing)
 
 
 class _NotLoaded:
     disk_format = "raw"
-    hw_vif_model = property(attrgetter("of_the_image_service"))
+    hw_vif_model = property(attrgetter("not_loaded"))
 
 
 class _WithMethod:
@@ -321,75 +328,104 @@ class _WithMethod:
         """Nova's has it, too."""
 
 
-def test_object_with_a_part_of_the_fields_is_read() -> None:
-    for spec in (
-        SimpleNamespace(flavor=Flavor()),
-        SimpleNamespace(
-            flavor=Flavor(),
-            image=Image(MappingProxyType({"hw_vif_model": "igb"})),
-        ),
-        SimpleNamespace(flavor=Flavor(), image=_NotLoaded()),
-        SimpleNamespace(flavor=Flavor(), image=None, image_ref="x"),
-        SimpleNamespace(
-            flavor=Flavor(),
-            requested_networks=[],
-            project_id="x",
-            image_id="x",
-        ),
-        _WithMethod(),
-        SimpleNamespace(
-            flavor=SimpleNamespace(vcpus=1),
-            image=SimpleNamespace(disk_format="raw"),
-        ),
-        objects.RequestSpec(flavor=nova_flavor()),
-        mock.MagicMock(
-            flavor=Flavor(),
-            image=None,
-            requested_resources=[],
-            request_level_params=None,
-        ),
-    ):
-        assert Request(spec).image_traits is not None
-    # Under our name or Nova's.
-    for name, value in (
+_PARTIAL: dict[str, object] = {
+    "flavor alone": _PLAIN(flavor=Flavor()),
+    "read-only properties": _PLAIN(
+        flavor=Flavor(),
+        image=Image(MappingProxyType({"hw_vif_model": "igb"})),
+    ),
+    "image not loaded": _PLAIN(flavor=Flavor(), image=_NotLoaded()),
+    "image_ref with an image": _PLAIN(
+        flavor=Flavor(), image=None, image_ref="x"
+    ),
+    "fields of Nova": _PLAIN(
+        flavor=Flavor(), requested_networks=[], project_id="x", image_id="x"
+    ),
+    "with a method": _WithMethod(),
+    "plain flavor and image": _PLAIN(
+        flavor=_PLAIN(vcpus=1), image=_PLAIN(disk_format="raw")
+    ),
+    "Nova's with a flavor alone": objects.RequestSpec(flavor=nova_flavor()),
+    "mock": mock.MagicMock(
+        flavor=Flavor(),
+        image=None,
+        requested_resources=[],
+        request_level_params=None,
+    ),
+}
+
+
+@pytest.mark.parametrize("spec", _PARTIAL.values(), ids=_PARTIAL)
+def test_object_with_a_part_of_the_fields_is_read(spec: object) -> None:
+    assert Request(spec).image_traits is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
         ("pci_request_ids", {"x"}),
         ("pci_requests", _PLAIN(requests=[_PLAIN(request_id="x")])),
-    ):
-        assert Request(
-            _PLAIN(flavor=Flavor(), **{name: value})
-        ).pci_request_ids == {"x"}
-    readers = PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
-    for part, expected in (
+    ],
+    ids=["ours", "Nova's"],
+)
+def test_pci_requests_are_read_under_our_name_or_novas(
+    name: str, value: object
+) -> None:
+    spec = _PLAIN(flavor=Flavor(), **{name: value})
+    assert Request(spec).pci_request_ids == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "expected"),
+    [
         (Flavor(3, 512, swap=1), [512, 1, True]),
         (None, [None, None, True]),
         (_PLAIN(memory_mb=512), [512, None, False]),
         (_PLAIN(ram=512), [512, None, False]),
-    ):
-        assert [*readers[part.__class__](part)] == expected
+    ],
+    ids=["all fields", "no object", "one field", "under another name"],
+)
+def test_fields_of_a_part_are_read_with_whether_it_has_all(
+    flavor: object, expected: list[object]
+) -> None:
+    readers = PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
+    assert list(readers[type(flavor)](flavor)) == expected
+
+
+def test_nova_object_with_unset_fields_has_all_fields() -> None:
     params = objects.RequestLevelParams(root_required={"X"})
-    assert [*PartReaders(Flavor, (*params.fields,))[params.__class__](params)][
-        -1
-    ] is True
-    request = Request(
-        _PLAIN(
-            flavor=Flavor(),
-            project_id=5,
-            requested_resources=[_PLAIN(requester_id="p")],
-        )
-    )
-    assert (request.networks, request.project_id) == ((), "5")
-    group = RequestGroup("p", {}, frozenset(), frozenset(), (), frozenset())
-    assert request.requested_groups == {"p": group}
-    assert not request.is_of_host("p")
-    assert not request.is_of_host("q")
-    assert Request(
-        spec_of(requested_resources=[RequestGroup("p", {"VCPU": 1})])
-    ).is_of_host("p")
-    # As it is; and nothing else for what libosinfo knows.
+    readers = PartReaders(Flavor, tuple(params.fields))
+    assert list(readers[type(params)](params))[-1] is True
+
+
+def test_field_that_is_not_there_is_read_as_empty() -> None:
+    group = _PLAIN(requester_id="p")
+    request = Request(_PLAIN(flavor=Flavor(), requested_resources=[group]))
+    assert request.networks == ()
+    assert request.requested_groups == {
+        "p": RequestGroup("p", {}, frozenset(), frozenset(), (), frozenset())
+    }
+
+
+def test_project_id_is_read_as_a_text() -> None:
+    assert Request(_PLAIN(flavor=Flavor(), project_id=5)).project_id == "5"
+
+
+def test_group_is_of_the_host_if_it_requests_the_hosts_resources() -> None:
+    groups = [RequestGroup("cpu", {"VCPU": 1}), RequestGroup("empty")]
+    request = Request(spec_of(requested_resources=groups))
+    assert request.is_of_host("cpu")
+    assert not request.is_of_host("empty")
+    assert not request.is_of_host("unknown")
+
+
+def test_property_without_a_value_is_kept() -> None:
     assert Request(spec_of({"x": None})).image_properties == {"x": None}
-    assert Request(
-        spec_of(), implied={"hw_disk_bus": "virtio"}
-    ).image_properties == {"hw_disk_bus": "virtio"}
+
+
+def test_property_that_the_operating_system_implies_is_read() -> None:
+    request = Request(spec_of(), implied={"hw_disk_bus": "virtio"})
+    assert request.image_properties == {"hw_disk_bus": "virtio"}
 
 
 def test_request_view_is_read_only() -> None:

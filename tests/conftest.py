@@ -87,6 +87,10 @@ def one_in(number: int) -> int:
     return max(1, round(number / _EXAMPLES))
 
 
+Properties = dict[str, object]
+"""Image properties."""
+ExtraSpecs = dict[str, str]
+"""Extra specs of a flavor."""
 Required = list[tuple[str, bool, str]]
 """(trait, required, scope) of each requirement."""
 

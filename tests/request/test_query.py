@@ -27,7 +27,7 @@ from os_prefilter.common.errors import (
 from os_prefilter.request import query
 from os_prefilter.request.view import Request
 from os_prefilter_tools.fleet.demand import demand_of
-from tests.conftest import spec_of, times
+from tests.conftest import ExtraSpecs, Properties, spec_of, times
 from tests.support.demands import (
     query_of,
     random_demand,
@@ -53,14 +53,14 @@ _LONGEST_SUFFIX = (
 )
 _NO_CPU = "resources=DISK_GB:1,MEMORY_MB:512"
 _SMALL = f"{_NO_CPU},VCPU:1"
-_UEFI: dict[str, object] = {
+_UEFI: Properties = {
     "hw_firmware_type": "uefi",
     "hw_pci_numa_affinity_policy": "socket",
 }
 _SOCKET = "required=COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
 _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _TWO_GROUPS = {"resources1:VGPU": "1", "resources2:VGPU": "1"}
-_QUERIES: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
+_QUERIES: dict[str, tuple[Properties, ExtraSpecs, str]] = {
     "nothing": ({}, {}, _SMALL),
     "traits of a group": (
         {},
@@ -123,7 +123,7 @@ _QUERIES: dict[str, tuple[dict[str, object], dict[str, str], str]] = {
     ("properties", "extra_specs", "expected"), _QUERIES.values(), ids=_QUERIES
 )
 def test_image_and_flavor_become_novas_query_whatever_the_order(
-    properties: dict[str, object], extra_specs: dict[str, str], expected: str
+    properties: Properties, extra_specs: ExtraSpecs, expected: str
 ) -> None:
     backwards = dict(reversed(extra_specs.items()))
     assert _query(spec_of(properties, extra_specs)) == expected
@@ -407,7 +407,7 @@ def test_real_placement_returns_the_expected_hosts_for_the_query(
     assert placement.allocation_candidates(query).hosts == hosts
 
 
-_ENCRYPTED: dict[str, object] = {
+_ENCRYPTED: Properties = {
     "hw_mem_encryption": "true",
     "hw_firmware_type": "uefi",
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a request writes to no effect is noted: names that Nova does not know,
-and traits without their property.
+"""Names that Nova does not know, traits without their property, and values
+that Nova ignores are noted.
 """
 
 import pytest
@@ -14,20 +14,24 @@ from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.testing import request_of
+from tests.conftest import ExtraSpecs, Properties
 
 _DROPPED = "Nova does not know it, and drops it"
 _NO_SUCH = "Nova knows no such extra spec"
 
 
-def _names(
-    properties: dict[str, object], extra_specs: dict[str, str]
-) -> list[str]:
-    return [
-        str(note)
-        for note in notes_on_names(
-            Request(request_of(properties, extra_specs))
-        )
-    ]
+def _notes(spec: RequestSpec) -> list[str]:
+    return [str(note) for note in remarks_in_nova(Request(spec), Options())]
+
+
+def _notes_on_property(name: str) -> list[str]:
+    spec = request_of({name: "x"})
+    return [str(note) for note in notes_on_names(Request(spec))]
+
+
+def _notes_on_extra_spec(name: str) -> list[str]:
+    spec = request_of({}, {name: "x"})
+    return [str(note) for note in notes_on_names(Request(spec))]
 
 
 _PROPERTIES = {
@@ -43,19 +47,21 @@ _FINE = """vmware_adaptertype hw_numa_cpus.0 trait:CUSTOM_X deploy-config:raid k
     os_acme_weekend owner_specified.openstack.md5 base_image_ref os_name"""
 
 
-def test_image_property_that_nova_does_not_know_is_noted_with_the_nearest() -> (
-    None
-):
-    for name, problem in _PROPERTIES.items():
-        place = f"image property {name}".replace("\n", "\\n")
-        assert _names({name: "x"}, {}) == [f"{place}: {problem}"]
-    for name in (
-        *sorted(KEPT_BY_NOVA),
-        *LEGACY_NAMES,
-        *_FINE.split(),
-        "hw_" + "x" * 5000,
-    ):
-        assert _names({name: "x"}, {}) == []
+@pytest.mark.parametrize(("name", "problem"), _PROPERTIES.items())
+def test_image_property_that_nova_does_not_know_is_noted_with_the_nearest(
+    name: str, problem: str
+) -> None:
+    place = f"image property {name}".replace("\n", "\\n")
+    assert _notes_on_property(name) == [f"{place}: {problem}"]
+
+
+def test_known_image_property_is_not_noted() -> None:
+    names = [*sorted(KEPT_BY_NOVA), *LEGACY_NAMES, *_FINE.split()]
+    assert [name for name in names if _notes_on_property(name)] == []
+
+
+def test_image_property_with_a_very_long_name_is_not_noted() -> None:
+    assert _notes_on_property("hw_" + "x" * 5000) == []
 
 
 _EXTRA_SPECS = {
@@ -90,36 +96,34 @@ _FINE_OF_FLAVORS = """resources:VGPU resources1:VCPU trait_gpu:CUSTOM_X preferre
     aggregate_instance_extra_specs:ssd ssd os_distro acme:secure_boot ops:team licence:windows cpu_arch :"""
 
 
-def test_extra_spec_that_nova_does_not_know_is_noted_with_the_nearest() -> (
-    None
-):
-    for name, problem in _EXTRA_SPECS.items():
-        assert _names({}, {name: "x"}) == [
-            f"flavor extra spec {name}: {problem}"
-        ]
-    for name in (
-        *_FINE_OF_FLAVORS.split(),
-        *(row.extra_spec for row in ROWS if row.extra_spec),
-    ):
-        assert _names({}, {name: "x"}) == []
+@pytest.mark.parametrize(("name", "problem"), _EXTRA_SPECS.items())
+def test_extra_spec_that_nova_does_not_know_is_noted_with_the_nearest(
+    name: str, problem: str
+) -> None:
+    place = f"flavor extra spec {name}"
+    assert _notes_on_extra_spec(name) == [f"{place}: {problem}"]
+
+
+def test_known_extra_spec_is_not_noted() -> None:
+    names = [row.extra_spec for row in ROWS if row.extra_spec]
+    names += _FINE_OF_FLAVORS.split()
+    assert [name for name in names if _notes_on_extra_spec(name)] == []
 
 
 def test_at_most_ten_names_of_an_image_and_no_odd_one_are_noted() -> None:
-    names: dict[object, object] = {
-        f"hw_{number}": "x" for number in range(1000)
-    } | {5: "x", None: "y"}
+    names: dict[object, object] = {5: "x", None: "y"}
+    for number in range(1000):
+        names[f"hw_{number}"] = "x"
     spec = RequestSpec(Flavor(1, 512), Image(names))  # type: ignore[arg-type]
     assert len(list(notes_on_names(Request(spec)))) == 10
 
 
-_NAMED: list[tuple[str, dict[str, object], dict[str, str], str]] = [
-    ("CUSTOM_COMPUTE_TIME_HPET", {}, {}, "hw_time_hpet"),
-    ("CUSTOM_COMPUTE_TIME_HPET", {"hw_time_hpet": "no"}, {}, "hw_time_hpet"),
-    ("CUSTOM_COMPUTE_TIME_HPET", {"hw_time_hpet": "yes"}, {}, ""),
+_HPET = "CUSTOM_COMPUTE_TIME_HPET"
+_WITHOUT_PROPERTY: list[tuple[str, Properties, ExtraSpecs, str]] = [
+    (_HPET, {}, {}, "hw_time_hpet"),
+    (_HPET, {"hw_time_hpet": "no"}, {}, "hw_time_hpet"),
     ("CUSTOM_X86_64_COMPUTE_TIME_HPET", {}, {}, "hw_time_hpet"),
     ("COMPUTE_SECURITY_TPM_2_0", {}, {}, "hw_tpm_version or hw:tpm_version"),
-    ("COMPUTE_SECURITY_TPM_2_0", {}, {"hw:tpm_version": "2.0"}, ""),
-    ("COMPUTE_SECURITY_TPM_TIS", {}, {"hw:tpm_version": "2.0"}, ""),
     (
         "COMPUTE_SECURITY_TPM_CRB",
         {},
@@ -132,58 +136,106 @@ _NAMED: list[tuple[str, dict[str, object], dict[str, str], str]] = [
         {},
         "os_secure_boot or os:secure_boot",
     ),
-    ("COMPUTE_STORAGE_BUS_SCSI", {"hw_cdrom_bus": "scsi"}, {}, ""),
     ("COMPUTE_STORAGE_BUS_SCSI", {}, {}, "hw_disk_bus or hw_cdrom_bus"),
-    ("CUSTOM_COMPUTE_MACHINE_Q35", {"hw_machine_type": "pc-q35-9.1"}, {}, ""),
     (
         "HW_CPU_X86_AMD_SEV",
         {},
         {},
         "hw_mem_encryption_model or hw:mem_encryption_model",
     ),
-    ("HW_CPU_X86_AMD_SEV", {}, {"hw:mem_encryption": "true"}, ""),
 ]
-# They say what a host is, or nothing that Nova switches on.
-_OF_HOSTS = """HW_ARCH_X86_64 HW_CPU_HYPERTHREADING CUSTOM_HYPERVISOR_TYPE_KVM CUSTOM_X COMPUTE_NODE COMPUTE_IMAGE_TYPE_RAW"""
 
 
-def test_trait_by_name_without_its_property_is_noted() -> None:
-    for trait, properties, extra_specs, told in (
-        *_NAMED,
-        *((trait, {}, {}, "") for trait in _OF_HOSTS.split()),
-    ):
-        reason = (
-            f"Nova only chooses a host by it; it builds the guest by {told},"
-            " which does not ask for it"
-        )
-        in_flavor = request_of(
-            properties, {**extra_specs, f"trait:{trait}": "required"}
-        )
-        in_image = request_of(
-            {**properties, f"trait:{trait}": "required"}, extra_specs
-        )
-        for spec, place in (
-            (in_flavor, "flavor extra spec"),
-            (in_image, "image property"),
-        ):
-            notes = [
-                str(note) for note in remarks_in_nova(Request(spec), Options())
-            ]
-            assert notes == [
-                f"{place} trait:{trait}=required: {reason}"
-            ] * bool(told), trait
-    # Of another provider, forbidden, or malformed.
-    for others in (
-        {"trait:CUSTOM_COMPUTE_TIME_HPET": "forbidden"},
-        {
-            "resources_gpu:VGPU": "1",
-            "trait_gpu:CUSTOM_COMPUTE_TIME_HPET": "required",
-        },
+def _with_trait(
+    place: str,
+    trait: str,
+    properties: Properties,
+    extra_specs: ExtraSpecs,
+) -> RequestSpec:
+    name = f"trait:{trait}"
+    if place == "image property":
+        return request_of({**properties, name: "required"}, extra_specs)
+    return request_of(properties, {**extra_specs, name: "required"})
+
+
+_PLACES = pytest.mark.parametrize(
+    "place", ["flavor extra spec", "image property"]
+)
+
+
+@_PLACES
+@pytest.mark.parametrize(
+    ("trait", "properties", "extra_specs", "names"), _WITHOUT_PROPERTY
+)
+def test_trait_by_name_without_its_property_is_noted(
+    place: str,
+    trait: str,
+    properties: Properties,
+    extra_specs: ExtraSpecs,
+    names: str,
+) -> None:
+    spec = _with_trait(place, trait, properties, extra_specs)
+    reason = (
+        f"Nova only chooses a host by it; it builds the guest by {names},"
+        " which does not ask for it"
+    )
+    assert _notes(spec) == [f"{place} trait:{trait}=required: {reason}"]
+
+
+_WITH_PROPERTY: list[tuple[str, Properties, ExtraSpecs]] = [
+    (_HPET, {"hw_time_hpet": "yes"}, {}),
+    ("COMPUTE_SECURITY_TPM_2_0", {}, {"hw:tpm_version": "2.0"}),
+    ("COMPUTE_SECURITY_TPM_TIS", {}, {"hw:tpm_version": "2.0"}),
+    ("COMPUTE_STORAGE_BUS_SCSI", {"hw_cdrom_bus": "scsi"}, {}),
+    ("CUSTOM_COMPUTE_MACHINE_Q35", {"hw_machine_type": "pc-q35-9.1"}, {}),
+    ("HW_CPU_X86_AMD_SEV", {}, {"hw:mem_encryption": "true"}),
+]
+
+
+@_PLACES
+@pytest.mark.parametrize(
+    ("trait", "properties", "extra_specs"), _WITH_PROPERTY
+)
+def test_trait_by_name_with_its_property_is_not_noted(
+    place: str,
+    trait: str,
+    properties: Properties,
+    extra_specs: ExtraSpecs,
+) -> None:
+    assert not _notes(_with_trait(place, trait, properties, extra_specs))
+
+
+@_PLACES
+@pytest.mark.parametrize(
+    "trait",
+    [
+        "HW_ARCH_X86_64",
+        "HW_CPU_HYPERTHREADING",
+        "CUSTOM_HYPERVISOR_TYPE_KVM",
+        "CUSTOM_X",
+        "COMPUTE_NODE",
+        "COMPUTE_IMAGE_TYPE_RAW",
+    ],
+)
+def test_trait_of_a_host_that_nova_switches_nothing_on_by_is_not_noted(
+    place: str, trait: str
+) -> None:
+    assert not _notes(_with_trait(place, trait, {}, {}))
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {f"trait:{_HPET}": "forbidden"},
+        {"resources_gpu:VGPU": "1", f"trait_gpu:{_HPET}": "required"},
         {"trait:a b": "required"},
-    ):
-        assert not list(
-            remarks_in_nova(Request(request_of({}, others)), Options())
-        )
+    ],
+    ids=["forbidden", "of another provider", "malformed"],
+)
+def test_trait_that_is_not_required_of_the_host_is_not_noted(
+    extra_specs: ExtraSpecs,
+) -> None:
+    assert not _notes(request_of({}, extra_specs))
 
 
 _UEFI_ALONE = (
@@ -196,126 +248,108 @@ _TABLET = (
 )
 
 
-def test_property_that_another_one_makes_meaningless_is_noted() -> None:
-    ignored: list[tuple[str, dict[str, object], str]] = [
-        ("hw_pointer_model=usbtablet", {}, ""),
-        (
-            "hw_pointer_model=usbtablet",
-            {"hw_input_bus": "virtio"},
-            "Nova gives the guest the tablet of hw_input_bus instead",
-        ),
-        ("hw_usb_model=none", {}, _TABLET),
-        ("hw_usb_model=none", {"hw_input_bus": "virtio"}, ""),
-        (
-            "hw_usb_model=none",
-            {"hw_input_bus": "virtio", "hw_disk_bus": "usb"},
-            _TABLET,
-        ),
-        (
-            "hw_usb_model=none",
-            {"hw_input_bus": "virtio", "hw_cdrom_bus": "usb"},
-            "",
-        ),
-        (
-            "hw_tpm_model=tpm-crb",
-            {},
-            "it means nothing without hw_tpm_version",
-        ),
-        ("os_secure_boot=optional", {"hw_machine_type": "q35"}, _UEFI_ALONE),
-        ("os_secure_boot=required", {}, _UEFI_ALONE),
-        ("os_secure_boot=required", {"hw_firmware_type": "uefi"}, ""),
-        ("os_secure_boot=optional", {"hw_architecture": "aarch64"}, ""),
-        (
-            "os_secure_boot=optional",
-            {"hw_architecture": "aarch64", "hw_firmware_type": "bios"},
-            _UEFI_ALONE,
-        ),
-        ("os_secure_boot=disabled", {}, ""),
-        ("hw_tpm_model=tpm-crb", {"hw_tpm_version": "2.0"}, ""),
-    ]
-    for asked, others, reason in ignored:
-        name, _, value = asked.partition("=")
-        notes = remarks_in_nova(
-            Request(request_of({name: value, **others}, {})), Options()
-        )
-        assert [(str(note), note.warn) for note in notes] == [
-            (f"{asked}: {reason}", True)
-        ] * bool(reason)
-    # A contradiction is for the filters.
-    spec = request_of(
-        {"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"},
-        {"hw:tpm_model": "tpm-tis"},
-    )
-    assert not list(remarks_in_nova(Request(spec), Options()))
+_MEANINGLESS: list[tuple[str, Properties, str]] = [
+    (
+        "hw_pointer_model=usbtablet",
+        {"hw_input_bus": "virtio"},
+        "Nova gives the guest the tablet of hw_input_bus instead",
+    ),
+    ("hw_usb_model=none", {}, _TABLET),
+    (
+        "hw_usb_model=none",
+        {"hw_input_bus": "virtio", "hw_disk_bus": "usb"},
+        _TABLET,
+    ),
+    ("hw_tpm_model=tpm-crb", {}, "it means nothing without hw_tpm_version"),
+    ("os_secure_boot=optional", {"hw_machine_type": "q35"}, _UEFI_ALONE),
+    ("os_secure_boot=required", {}, _UEFI_ALONE),
+    (
+        "os_secure_boot=optional",
+        {"hw_architecture": "aarch64", "hw_firmware_type": "bios"},
+        _UEFI_ALONE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "others", "reason"), _MEANINGLESS)
+def test_property_that_another_one_makes_meaningless_is_noted(
+    written: str, others: Properties, reason: str
+) -> None:
+    name, _, value = written.partition("=")
+    spec = request_of({name: value, **others})
+    (note,) = remarks_in_nova(Request(spec), Options())
+    assert str(note) == f"{written}: {reason}"
+    assert note.warn
 
 
 @pytest.mark.parametrize(
-    ("properties", "disk_format", "is_noted"),
+    "properties",
     [
-        (
-            {
-                "hw_machine_type": "q35",
-                "hw_cdrom_bus": "ide",
-                "img_config_drive": "mandatory",
-            },
-            "qcow2",
-            True,
-        ),
-        (
-            {
-                "hw_machine_type": "q35",
-                "hw_cdrom_bus": "sata",
-                "img_config_drive": "mandatory",
-            },
-            "qcow2",
-            False,
-        ),
-        (
-            {
-                "hw_machine_type": "q35",
-                "hw_cdrom_bus": "ide",
-                "img_config_drive": "optional",
-            },
-            "qcow2",
-            False,
-        ),
-        (
-            {
-                "hw_machine_type": "pc",
-                "hw_cdrom_bus": "ide",
-                "img_config_drive": "mandatory",
-            },
-            "qcow2",
-            False,
-        ),
-        # The filters reject it.
-        (
-            {
-                "hw_machine_type": "q35",
-                "hw_cdrom_bus": "ide",
-                "img_config_drive": "mandatory",
-            },
-            "iso",
-            False,
-        ),
+        {"hw_pointer_model": "usbtablet"},
+        {"hw_usb_model": "none", "hw_input_bus": "virtio"},
+        {
+            "hw_usb_model": "none",
+            "hw_input_bus": "virtio",
+            "hw_cdrom_bus": "usb",
+        },
+        {"os_secure_boot": "required", "hw_firmware_type": "uefi"},
+        {"os_secure_boot": "optional", "hw_architecture": "aarch64"},
+        {"os_secure_boot": "disabled"},
+        {"hw_tpm_model": "tpm-crb", "hw_tpm_version": "2.0"},
     ],
+    ids=",".join,
 )
-def test_config_drive_on_a_bus_that_the_machine_type_lacks_is_noted(
-    properties: dict[str, object], disk_format: str, is_noted: bool
+def test_property_that_has_an_effect_is_not_noted(
+    properties: Properties,
 ) -> None:
+    assert not _notes(request_of(properties))
+
+
+def test_contradiction_of_flavor_and_image_is_not_noted() -> None:
+    """The filters reject it."""
+    properties = {"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"}
+    assert not _notes(request_of(properties, {"hw:tpm_model": "tpm-tis"}))
+
+
+def _with_config_drive(
+    machine_type: str,
+    cdrom_bus: str,
+    config_drive: str = "mandatory",
+    disk_format: str = "qcow2",
+) -> RequestSpec:
+    return request_of(
+        {
+            "hw_machine_type": machine_type,
+            "hw_cdrom_bus": cdrom_bus,
+            "img_config_drive": config_drive,
+        },
+        disk_format=disk_format,
+    )
+
+
+def test_config_drive_on_a_bus_that_the_machine_type_lacks_is_noted() -> None:
     """It is a CD-ROM but with ``config_drive_format = vfat`` in the host's
     nova.conf, which no request says.
     """
-    spec = RequestSpec(Flavor(), Image(properties, disk_format=disk_format))
-    notes = [str(note) for note in remarks_in_nova(Request(spec), Options())]
-    reason = (
-        "the config drive is a CD-ROM by default, and with image property"
-        " hw_machine_type=q35 no guest has one"
+    (note,) = _notes(_with_config_drive("q35", "ide"))
+    assert note.startswith(
+        "image property hw_cdrom_bus=ide: the config drive is a CD-ROM by"
+        " default, and with image property hw_machine_type=q35 no guest has"
+        " one"
     )
-    assert (
-        any(
-            note.startswith(f"image property hw_cdrom_bus=ide: {reason}")
-            for note in notes
-        )
-        is is_noted
-    )
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        _with_config_drive("q35", "sata"),
+        _with_config_drive("q35", "ide", "optional"),
+        _with_config_drive("pc", "ide"),
+        _with_config_drive("q35", "ide", disk_format="iso"),
+    ],
+    ids=["bus exists", "optional", "another machine", "filters reject it"],
+)
+def test_config_drive_that_is_possible_or_rejected_is_not_noted(
+    spec: RequestSpec,
+) -> None:
+    assert not any("config drive" in note for note in _notes(spec))

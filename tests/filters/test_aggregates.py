@@ -4,6 +4,7 @@
 destination of a request.
 """
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -41,14 +42,9 @@ from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 
-A, B, C = (
-    f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}"
-    for digit in "123"
-)
-Sets = tuple[set[str], set[str]]
-"""The required sets, each as ``in`` of the query has it, and the forbidden
-aggregates.
-"""
+A = "11111111-1111-4111-8111-111111111111"
+B = "22222222-2222-4222-8222-222222222222"
+C = "33333333-3333-4333-8333-333333333333"
 
 
 def aggregate(uuid: str, **metadata: str) -> dict[str, Any]:
@@ -69,14 +65,6 @@ def spec_of(**fields: Any) -> RequestSpec:
     return RequestSpec(Flavor(vcpus=1, memory_mb=512), **fields)
 
 
-def applied(some: Service, spec: RequestSpec) -> Sets:
-    some.apply(spec)
-    destination = spec.requested_destination or Destination()
-    return set(destination.aggregates or ()), set(
-        destination.forbidden_aggregates or ()
-    )
-
-
 ZONES = (
     aggregate(A, availability_zone="north"),
     aggregate(B, availability_zone="north"),
@@ -84,55 +72,62 @@ ZONES = (
 )
 
 
-def test_zone_that_no_aggregate_has_requires_nothing_with_a_note_as_in_nova_or_is_rejected() -> (
-    None
-):
-    decision = pipeline("availability_zone", aggregates=ZONES).apply(
-        spec_of(availability_zone="nova")
-    )
+def test_zone_that_no_aggregate_has_requires_nothing_with_a_note() -> None:
+    """As in Nova."""
+    some = pipeline("availability_zone", aggregates=ZONES)
+    decision = some.apply(spec_of(availability_zone="nova"))
     assert not decision.aggregates
     (note,) = decision.notes
     assert note.warn
-    assert (
-        str(note)
-        == "availability zone 'nova': no host aggregate has it: not required"
+    assert str(note) == (
+        "availability zone 'nova': no host aggregate has it: not required"
     )
+
+
+def test_zone_that_no_aggregate_has_is_rejected_with_unknown_values_reject() -> (
+    None
+):
     strict = pipeline(
         "availability_zone",
         aggregates=ZONES,
         unknown_values=UnknownValues.REJECT,
     )
-    with pytest.raises(
-        UnknownValue,
-        match="availability zone has the unknown value 'x'. Correct it.",
-    ):
+    problem = "availability zone has the unknown value 'x'. Correct it."
+    with pytest.raises(UnknownValue, match=problem):
         strict.apply(spec_of(availability_zone="x"))
 
 
-def test_text_of_a_tenant_is_no_part_of_the_query_nor_breaks_a_line() -> None:
-    """Only UUIDs of the operator's aggregates get into the query."""
-    for zone in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "north&root_required=X",
         "in:a,b",
         "a\nb",
         "\x00",
         "x" * 5000,
         "%s{0}",
-    ):
-        spec = spec_of(availability_zone=zone, project_id=zone)
-        some = pipeline(
-            "availability_zone",
-            "tenant_isolation",
-            aggregates=(aggregate(A, availability_zone=zone),),
-        )
-        (item,) = some.apply(spec).aggregates
-        query = f"limit=1000&member_of=in%3A{A}&resources=MEMORY_MB%3A512%2CVCPU%3A1"
-        assert allocation_candidates_query(spec) == query, zone
-        assert str(item).isprintable()
-        assert len(str(item)) < 400
+    ],
+    ids=["parameter", "list", "line break", "NUL", "long", "format"],
+)
+def test_text_of_a_tenant_is_no_part_of_the_query_nor_breaks_a_line(
+    text: str,
+) -> None:
+    """Only UUIDs of the operator's aggregates get into the query."""
+    spec = spec_of(availability_zone=text, project_id=text)
+    some = pipeline(
+        "availability_zone",
+        "tenant_isolation",
+        aggregates=[aggregate(A, availability_zone=text)],
+    )
+    (item,) = some.apply(spec).aggregates
+    assert allocation_candidates_query(spec) == (
+        f"limit=1000&member_of=in%3A{A}&resources=MEMORY_MB%3A512%2CVCPU%3A1"
+    )
+    assert str(item).isprintable()
+    assert len(str(item)) < 400
 
 
-def test_aggregates_are_objects_or_mappings_with_the_zone_in_the_metadata_or_beside_it() -> (
+def test_aggregates_are_objects_or_mappings_with_the_zone_as_metadata_or_as_a_field() -> (
     None
 ):
     rows = [
@@ -150,18 +145,18 @@ TENANTS = (
 )
 
 
-def test_tenant_without_an_aggregate_is_rejected_if_one_is_required() -> None:
+@pytest.mark.parametrize("project", ["p2", None, ""])
+def test_tenant_without_an_aggregate_is_rejected_if_one_is_required(
+    project: str | None,
+) -> None:
     strict = pipeline(
         "tenant_isolation", aggregates=TENANTS, tenant_aggregate_required=True
     )
-    for project in ("p2", None, ""):
-        spec = spec_of(project_id=project)
-        with pytest.raises(
-            NoAggregate,
-            match="No hosts are available for this tenant. Ask the operator",
-        ):
-            strict.apply(spec)
-        assert spec == spec_of(project_id=project)
+    spec = spec_of(project_id=project)
+    problem = "No hosts are available for this tenant. Ask the operator"
+    with pytest.raises(NoAggregate, match=problem):
+        strict.apply(spec)
+    assert spec == spec_of(project_id=project)
 
 
 ISOLATED = (
@@ -171,28 +166,29 @@ ISOLATED = (
     aggregate(B, **{"trait:CUSTOM_B": "required"}),
     aggregate(C, **{"trait:CUSTOM_WINDOWS": "forbidden", "x": "required"}),
 )
-WINDOWS, OTHER = "trait:CUSTOM_WINDOWS", "trait:CUSTOM_B"
+WINDOWS = "trait:CUSTOM_WINDOWS"
+OTHER = "trait:CUSTOM_B"
 
 
-def test_aggregate_is_forbidden_unless_the_request_requires_each_of_its_traits() -> (
+def test_aggregate_is_open_to_a_request_that_requires_each_of_its_traits() -> (
     None
 ):
     spec = RequestSpec(
         Flavor(vcpus=1, extra_specs={OTHER: "required"}),
         Image({WINDOWS: "required"}),
     )
-    assert applied(
-        pipeline("isolated_aggregates", aggregates=ISOLATED), spec
-    ) == (set(), set())
-    # A trait that an earlier filter requires opens one as well.
+    some = pipeline("isolated_aggregates", aggregates=ISOLATED)
+    assert not some.apply(spec).aggregates
+
+
+def test_trait_that_an_earlier_filter_requires_opens_an_aggregate() -> None:
     earlier = require("CUSTOM_B", "a rule").requirements
     (item,) = isolated_aggregates(
         Request(spec_of()), aggregates=ISOLATED, required_before=earlier
     ).aggregates
     assert item.aggregates == (A,)
-    assert (
-        item.because
-        == "reserved for requests that require other traits: CUSTOM_WINDOWS"
+    assert item.because == (
+        "reserved for requests that require other traits: CUSTOM_WINDOWS"
         " (aggregate rack-1)"
     )
 
@@ -205,99 +201,107 @@ NETWORKS = {
 }
 
 
-def test_network_requires_a_host_in_an_aggregate_of_one_of_its_segments() -> (
-    None
-):
+def with_network(*network: str | None) -> RequestSpec:
+    return spec_of(requested_networks=[NetworkRequest(*network)])
+
+
+def test_subnet_requires_a_host_in_an_aggregate_of_its_segment() -> None:
+    spec = with_network(None, "port", "s2")
+    pipeline("routed_networks", networks=NETWORKS).apply(spec)
+    assert spec.requested_destination
+    assert spec.requested_destination.aggregates == [f"{B},{C}"]
+    assert not spec.requested_destination.forbidden_aggregates
+
+
+def test_network_without_an_id_requires_nothing() -> None:
     some = pipeline("routed_networks", networks=NETWORKS)
-    for requested, expected in (
-        (NetworkRequest(None, "port", "s2"), {f"{B},{C}"}),
-        (NetworkRequest(), set()),
-    ):
-        assert applied(some, spec_of(requested_networks=[requested])) == (
-            expected,
-            set(),
-        )
-    # A segment without an aggregate.
-    for network, told in (
-        (
-            NetworkRequest("broken"),
-            "Aggregates not found for the network 'broken'",
-        ),
-        (
-            NetworkRequest("n1", "port", "s5"),
-            "Aggregates not found for the subnet 's5'",
-        ),
-    ):
-        with pytest.raises(
-            NoAggregate, match=f"{told}. Ask the operator to check the segment"
-        ):
-            some.apply(spec_of(requested_networks=[network]))
-    (item,) = some.apply(
-        spec_of(requested_networks=[NetworkRequest("n2")])
-    ).aggregates
+    assert not some.apply(with_network()).aggregates
+
+
+def test_source_names_the_network() -> None:
+    some = pipeline("routed_networks", networks=NETWORKS)
+    (item,) = some.apply(with_network("n2")).aggregates
     assert item.source == "network 'n2'"
 
 
-def test_port_whose_network_and_type_the_service_does_not_give_requires_nothing_with_notes() -> (
-    None
-):
-    some = pipeline(
-        "routed_networks", "remote_managed_ports", networks=NETWORKS
+@pytest.mark.parametrize(
+    ("network", "named"),
+    [(["broken"], "network 'broken'"), (["n1", "port", "s5"], "subnet 's5'")],
+    ids=["network", "subnet"],
+)
+def test_segment_without_an_aggregate_is_rejected(
+    network: list[str], named: str
+) -> None:
+    some = pipeline("routed_networks", networks=NETWORKS)
+    problem = (
+        f"Aggregates not found for the {named}. Ask the operator to check the"
+        " segment"
     )
-    notes = some.apply(
-        spec_of(requested_networks=[NetworkRequest(port_id="p")])
-    ).notes
-    assert [(str(note), note.warn) for note in notes] == [
-        (
-            (
-                "port 'p': the request spec has neither its network nor its"
-                " subnet: not required"
-            ),
-            True,
-        ),
-        (
-            "port 'p': the request spec has no VNIC type of it: not required",
-            True,
-        ),
-    ]
+    with pytest.raises(NoAggregate, match=problem):
+        some.apply(with_network(*network))
 
 
-def test_what_cannot_be_in_both_is_rejected_with_both_reasons(
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "routed_networks",
+            "the request spec has neither its network nor its subnet",
+        ),
+        ("remote_managed_ports", "the request spec has no VNIC type of it"),
+    ],
+)
+def test_port_without_its_network_or_type_requires_nothing_with_a_note(
+    name: str, reason: str
+) -> None:
+    some = pipeline(name, networks=NETWORKS)
+    (note,) = some.apply(with_network(None, "p")).notes
+    assert str(note) == f"port 'p': {reason}: not required"
+    assert note.warn
+
+
+def test_aggregates_that_no_host_is_in_are_rejected_with_both_reasons(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The user reads nothing of the aggregates of others, and the operator
-    all.
+    """The tenant does not read of the aggregates of others; the operator
+    does.
     """
-    both = [
-        aggregate(uuid, availability_zone="north", **{name: "required"})
-        for uuid, name in ((A, WINDOWS), (B, OTHER))
-    ]
     some = pipeline(
-        "availability_zone", "isolated_aggregates", aggregates=both
+        "availability_zone",
+        "isolated_aggregates",
+        aggregates=[
+            aggregate(A, availability_zone="north", **{WINDOWS: "required"}),
+            aggregate(B, availability_zone="north", **{OTHER: "required"}),
+        ],
     )
     spec = spec_of(availability_zone="north")
-    with (
-        caplog.at_level("INFO"),
-        pytest.raises(ContradictingAggregates) as error,
-    ):
+    caplog.set_level("INFO")
+    with pytest.raises(ContradictingAggregates) as error:
         some.apply(spec)
-    assert "zone 'north'" in str(error.value)
-    assert "Rejected a request: of member_of=in:" in caplog.text
+    message = str(error.value)
+    assert "zone 'north'" in message
     assert (
         "isolated_aggregates: reserved for requests that require other traits)"
-        in str(error.value)
+        in message
     )
-    for other in ("CUSTOM_WINDOWS", "rack-", A):
-        assert other not in str(error.value)
-        assert other in caplog.text
+    assert "Rejected a request: of member_of=in:" in caplog.text
+    for secret in ("CUSTOM_WINDOWS", "rack-", A):
+        assert secret not in message
+        assert secret in caplog.text
     assert spec == spec_of(availability_zone="north")
-    answer = (
+
+
+def test_aggregates_that_one_filter_requires_and_forbids_are_rejected() -> (
+    None
+):
+    requirements = (
         forbid_aggregates([A], "x")
         + forbid_aggregates([B], "y")
         + require_aggregates([A, B], "z")
     )
+    some = Service((as_filter("all", lambda _request: requirements),))
     with pytest.raises(ContradictingAggregates, match="all: x"):
-        Service((as_filter("all", lambda _request: answer),)).apply(spec)
+        some.apply(spec_of())
 
 
 def test_requirements_are_added_to_a_clone_of_the_destination_once() -> None:
@@ -309,15 +313,15 @@ def test_requirements_are_added_to_a_clone_of_the_destination_once() -> None:
     some = pipeline(
         "availability_zone", "isolated_aggregates", aggregates=rows
     )
-    for _ in range(2):
-        some.apply(spec)
-        assert spec.requested_destination == Destination(
-            [C, f"{A},{B}"], {B, C}, A
-        )
+    expected = Destination([C, f"{A},{B}"], {B, C}, A)
+    some.apply(spec)
+    assert spec.requested_destination == expected
+    some.apply(spec)
+    assert spec.requested_destination == expected
     assert given == Destination([C], {B}, A)
 
 
-@pytest.mark.parametrize(
+BY_FACT = pytest.mark.parametrize(
     "name",
     [
         "availability_zone",
@@ -326,40 +330,36 @@ def test_requirements_are_added_to_a_clone_of_the_destination_once() -> None:
         "routed_networks",
     ],
 )
+
+
+@BY_FACT
 def test_no_request_passes_before_the_fact_could_be_read(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What isolates tenants must not be open while the service cannot say what
-    it is.
-    """
-
-    def fails(_context: Any) -> Any:
-        raise OSError("the database is down")
-
+    """What isolates tenants must not be open while its fact is unknown."""
+    fails = Mock(side_effect=OSError("the database is down"))
     some = Service.from_names(
         name, facts={"aggregates": fails, "networks": fails}
     )
-    spec = spec_of(
-        availability_zone="north", requested_networks=[NetworkRequest("n")]
-    )
-    with pytest.raises(
-        UnusableFact,
-        match="The deployment fact '(aggregates|networks)' is not known yet",
-    ):
+    spec = with_network("n")
+    spec.availability_zone = "north"
+    problem = "The deployment fact '(aggregates|networks)' is not known yet"
+    with pytest.raises(UnusableFact, match=problem):
         some.apply(spec)
     assert "the database is down" in caplog.text
     assert spec.requested_destination is None
-    with pytest.raises(
-        MissingFact,
-        match=(
-            "needs the fact '(aggregates|networks)'.*Pass it to"
-            " Service.from_conf"
-        ),
-    ):
+
+
+@BY_FACT
+def test_filter_without_its_fact_is_an_error_at_start(name: str) -> None:
+    problem = (
+        "needs the fact '(aggregates|networks)'.*Pass it to Service.from_conf"
+    )
+    with pytest.raises(MissingFact, match=problem):
         Service.from_names(name)
 
 
-_MALFORMED: list[tuple[Any, str]] = [
+_MALFORMED: list[tuple[object, str]] = [
     ("rack", "is 'rack', not a sequence of aggregates"),
     (
         [{"uuid": "x", "name": "n"}],
@@ -386,30 +386,30 @@ _MALFORMED: list[tuple[Any, str]] = [
 ]
 
 
-def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(("value", "problem"), _MALFORMED)
+def test_malformed_aggregates_are_named(value: Any, problem: str) -> None:
+    expected = f"fact 'aggregates' {problem}.*Correct what the service passes"
+    with pytest.raises(UnusableFact, match=expected):
+        HostAggregates.of(value)
+
+
+@pytest.mark.parametrize(("value", "_problem"), _MALFORMED)
+def test_last_good_aggregates_stay_where_the_next_are_malformed(
+    value: object, _problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for value, told in _MALFORMED:
-        with pytest.raises(
-            UnusableFact,
-            match=f"fact 'aggregates' {told}.*Correct what the service passes",
-        ):
-            HostAggregates.of(value)
-        some = Service.from_names(
-            "availability_zone",
-            facts={"aggregates": Mock(side_effect=[ZONES, value])},
-        )
-        caplog.clear()
-        for _ in range(2):
-            assert applied(some, spec_of(availability_zone="north"))[0] == {
-                f"{A},{B}"
-            }
-            some._facts[0].expire()
-        assert "Failed to read the deployment fact aggregates" in caplog.text
+    read = Mock(side_effect=[ZONES, value])
+    some = Service.from_names("availability_zone", facts={"aggregates": read})
+    some.apply(spec_of(availability_zone="north"))
+    some._facts[0].expire()
+    spec = spec_of(availability_zone="north")
+    some.apply(spec)
+    assert spec.requested_destination == Destination([f"{A},{B}"])
+    assert "Failed to read the deployment fact aggregates" in caplog.text
 
 
-def test_malformed_networks_are_named() -> None:
-    wrong: list[tuple[Any, str]] = [
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
         ([], "a list, not a mapping of networks"),
         ({"n": []}, "a list, not a mapping of subnets, at the network 'n'"),
         ({"n": {"s": A}}, f"has '{A}', not aggregates, at the subnet 's'"),
@@ -417,57 +417,68 @@ def test_malformed_networks_are_named() -> None:
             {"n": {"s": ["x&y"]}},
             "has 'x&y', not the UUID of an aggregate, at the subnet 's'",
         ),
-    ]
-    for value, told in wrong:
-        with pytest.raises(
-            UnusableFact,
-            match=f"fact 'networks' .*{told}.*Correct what the service passes",
-        ):
-            RoutedNetworks.of(value)
-    for aggregates in ([], ["x&y"], [A, "x&y"]):
-        with pytest.raises(
-            ValueError, match="these are not UUIDs of aggregates"
-        ):
-            require_aggregates(aggregates, "a filter")
-    assert require_aggregates([A], "a filter").aggregates[0].names == ""
-    assert (
-        str(forbid_aggregates([A], "a filter").aggregates[0])
-        == f"member_of=!in:{A} by  (a filter)"
-    )
+    ],
+)
+def test_malformed_networks_are_named(value: Any, problem: str) -> None:
+    expected = f"fact 'networks' .*{problem}.*Correct what the service passes"
+    with pytest.raises(UnusableFact, match=expected):
+        RoutedNetworks.of(value)
 
 
-def test_aggregate_of_another_spelling_is_the_same_one_to_placement() -> None:
-    """Placement takes both, and compares them with its own as they are: they
-    would exclude no host, or each one.
-    """
-    fleet = example_fleet()
-    rack = min(fleet.aggregates)
-    with EmbeddedPlacement(fleet) as embedded:
+@pytest.mark.parametrize("aggregates", [[], ["x&y"], [A, "x&y"]])
+def test_filter_cannot_require_what_is_no_uuid(aggregates: list[str]) -> None:
+    problem = "these are not UUIDs of aggregates"
+    with pytest.raises(ValueError, match=problem):
+        require_aggregates(aggregates, "a filter")
 
-        def hosts(name: str, uuid: str, **metadata: str) -> set[str]:
-            spec = spec_of(availability_zone="north")
-            pipeline(
-                name,
-                aggregates=[
-                    {"uuid": uuid, "name": "rack", "metadata": metadata}
-                ],
-            ).apply(spec)
-            return set(
-                embedded.client.allocation_candidates(
-                    allocation_candidates_query(spec)
-                ).hosts
-            )
 
-        members = hosts("availability_zone", rack, availability_zone="north")
-        assert members
-        for spelt in (rack.upper(), rack.replace("-", "")):
-            assert (
-                hosts("availability_zone", spelt, availability_zone="north")
-                == members
-            )
-            isolated = hosts(
-                "isolated_aggregates",
-                spelt,
-                **{"trait:CUSTOM_LICENSED": "required"},
-            )
-            assert isolated == hosts("noop", rack) - members
+def test_requirement_without_names_is_written_without_them() -> None:
+    (item,) = require_aggregates([A], "a filter").aggregates
+    assert item.names == ""
+    (item,) = forbid_aggregates([A], "a filter").aggregates
+    assert str(item) == f"member_of=!in:{A} by  (a filter)"
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(example_fleet()) as embedded:
+        yield embedded
+
+
+RACK = min(example_fleet().aggregates)
+_SPELLINGS = pytest.mark.parametrize(
+    "uuid", [RACK.upper(), RACK.replace("-", "")], ids=["upper", "no dashes"]
+)
+
+
+def _hosts(
+    embedded: EmbeddedPlacement, name: str, uuid: str, **metadata: str
+) -> set[str]:
+    """Return the hosts of the fleet after a filter, by one aggregate."""
+    spec = spec_of(availability_zone="north")
+    pipeline(name, aggregates=[aggregate(uuid, **metadata)]).apply(spec)
+    query = allocation_candidates_query(spec)
+    return set(embedded.client.allocation_candidates(query).hosts)
+
+
+# Placement takes both spellings, and compares them with its own as they are:
+# they would exclude no host, or each one.
+@_SPELLINGS
+def test_required_aggregate_of_another_spelling_is_the_same_to_placement(
+    embedded: EmbeddedPlacement, uuid: str
+) -> None:
+    zone = {"availability_zone": "north"}
+    members = _hosts(embedded, "availability_zone", RACK, **zone)
+    assert members
+    assert _hosts(embedded, "availability_zone", uuid, **zone) == members
+
+
+@_SPELLINGS
+def test_forbidden_aggregate_of_another_spelling_is_the_same_to_placement(
+    embedded: EmbeddedPlacement, uuid: str
+) -> None:
+    zone = {"availability_zone": "north"}
+    members = _hosts(embedded, "availability_zone", RACK, **zone)
+    others = _hosts(embedded, "noop", RACK) - members
+    licensed = {"trait:CUSTOM_LICENSED": "required"}
+    assert _hosts(embedded, "isolated_aggregates", uuid, **licensed) == others

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""CPU pinning, persistent memory, and limits of amounts; tests/against_nova
-compares CPU pinning with Nova.
+"""CPU pinning, persistent memory, and limits of amounts.
+
+tests/against_nova compares CPU pinning with Nova.
 """
 
 import re
@@ -22,59 +23,70 @@ from os_prefilter.request.resources import (
     unsuffixed_resources,
 )
 from os_prefilter.request.view import Request
+from tests.conftest import ExtraSpecs, Properties
 
 _DEDICATED = {"hw:cpu_policy": "dedicated"}
 _MIXED = {"hw:cpu_policy": "mixed"}
 _REALTIME = {"hw:cpu_realtime": "yes"}
 
 
-def _cpus(
-    extra_specs: dict[str, str], properties: dict[str, object] | None = None
-) -> tuple[int, int]:
-    spec = _spec(extra_specs, properties)
+def _spec(
+    extra_specs: ExtraSpecs, properties: Properties | None = None
+) -> RequestSpec:
+    return RequestSpec(
+        Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs),
+        Image(properties or {}),
+    )
+
+
+def _shared_and_dedicated_cpus(spec: RequestSpec) -> tuple[int, int]:
     resources = unsuffixed_resources(Request(spec))
     return resources.get("VCPU", 0), resources.get("PCPU", 0)
 
 
-def _spec(
-    extra_specs: dict[str, str], properties: dict[str, object] | None = None
-) -> RequestSpec:
-    return RequestSpec(
-        flavor=Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs),
-        image=Image(properties or {}),
-    )
-
-
 _ISOLATE = {"hw:emulator_threads_policy": "isolate"}
-_SPLIT: list[tuple[dict[str, str], tuple[int, int]]] = [
-    (_DEDICATED | _ISOLATE, (0, 5)),
-    # Without pinned CPUs there is nothing to isolate from.
-    (_ISOLATE, (4, 0)),
-    (_ISOLATE | {"hw:cpu_policy": "shared"}, (4, 0)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, (2, 2)),
-    (_MIXED | _ISOLATE | {"hw:cpu_dedicated_mask": "0"}, (3, 2)),
-    (_MIXED | {"hw:cpu_dedicated_mask": " ^0"}, (1, 3)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "1-3," * 20_000}, (1, 3)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0-1," * 32_768}, (2, 2)),
-    (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, (0, 4)),
-    (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
-]
+_SHARE = {"hw:emulator_threads_policy": "share"}
 
 
-def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_pinned() -> (
-    None
-):
-    for extra_specs, cpus in _SPLIT:
-        assert _cpus(extra_specs) == cpus, extra_specs
-    # The image's mask comes before the flavor's.
-    assert _cpus(
+def _mixed(dedicated_mask: str) -> ExtraSpecs:
+    return {**_MIXED, "hw:cpu_dedicated_mask": dedicated_mask}
+
+
+_CPUS: dict[str, tuple[ExtraSpecs, tuple[int, int]]] = {
+    "isolated emulator threads": (_DEDICATED | _ISOLATE, (0, 5)),
+    "nothing to isolate from by default": (_ISOLATE, (4, 0)),
+    "nothing to isolate from": (
+        _ISOLATE | {"hw:cpu_policy": "shared"},
+        (4, 0),
+    ),
+    "mask with an exception": (_mixed("0-3,^1-2"), (2, 2)),
+    "mask and isolated threads": (_mixed("0") | _ISOLATE, (3, 2)),
+    "mask of an exception alone": (_mixed(" ^0"), (1, 3)),
+    "long mask": (_mixed("1-3," * 20_000), (1, 3)),
+    "longest mask": (_mixed("0-1," * 32_768), (2, 2)),
+    "realtime": (_MIXED | _REALTIME | _SHARE, (0, 4)),
+    "resources of the flavor": (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
+}
+
+
+@pytest.mark.parametrize(("extra_specs", "cpus"), _CPUS.values(), ids=_CPUS)
+def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_dedicated(
+    extra_specs: ExtraSpecs, cpus: tuple[int, int]
+) -> None:
+    assert _shared_and_dedicated_cpus(_spec(extra_specs)) == cpus
+
+
+def test_realtime_mask_of_the_image_comes_before_the_flavors() -> None:
+    spec = _spec(
         _MIXED | _REALTIME | {"hw:cpu_realtime_mask": "^0"},
         {"hw_cpu_realtime_mask": "^0-1"},
-    ) == (2, 2)
+    )
+    assert _shared_and_dedicated_cpus(spec) == (2, 2)
 
 
-def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
-    for mask in (
+@pytest.mark.parametrize(
+    "mask",
+    [
         "4",
         "0-4",
         "0-3",
@@ -86,109 +98,151 @@ def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
         "^",
         "0-9999999999",
         "1;2",
-    ):
-        with pytest.raises(
-            RequestRejected,
-            match=f"hw:cpu_dedicated_mask: {re.escape(repr(mask))} is",
-        ) as caught:
-            _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
-        assert "\n" not in str(caught.value)
-    with pytest.raises(
-        RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"
-    ):
-        _cpus(_MIXED | _REALTIME)
-    shared = {
-        "hw:emulator_threads_policy": "share",
-        "hw:cpu_realtime_mask": "4",
-    }
-    with pytest.raises(
-        RequestRejected,
-        match=(
-            "hw:cpu_realtime_mask: '4' is not a list of some of the flavor's"
-            " CPUs 0 to"
+    ],
+)
+def test_invalid_cpu_dedicated_mask_is_rejected_and_named(mask: str) -> None:
+    problem = f"hw:cpu_dedicated_mask: {re.escape(repr(mask))} is"
+    with pytest.raises(RequestRejected, match=problem) as caught:
+        unsuffixed_resources(Request(_spec(_mixed(mask))))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "problem"),
+    [
+        (_MIXED, "some, but not all of the flavor's CPUs 0 to 3"),
+        (
+            _MIXED | _SHARE | {"hw:cpu_realtime_mask": "4"},
+            (
+                "hw:cpu_realtime_mask: '4' is not a list of some of the"
+                " flavor's CPUs 0 to"
+            ),
         ),
-    ):
-        _cpus(_MIXED | _REALTIME | shared)
+    ],
+    ids=["no mask", "CPU that the flavor lacks"],
+)
+def test_realtime_without_a_mask_of_the_flavors_cpus_is_rejected(
+    extra_specs: ExtraSpecs, problem: str
+) -> None:
+    request = Request(_spec(extra_specs | _REALTIME))
+    with pytest.raises(RequestRejected, match=problem):
+        unsuffixed_resources(request)
 
 
-def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict() -> None:
-    conflicts: list[tuple[dict[str, str], dict[str, object]]] = [
+@pytest.mark.parametrize(
+    ("extra_specs", "properties"),
+    [
         ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}),
         (_MIXED, {"hw_cpu_policy": "dedicated"}),
         (
             {"hw:cpu_thread_policy": "isolate"},
             {"hw_cpu_thread_policy": "require"},
         ),
-    ]
-    for extra_specs, properties in conflicts:
-        with pytest.raises(FlavorImageConflict):
-            allocation_candidates_query(_spec(extra_specs, properties))
-    query = allocation_candidates_query(
-        _spec(
-            {"hw:cpu_thread_policy": "prefer"},
-            {"hw_cpu_thread_policy": "require"},
-        )
+    ],
+    ids=["shared", "mixed", "threads"],
+)
+def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict(
+    extra_specs: ExtraSpecs, properties: Properties
+) -> None:
+    spec = _spec(extra_specs, properties)
+    with pytest.raises(FlavorImageConflict):
+        allocation_candidates_query(spec)
+
+
+def test_image_may_require_the_threads_that_the_flavor_prefers() -> None:
+    spec = _spec(
+        {"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}
     )
-    assert "HYPERTHREADING" not in query
+    assert "HYPERTHREADING" not in allocation_candidates_query(spec)
 
 
-def test_unknown_cpu_or_emulator_threads_policy_is_rejected() -> None:
-    for extra_specs in (
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
         {"hw:cpu_policy": "odd"},
         _DEDICATED | {"hw:emulator_threads_policy": "odd"},
-    ):
-        with pytest.raises(RequestRejected, match="odd"):
-            allocation_candidates_query(_spec(extra_specs))
+    ],
+    ids=["CPUs", "emulator threads"],
+)
+def test_unknown_cpu_or_emulator_threads_policy_is_rejected(
+    extra_specs: ExtraSpecs,
+) -> None:
+    spec = _spec(extra_specs)
+    with pytest.raises(RequestRejected, match="odd"):
+        allocation_candidates_query(spec)
 
 
-def test_hw_pmem_requests_one_resource_class_per_label() -> None:
-    resources = unsuffixed_resources(
-        Request(_spec({"hw:pmem": "4GB, 4GB,fast.one,"}))
+@pytest.mark.parametrize(
+    ("labels", "resource_class", "amount"),
+    [
+        ("4GB, 4GB,fast.one,", "CUSTOM_PMEM_NAMESPACE_4GB", 2),
+        ("4GB, 4GB,fast.one,", "CUSTOM_PMEM_NAMESPACE_FAST_ONE", 1),
+        ("A," * 2048, "CUSTOM_PMEM_NAMESPACE_A", 2048),
+    ],
+    ids=["same label twice", "normalized label", "longest list"],
+)
+def test_hw_pmem_requests_one_resource_class_per_label(
+    labels: str, resource_class: str, amount: int
+) -> None:
+    request = Request(_spec({"hw:pmem": labels}))
+    assert unsuffixed_resources(request)[resource_class] == amount
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["x" * 300, "A," * 500_000, "9" * 1_000_000],
+    ids=["long label", "many labels", "very long label"],
+)
+def test_hw_pmem_that_is_too_long_is_rejected(labels: str) -> None:
+    spec = _spec({"hw:pmem": labels})
+    problem = f"extra spec hw:pmem: '{labels[:9]}.* is not labels"
+    with pytest.raises(RequestRejected, match=problem):
+        allocation_candidates_query(spec)
+
+
+@pytest.mark.parametrize(("suffix", "uses_host"), [("", True), ("1", False)])
+def test_unsuffixed_group_uses_the_host_for_what_it_requests_itself(
+    suffix: str, uses_host: bool
+) -> None:
+    spec = _spec(
+        {f"resources{suffix}:VCPU": "1", f"resources{suffix}:MEMORY_MB": "512"}
     )
-    assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
-    assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1
-    assert (
-        unsuffixed_resources(Request(_spec({"hw:pmem": "A," * 2048})))[
-            "CUSTOM_PMEM_NAMESPACE_A"
-        ]
-        == 2048
+    assert unsuffixed_group_uses_host(Request(spec)) == uses_host
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [5, "0-65535," * 100_000, "0-2," * 21_846],
+    ids=["number", "same CPUs many times", "too many CPUs"],
+)
+def test_oversized_or_odd_cpu_realtime_mask_is_rejected(mask: object) -> None:
+    request = Request(
+        _spec(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": mask})
     )
-    for label in ("x" * 300, "A," * 500_000, "9" * 1_000_000):
-        with pytest.raises(
-            RequestRejected,
-            match=f"extra spec hw:pmem: '{label[:9]}.* is not labels",
-        ):
-            allocation_candidates_query(_spec({"hw:pmem": label}))
+    problem = f"hw_cpu_realtime_mask: '?{str(mask)[:4]}"
+    with pytest.raises(RequestRejected, match=problem):
+        unsuffixed_resources(request)
 
 
-def test_unsuffixed_group_uses_the_host_for_what_it_requests_itself() -> None:
-    for unsuffixed, uses_host in (("", True), ("1", False)):
-        own = {
-            f"resources{unsuffixed}:VCPU": "1",
-            f"resources{unsuffixed}:MEMORY_MB": "512",
-        }
-        assert unsuffixed_group_uses_host(Request(_spec(own))) == uses_host
-
-
-def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:
-    """Neither the same CPUs named a hundred thousand times, nor a flavor of
-    two thousand million.
-    """
-    for mask in (5, "0-65535," * 100_000, "0-2," * 21_846):
-        with pytest.raises(
-            RequestRejected, match=f"hw_cpu_realtime_mask: '?{str(mask)[:4]}"
-        ):
-            _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": mask})
-    spec = _spec(_MIXED | {"hw:cpu_dedicated_mask": "^0"})
-    wrong: list[tuple[Any, str]] = [
+@pytest.mark.parametrize(
+    ("vcpus", "problem"),
+    [
         (2**31 - 1, "2147483647 is not at most 65536"),
         ("four", "'four' is not a whole number"),
-    ]
-    for vcpus, problem in wrong:
-        spec.flavor.vcpus = vcpus
-        with pytest.raises(
-            RequestRejected, match=f"flavor field vcpus: {problem}"
-        ):
-            allocation_candidates_query(spec)
+    ],
+)
+def test_oversized_or_odd_vcpu_count_is_rejected(
+    vcpus: Any, problem: str
+) -> None:
+    spec = _spec(_mixed("^0"))
+    spec.flavor.vcpus = vcpus
+    with pytest.raises(
+        RequestRejected, match=f"flavor field vcpus: {problem}"
+    ):
+        allocation_candidates_query(spec)
+
+
+def test_largest_vcpu_count_is_taken() -> None:
+    spec = _spec(_mixed("^0"))
     spec.flavor.vcpus = 65536
     assert "PCPU:65535,VCPU:1" in unquote(allocation_candidates_query(spec))

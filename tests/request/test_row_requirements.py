@@ -5,7 +5,7 @@ the vocabulary.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -29,6 +29,9 @@ from os_prefilter.vocabulary import BY_NAME, ROWS, rows_required_by
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.options import Options
 from tests.conftest import (
+    ExtraSpecs,
+    Properties,
+    Required,
     device_required_by,
     pipeline_of,
     required_by,
@@ -59,28 +62,27 @@ _NAMES = sorted({*installed_filters(), "query"})
 
 
 def _specs(number: int) -> Iterator[RequestSpec]:
-    chance = random.Random(number)  # noqa: S311 - the same each time
+    """Yield random requests, the same each time."""
+    chance = random.Random(number)  # noqa: S311
     for _ in range(400):
-        properties: dict[str, object] = dict(
-            chance.choices(_PROPERTIES, k=chance.randint(0, 5))
-        )
+        chosen = chance.choices(_PROPERTIES, k=chance.randint(0, 5))
+        properties: Properties = dict(chosen)
         if chance.random() < 0.3:
-            properties |= [chance.choice(_LEGACY)]
+            name, value = chance.choice(_LEGACY)
+            properties[name] = value
         extra_specs = dict(
             chance.choices(_EXTRA_SPECS, k=chance.randint(0, 4))
         )
         if chance.random() < 0.3:
             properties[f"trait:{chance.choice(_TRAITS)}"] = "required"
         if chance.random() < 0.3:
-            suffix, value = (
-                chance.choice(["", "_X"]),
-                chance.choice(["required", "forbidden"]),
-            )
-            extra_specs[f"trait{suffix}:{chance.choice(_TRAITS)}"] = value
-        image = Image(properties, chance.choice([None, "qcow2", "zz"]))
+            suffix = chance.choice(["", "_X"])
+            named = f"trait{suffix}:{chance.choice(_TRAITS)}"
+            extra_specs[named] = chance.choice(["required", "forbidden"])
+        disk_format = chance.choice([None, "qcow2", "zz"])
         yield RequestSpec(
             Flavor(1, 1, extra_specs=extra_specs),
-            image,
+            Image(properties, disk_format),
             is_bfv=chance.random() < 0.3,
         )
 
@@ -90,24 +92,19 @@ def _specs(number: int) -> Iterator[RequestSpec]:
 def test_rows_skipped_for_a_request_would_not_change_the_filters_result(
     name: str, unknown: UnknownValues
 ) -> None:
-    every, options = (
-        rows_required_by(name),
-        Options(unknown_values=unknown, reported_traits=("*",)),
-    )
+    options = Options(unknown_values=unknown, reported_traits=("*",))
+    every_row = rows_required_by(name)
     for spec in _specs(_NAMES.index(name)):
-        assert _answer(
-            spec, lambda request: rows_of(request, name), options
-        ) == _answer(spec, lambda _: every, options)
+        few_rows = rows_of(Request(spec), name)
+        result = _result(spec, few_rows, options)
+        assert result == _result(spec, every_row, options)
 
 
-def _answer(
-    spec: RequestSpec,
-    rows: Callable[[Request], Iterable[Row]],
-    options: Options,
+def _result(
+    spec: RequestSpec, rows: Iterable[Row], options: Options
 ) -> Requirements | str:
-    request = Request(spec)
     try:
-        return require_rows(request, rows(request), options)
+        return require_rows(Request(spec), rows, options)
     except RequestRejected as error:
         return str(error)
 
@@ -121,36 +118,31 @@ def test_unknown_hw_firmware_type_is_rejected_without_hw_firmware_stateless() ->
         )
 
 
-def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume() -> (
-    None
-):
-    for disk_format in BY_NAME["image_type"].values:
-        expected = [
-            (f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}", True, "root")
-        ]
-        assert (
-            device_required_by("image_type", spec_of(disk_format=disk_format))
-            == expected
-        )
-        assert (
-            device_required_by(
-                "image_type", spec_of(disk_format=disk_format, is_bfv=True)
-            )
-            == []
-        )
-    # Only filters with a switch read traits.
-    assert (
-        device_required_by(
-            "image_type",
-            spec_of({"trait:a b": "required"}, disk_format=disk_format),
-        )
-        == expected
-    )
-    for unknown in (None, "", "rbd", "qcow2,!X", 7):
-        assert (
-            device_required_by("image_type", spec_of(disk_format=unknown))
-            == []
-        )
+@pytest.mark.parametrize("disk_format", BY_NAME["image_type"].values)
+def test_disk_format_requires_its_trait(disk_format: str) -> None:
+    spec = spec_of(disk_format=disk_format)
+    trait = f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}"
+    assert required_by("image_type", spec) == [(trait, True, "root")]
+
+
+@pytest.mark.parametrize("disk_format", BY_NAME["image_type"].values)
+def test_disk_format_of_a_server_on_a_volume_requires_nothing(
+    disk_format: str,
+) -> None:
+    spec = spec_of(disk_format=disk_format, is_bfv=True)
+    assert required_by("image_type", spec) == []
+
+
+def test_filter_without_a_switch_reads_no_traits() -> None:
+    spec = spec_of({"trait:a b": "required"}, disk_format="raw")
+    expected = [("COMPUTE_IMAGE_TYPE_RAW", True, "root")]
+    assert required_by("image_type", spec) == expected
+
+
+@pytest.mark.parametrize("disk_format", [None, "", "rbd", "qcow2,!X", 7])
+def test_unknown_disk_format_requires_nothing(disk_format: object) -> None:
+    spec = spec_of(disk_format=disk_format)
+    assert required_by("image_type", spec) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +153,7 @@ def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume(
 def test_source_has_the_name_of_a_device_profile_on_one_line(
     name: str, shown: str
 ) -> None:
-    """Not the key of the row, which no one has written."""
+    """Not the key of the row, which no user has written."""
     spec = spec_of(extra_specs={"accel:device_profile": name})
     (item,) = pipeline_of("accelerators").apply(spec).requirements
     assert item.source == f"flavor extra spec accel:device_profile={shown}"
@@ -169,7 +161,7 @@ def test_source_has_the_name_of_a_device_profile_on_one_line(
     assert item.trait == "COMPUTE_ACCELERATORS"
 
 
-_REFUSED: list[tuple[str, dict[str, str], dict[str, str]]] = [
+_REFUSED: list[tuple[str, Properties, ExtraSpecs]] = [
     (
         "tpm_secret_security",
         {"hw_tpm_version": "2.0"},
@@ -190,47 +182,52 @@ _REFUSED: list[tuple[str, dict[str, str], dict[str, str]]] = [
 ]
 
 
-def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says() -> (
-    None
-):
-    for name, properties, extra_specs in _REFUSED:
-        for unknown_values in ("skip", "reject"):
-            with pytest.raises(UnknownValue, match="Values that exist: "):
-                pipeline_of(name, unknown_values=unknown_values).apply(
-                    spec_of(properties, extra_specs)
-                )
-    # Other rows that look at it leave that to its filter.
-    assert (
-        value_of(
-            Request(spec_of({}, {"hw:sound_model": "Virtio"})),
-            BY_NAME["sound_model"],
-        )
-        is None
-    )
+@pytest.mark.parametrize("unknown_values", ["skip", "reject"])
+@pytest.mark.parametrize(("name", "properties", "extra_specs"), _REFUSED)
+def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says(
+    name: str,
+    properties: Properties,
+    extra_specs: ExtraSpecs,
+    unknown_values: str,
+) -> None:
+    pipeline = pipeline_of(name, unknown_values=unknown_values)
+    with pytest.raises(UnknownValue, match="Values that exist: "):
+        pipeline.apply(spec_of(properties, extra_specs))
 
 
-def test_value_that_another_one_implies_requires_no_trait_of_its_own() -> None:
-    usb, virtio = (
-        "CUSTOM_COMPUTE_INPUT_BUS_USB",
-        "CUSTOM_COMPUTE_INPUT_BUS_VIRTIO",
-    )
-    for beside, expected in (
-        ({}, [usb]),
-        ({"hw_input_bus": "usb"}, [usb, usb]),
-        ({"hw_input_bus": "virtio"}, [virtio]),
-    ):
-        spec = spec_of({"hw_pointer_model": "usbtablet", **beside})
-        assert [
-            trait for trait, _, _ in device_required_by("image_metadata", spec)
-        ] == expected
+def test_unknown_value_is_none_for_the_rows_of_other_filters() -> None:
+    request = Request(spec_of({}, {"hw:sound_model": "Virtio"}))
+    assert value_of(request, BY_NAME["sound_model"]) is None
 
 
-def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_never_has_it() -> (
-    None
-):
-    unknown = spec_of({"os_secure_boot": "odd"})
-    assert required_by("image_metadata", unknown) == []
-    # One note, also if a second row looks at the value.
+_USB = ("CUSTOM_COMPUTE_INPUT_BUS_USB", True, "root")
+_VIRTIO = ("CUSTOM_COMPUTE_INPUT_BUS_VIRTIO", True, "root")
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ({}, [_USB]),
+        ({"hw_input_bus": "usb"}, [_USB, _USB]),
+        ({"hw_input_bus": "virtio"}, [_VIRTIO]),
+    ],
+    ids=["no bus", "usb", "virtio"],
+)
+def test_value_that_another_one_implies_requires_no_trait_of_its_own(
+    others: Properties, expected: Required
+) -> None:
+    spec = spec_of({"hw_pointer_model": "usbtablet", **others})
+    assert device_required_by("image_metadata", spec) == expected
+
+
+def test_unknown_value_of_novas_query_requires_nothing_or_is_refused() -> None:
+    spec = spec_of({"os_secure_boot": "odd"})
+    assert required_by("image_metadata", spec) == []
+    with pytest.raises(UnknownValue, match="os_secure_boot"):
+        required_by("image_metadata", spec, unknown_values="reject")
+
+
+def test_unknown_value_that_two_rows_read_is_noted_once() -> None:
     spec = spec_of(
         {
             "hw_ephemeral_encryption": "maybe",
@@ -239,50 +236,58 @@ def test_value_of_novas_query_is_refused_if_it_is_unknown_or_the_machine_type_ne
     )
     (note,) = pipeline_of("ephemeral_encryption").apply(spec).notes
     assert note.source == "image property hw_ephemeral_encryption"
-    with pytest.raises(UnknownValue, match="os_secure_boot"):
-        pipeline_of("image_metadata", unknown_values="reject").apply(unknown)
-    tpm = "hw_tpm_version=2.0 with the default tpm_model tpm-tis"
-    for first, second, problem in (
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
         (
-            "os_secure_boot=required",
-            "hw_machine_type=isapc",
-            "os_secure_boot=required",
-        ),
-        (
-            "os_secure_boot=required",
-            "hw_architecture=i686",
-            "os_secure_boot=required",
+            {"os_secure_boot": "required", "hw_machine_type": "isapc"},
+            "os_secure_boot=required is impossible .*hw_machine_type=isapc",
         ),
         (
-            "hw_vif_model=spapr-vlan",
-            "hw_emulation_architecture=aarch64",
-            "hw_vif_model=spapr-vlan",
+            {"os_secure_boot": "required", "hw_architecture": "i686"},
+            "os_secure_boot=required is impossible .*hw_architecture=i686",
         ),
-        ("hw_tpm_version=2.0", "hw_machine_type=pseries", tpm),
-    ):
-        (name, value), (beside, chosen) = first.split("="), second.split("=")
-        with pytest.raises(
-            ImpossibleCombination, match=f"{problem} is impossible .*{second}"
-        ):
-            required_by(
-                "image_metadata", spec_of({name: value, beside: chosen})
-            )
-    # The CD-ROM of an image on a volume may be none.
-    required_by(
-        "image_metadata",
-        spec_of(
-            {"hw_machine_type": "virt", "hw_cdrom_bus": "ide"},
-            disk_format="iso",
-            is_bfv=True,
+        (
+            {
+                "hw_vif_model": "spapr-vlan",
+                "hw_emulation_architecture": "aarch64",
+            },
+            (
+                "hw_vif_model=spapr-vlan is impossible"
+                " .*hw_emulation_architecture=aarch64"
+            ),
         ),
+        (
+            {"hw_tpm_version": "2.0", "hw_machine_type": "pseries"},
+            (
+                "hw_tpm_version=2.0 with the default tpm_model tpm-tis is"
+                " impossible .*hw_machine_type=pseries"
+            ),
+        ),
+    ],
+    ids=["machine type", "architecture", "emulated", "default of a value"],
+)
+def test_value_that_the_guest_never_has_is_refused(
+    properties: Properties, problem: str
+) -> None:
+    with pytest.raises(ImpossibleCombination, match=problem):
+        required_by("image_metadata", spec_of(properties))
+
+
+def test_cdrom_bus_of_an_iso_image_on_a_volume_may_be_impossible() -> None:
+    """The guest may have no CD-ROM."""
+    spec = spec_of(
+        {"hw_machine_type": "virt", "hw_cdrom_bus": "ide"},
+        disk_format="iso",
+        is_bfv=True,
     )
+    required_by("image_metadata", spec)
 
 
 def test_default_machine_types_without_a_device_are_forbidden() -> None:
-    both: dict[str, object] = {
-        "os_secure_boot": "required",
-        "hw_tpm_version": "2.0",
-    }
+    spec = spec_of({"os_secure_boot": "required", "hw_tpm_version": "2.0"})
     defaults = [
         "ISAPC",
         "MICROVM",
@@ -291,24 +296,20 @@ def test_default_machine_types_without_a_device_are_forbidden() -> None:
         "PSERIES",
         "S390_CCW_VIRTIO",
     ]
-    expected = [
+    assert sorted(required_by("image_metadata", spec)) == [
         (f"CUSTOM_COMPUTE_DEFAULT_MACHINE_{family}", False, "root")
         for family in defaults
     ]
-    assert sorted(required_by("image_metadata", spec_of(both))) == expected
-    # Of i686, hosts tell what they have apart.
-    i686: dict[str, object] = {
-        "hw_architecture": "i686",
-        "hw_firmware_type": "uefi",
-    }
-    names = [
-        "COMPUTE_FIRMWARE_UEFI",
-        *(f"COMPUTE_DEFAULT_MACHINE_{family}" for family in defaults[:3]),
-    ]
-    of_i686 = [
-        trait for trait, _, _ in required_by("image_metadata", spec_of(i686))
-    ]
-    assert of_i686 == [
+
+
+def test_i686_requires_traits_of_its_own() -> None:
+    """Hosts report what guests of i686 have apart from those of x86_64."""
+    spec = spec_of({"hw_architecture": "i686", "hw_firmware_type": "uefi"})
+    traits = [trait for trait, *_ in required_by("image_metadata", spec)]
+    assert traits == [
         "HW_ARCH_X86_64",
-        *(f"CUSTOM_I686_{name}" for name in names),
+        "CUSTOM_I686_COMPUTE_FIRMWARE_UEFI",
+        "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_ISAPC",
+        "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_MICROVM",
+        "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_OTHER",
     ]

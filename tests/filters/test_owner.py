@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""owner: Nova's requests stay on Nova's providers, and other people's groups
-stay alone.
+"""owner: Nova's requests stay on Nova's providers, and groups of other owners
+are left alone.
 """
 
 import re
@@ -10,7 +10,6 @@ from math import inf
 import pytest
 
 from os_prefilter import (
-    Request,
     RequestGroup,
     Requirements,
     allocation_candidates_query,
@@ -20,38 +19,63 @@ from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.vocabulary.options import Options, TraitScope
-from tests.conftest import pipeline_of, required_by, spec_of
+from tests.conftest import (
+    ExtraSpecs,
+    Required,
+    pipeline_of,
+    required_by,
+    spec_of,
+)
 
 _ROOT = ("OWNER_NOVA", True, "root")
 _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
 _APART = ("OWNER_NOVA", True, "_owned_VGPU")
 
 
-_GROUPS: list[tuple[dict[str, str], list[object]]] = [
-    ({"resources:VGPU": "1", "resources:FPGA": "1"}, [_KEPT_OUT, _APART]),
-    ({"resources:MEM_ENCRYPTION_CONTEXT": "1"}, [_KEPT_OUT]),
-    ({"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"}, []),
-    ({"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"}, []),
-    ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, []),
-    ({"resources1:FPGA": "1"}, []),
-    ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [("OWNER_NOVA", True, "1")]),
-    (
+_PCI = "COMPUTE_MANAGED_PCI_DEVICE"
+_GROUPS: dict[str, tuple[ExtraSpecs, Required]] = {
+    "two classes": (
+        {"resources:VGPU": "1", "resources:FPGA": "1"},
+        [_KEPT_OUT, _APART],
+    ),
+    "class of the host": (
+        {"resources:MEM_ENCRYPTION_CONTEXT": "1"},
+        [_KEPT_OUT],
+    ),
+    "unsuffixed with an owner": (
+        {"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"},
+        [],
+    ),
+    "group with an owner": (
+        {"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"},
+        [],
+    ),
+    "group that forbids an owner": (
+        {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"},
+        [],
+    ),
+    "group of a class that Nova does not own": ({"resources1:FPGA": "1"}, []),
+    "group of a class of the host": (
+        {"resources1:MEM_ENCRYPTION_CONTEXT": "1"},
+        [("OWNER_NOVA", True, "1")],
+    ),
+    "group of a PCI device": (
         {"resources1:CUSTOM_PCI_X": "1"},
-        [("COMPUTE_MANAGED_PCI_DEVICE", True, "1")],
+        [(_PCI, True, "1")],
     ),
-    (
+    "unsuffixed PCI device": (
         {"resources:CUSTOM_PCI_X": "1"},
-        [("COMPUTE_MANAGED_PCI_DEVICE", True, "_owned_CUSTOM_PCI_X")],
+        [(_PCI, True, "_owned_CUSTOM_PCI_X")],
     ),
-    (
+    "PCI device alone": (
         {
             "resources:CUSTOM_PCI_X": "1",
             "resources:VCPU": "0",
             "resources:MEMORY_MB": "0",
         },
-        [("COMPUTE_MANAGED_PCI_DEVICE", True, "unsuffixed"), _KEPT_OUT],
+        [(_PCI, True, "unsuffixed"), _KEPT_OUT],
     ),
-]
+}
 
 
 @pytest.mark.parametrize(
@@ -67,28 +91,31 @@ def test_group_of_a_pci_device_requires_the_trait_of_novas_pci_devices(
     spec = spec_of(
         requested_resources=[group], pci_request_ids=frozenset(("pci",))
     )
-    assert required_by("owner", spec) == [
-        _ROOT,
-        ("COMPUTE_MANAGED_PCI_DEVICE", True, "pci-0"),
-    ]
+    assert required_by("owner", spec) == [_ROOT, (_PCI, True, "pci-0")]
 
 
-def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone() -> (
-    None
-):
-    """What test_ownership, with a real Placement, has not."""
-    for extra_specs, expected in _GROUPS:
-        assert required_by("owner", spec_of(extra_specs=extra_specs)) == [
-            _ROOT,
-            *expected,
-        ], extra_specs
-    for amount, trait in ((1, "OWNER_NOVA"), (0, "CUSTOM_X")):
-        group = RequestGroup(
-            "device_profile_0", {"VGPU": amount}, required_traits={trait}
-        )
-        assert required_by("owner", spec_of(requested_resources=[group])) == [
-            _ROOT
-        ]
+@pytest.mark.parametrize(
+    ("extra_specs", "expected"), _GROUPS.values(), ids=_GROUPS
+)
+def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone(
+    extra_specs: ExtraSpecs, expected: Required
+) -> None:
+    """Cases that test_ownership, with a real Placement, does not have."""
+    spec = spec_of(extra_specs=extra_specs)
+    assert required_by("owner", spec) == [_ROOT, *expected]
+
+
+@pytest.mark.parametrize(
+    ("amount", "trait"),
+    [(1, "OWNER_NOVA"), (0, "CUSTOM_X")],
+    ids=["names an owner", "requests nothing"],
+)
+def test_requested_group_is_left_alone(amount: int, trait: str) -> None:
+    group = RequestGroup(
+        "device_profile_0", {"VGPU": amount}, required_traits={trait}
+    )
+    spec = spec_of(requested_resources=[group])
+    assert required_by("owner", spec) == [_ROOT]
 
 
 def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> (
@@ -105,10 +132,8 @@ def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> (
 
 
 _VGPU = {"resources:VGPU": "1"}
-
-
 _SEVERAL = "several groups in a flavor without group_policy=none"
-_OBSTACLES: list[tuple[dict[str, str], str]] = [
+_OBSTACLES: list[tuple[ExtraSpecs, str]] = [
     (
         {"trait:CUSTOM_NVIDIA_11": "required"},
         "trait:CUSTOM_NVIDIA_11=required may be met by its provider",
@@ -132,49 +157,44 @@ _OBSTACLES: list[tuple[dict[str, str], str]] = [
 ]
 
 
-def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request() -> (
-    None
-):
-    """And the source of the requirement, which explain and the log show, says
+@pytest.mark.parametrize(("extra_specs", "obstacle"), _OBSTACLES)
+def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
+    extra_specs: ExtraSpecs, obstacle: str
+) -> None:
+    """The requirement's source, which ``explain`` and the log show, says
     why.
     """
-    for extra_specs, obstacle in _OBSTACLES:
-        spec = spec_of(extra_specs={**_VGPU, **extra_specs})
-        decision = pipeline_of("owner").apply(spec)
-        (kept_out,) = [
-            item
-            for item in decision.requirements
-            if item.scope == "unsuffixed"
-        ]
-        assert kept_out[:3] == _KEPT_OUT
-        assert re.match(
-            r"flavor extra spec resources:\w+, in no group of its own: ",
-            kept_out.source,
-        )
-        assert obstacle in kept_out.source
-        assert (
-            spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
-        )
+    written = {**_VGPU, **extra_specs}
+    spec = spec_of(extra_specs=written)
+    requirements = pipeline_of("owner").apply(spec).requirements
+    (kept_out,) = [item for item in requirements if item.scope == "unsuffixed"]
+    assert kept_out[:3] == _KEPT_OUT
+    start = r"flavor extra spec resources:\w+, in no group of its own: "
+    assert re.match(start, kept_out.source)
+    assert obstacle in kept_out.source
+    assert spec.flavor.extra_specs.items() >= written.items()
 
 
 _LONGEST = "CUSTOM_PCI_" + "X" * 46
 _APART_BY = "flavor extra spec resources:{}, requested in a group of its own"
-_SOURCES: list[tuple[dict[str, str], list[str]]] = [
-    # Once, for the first class that is owned.
-    (
+_SOURCES: dict[str, tuple[ExtraSpecs, list[str]]] = {
+    "first owned class of a group": (
         {"resources1:VGPU": "1", "resources1:CUSTOM_PCI_X": "1"},
         ["flavor extra spec resources1:CUSTOM_PCI_X"],
     ),
-    (
+    "one class moves": (
         {**_VGPU, "resources:FPGA": "1"},
         ["flavor extra spec resources:FPGA", _APART_BY.format("VGPU")],
     ),
-    ({f"resources:{_LONGEST}": "1"}, [_APART_BY.format(_LONGEST)]),
-    (
+    "longest suffix": (
+        {f"resources:{_LONGEST}": "1"},
+        [_APART_BY.format(_LONGEST)],
+    ),
+    "class of the host": (
         {"resources:MEM_ENCRYPTION_CONTEXT": "1", "group_policy": "isolate"},
         ["flavor extra spec resources:MEM_ENCRYPTION_CONTEXT"],
     ),
-    (
+    "host in a group": (
         {**_VGPU, "resources1:VCPU": "1", "resources1:MEMORY_MB": "1"},
         [
             "flavor extra spec resources:VGPU",
@@ -182,13 +202,21 @@ _SOURCES: list[tuple[dict[str, str], list[str]]] = [
             "flavor extra spec resources1:MEMORY_MB",
         ],
     ),
-]
+}
 
 
-def test_the_owner_is_required_for_what_a_flavor_requests() -> None:
-    for extra_specs, sources in _SOURCES:
-        decision = pipeline_of("owner").apply(spec_of(extra_specs=extra_specs))
-        assert [item.source for item in decision.requirements][1:] == sources
+@pytest.mark.parametrize(
+    ("extra_specs", "expected"), _SOURCES.values(), ids=_SOURCES
+)
+def test_source_of_the_owner_names_what_the_flavor_requests(
+    extra_specs: ExtraSpecs, expected: list[str]
+) -> None:
+    spec = spec_of(extra_specs=extra_specs)
+    _, *others = pipeline_of("owner").apply(spec).requirements
+    assert [item.source for item in others] == expected
+
+
+def test_group_of_a_device_profile_is_kept_off_novas_providers() -> None:
     groups = [
         RequestGroup("_owned_VGPU", {"FPGA": 1}),
         RequestGroup("device_profile_0", {"VGPU": 1}),
@@ -201,22 +229,29 @@ def test_the_owner_is_required_for_what_a_flavor_requests() -> None:
     ]
 
 
-def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed() -> None:
-    for trait in (
-        "COMPUTE_NODE",
-        "HW_CPU_X86_AVX2",
-        "HW_ARCH_X86_64",
-        "OWNER_NOVA",
-    ):
-        spec = spec_of(
-            {f"trait:{trait}": "required"},
-            {**_VGPU, f"trait:{trait}": "required"},
-        )
-        assert required_by("owner", spec) == [_ROOT, _APART], trait
+@pytest.mark.parametrize(
+    "trait",
+    ["COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_ARCH_X86_64", "OWNER_NOVA"],
+)
+def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed(
+    trait: str,
+) -> None:
+    named = {f"trait:{trait}": "required"}
+    spec = spec_of({**named}, {**_VGPU, **named})
+    assert required_by("owner", spec) == [_ROOT, _APART]
+
+
+def test_trait_required_of_the_root_does_not_keep_the_resource_unsuffixed() -> (
+    None
+):
     spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_RACK": "required"})
     spec.root_required.add("CUSTOM_RACK")
     assert required_by("owner", spec) == [_ROOT, _APART]
-    # The device may have it.
+
+
+def test_trait_of_the_image_that_a_device_may_have_keeps_it_unsuffixed() -> (
+    None
+):
     spec = spec_of({"trait:CUSTOM_NVIDIA_11": "required"}, _VGPU)
     assert required_by("owner", spec) == [_ROOT, _KEPT_OUT]
 
@@ -238,7 +273,7 @@ def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group_of_a_clon
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("requirements", "expected"),
     [
         (
             forbid("CUSTOM_SLOW", "x", UNSUFFIXED),
@@ -259,25 +294,17 @@ def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group_of_a_clon
     ids=[
         "forbids",
         "requires of any provider",
-        "requires of the root, and it is asked for twice",
+        "requires of the root and of a group",
     ],
 )
 def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
-    answer: Requirements, expected: dict[str, str]
+    requirements: Requirements, expected: ExtraSpecs
 ) -> None:
-    def first(_request: Request) -> Requirements:
-        return answer
-
+    name = "owner_is_reported"
+    facts = {name: Fact(name, lambda _context: True, inf)}
+    owner = load_filters(["owner"], {"options", "required_before", name})
+    first = as_filter("first", lambda _request: requirements)
     options = Options(trait_scope=TraitScope.ROOT_AND_UNSUFFIXED)
-    facts = {
-        "owner_is_reported": Fact(
-            "owner_is_reported", lambda _context: True, inf
-        )
-    }
-    filters = [
-        as_filter("first", first),
-        *load_filters(["owner"], {"options", "required_before", *facts}),
-    ]
     spec = spec_of(extra_specs=_VGPU)
-    Service(tuple(filters), options, facts).apply(spec)
+    Service((first, *owner), options, facts).apply(spec)
     assert spec.flavor.extra_specs.items() >= expected.items()

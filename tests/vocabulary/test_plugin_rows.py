@@ -6,6 +6,7 @@ everything, or the service does not start.
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from textwrap import dedent
@@ -14,19 +15,13 @@ from typing import Literal
 import pytest
 from stevedore.extension import ExtensionManager
 
-from os_prefilter import (
-    Flavor,
-    Image,
-    Options,
-    Request,
-    RequestSpec,
-    vocabulary,
-)
+from os_prefilter import Options, Request, vocabulary
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
 from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.vocabulary import ROWS, row_named
 from os_prefilter.vocabulary.model import Precedence, Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
+from tests.conftest import spec_of
 
 _WATCHDOG = """
 from os_prefilter.vocabulary.model import Row, nothing, terms
@@ -40,231 +35,187 @@ WATCHDOG = Row(
 """
 
 
-def _offer(
-    offered: dict[str, str], monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    """Make what stevedore finds, as if the packages were installed: name ->
-    the Python of it.
-    """
-    points = []
-    for number, (name, code) in enumerate(offered.items()):
-        module = f"rows_of_{abs(hash(str(folder)))}_{number}"
-        (folder / f"{module}.py").write_text(
-            f"from os_prefilter.vocabulary.model import *\nROW = {code}\n"
-        )
-        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
+Offer = Callable[[dict[str, str]], None]
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Offer:
+    """Return a function that installs rows: name -> Python of the row."""
+
+    def offer(rows: dict[str, str]) -> None:
+        points = []
+        for number, (name, code) in enumerate(rows.items()):
+            module = f"rows_of_{abs(hash(str(tmp_path)))}_{number}"
+            (tmp_path / f"{module}.py").write_text(
+                f"from os_prefilter.vocabulary.model import *\nROW = {code}\n"
+            )
+            points.append(EntryPoint(name, f"{module}:ROW", GROUP))
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
+
+    return offer
+
+
+def _row(*arguments: str, name: str = "mine") -> str:
+    """Return the Python of a row that switches a trait of its own."""
+    parts = [
+        f"'{name}', switch('CUSTOM_{name.upper()}')",
+        f"image_property='hw_{name}'",
+        *arguments,
+    ]
+    return f"Row({', '.join(parts)})"
 
 
 _CONSTRAINTS = (
-    "constraints={'true': Constraints(incompatible=(Incompatible('vif_model', 'igb'),),"
+    "constraints={'true': Constraints("
+    "incompatible=(Incompatible('vif_model', 'igb'),),"
     " needs=(('vif_model', 'e1000e'),))}"
 )
-_GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
+_UNUSABLE: dict[str, str] = {
+    "it is a dict, not an os_prefilter.vocabulary.model.Row": "{}",
+    "does not load: ZeroDivisionError": "1 / 0",
+    "neither an image property nor a flavor extra spec": (
+        "Row('mine', switch('CUSTOM_MINE'))"
+    ),
+    "it has no values": "Row('mine', {}, extra_spec='hw:mine')",
+    "'b' is not among its values": _row(
+        "depends_on=DependsOn('vif_model', default='b')"
+    ),
+    "'COMPUTE_NO' is no trait of os-traits": (
+        "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"
+    ),
+    "'CUSTOM_a-b_NO' is no name of a trait": (
+        "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"
+    ),
+    "reserved: schedulers and": (
+        "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"
+    ),
+    "to the row time_hpet already": (
+        "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"
+    ),
+    "the image property hw_time_hpet belongs to the row time_hpet already": (
+        "Row('mine', switch('CUSTOM_MINE'), image_property='hw_time_hpet')"
+    ),
+    "a row 'nobody', which does not exist": _row(
+        "depends_on=DependsOn('nobody')", _CONSTRAINTS
+    ),
+    "the value 'x' of a row 'vif_model'": _row(
+        "constraints={'true': Constraints(needs=(('vif_model', 'x'),))}"
+    ),
+    "required_by is a tuple": _row("required_by='hpet'"),
+    "the filter 'hpte', which no installed package offers": _row(
+        "required_by=('hpte',)"
+    ),
+    "its values are a mapping": "Row('mine', ['a'], extra_spec='x')",
+    "in lower case": (
+        "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x',"
+        " spelling=Spelling(any_case=True))"
+    ),
+    "wins is 'both'": _row("precedence=Precedence('both')"),
+}
+
+
+def _problem_of(rows: dict[str, str], offer: Offer) -> str:
+    offer(rows)
+    with pytest.raises(UnusableRow) as raised:
+        installed_rows(ROWS)
+    problem = str(raised.value)
+    assert problem.startswith("The vocabulary cannot take the row '")
+    return problem
+
+
+@pytest.mark.parametrize("problem", _UNUSABLE)
+def test_unusable_installed_row_is_refused_with_the_reason(
+    problem: str, offer: Offer
+) -> None:
+    assert problem in _problem_of({"mine": _UNUSABLE[problem]}, offer)
 
 
 @pytest.mark.parametrize(
-    ("offered", "problem"),
-    [
-        (
-            {"mine": "{}"},
-            "it is a dict, not an os_prefilter.vocabulary.model.Row",
-        ),
-        ({"mine": "1 / 0"}, "does not load: ZeroDivisionError"),
-        (
-            {"yours": _GOOD},
-            "it calls itself 'mine'; its entry point must have the same name",
-        ),
-        (
-            {"mine": "Row('mine', switch('CUSTOM_MINE'))"},
-            "neither an image property nor a flavor extra spec",
-        ),
-        (
-            {"mine": "Row('mine', {}, extra_spec='hw:mine')"},
-            "it has no values",
-        ),
-        (
-            {
-                "mine": (
-                    _GOOD[:-1]
-                    + ", depends_on=DependsOn('vif_model', default='b'))"
-                )
-            },
-            "'b' is not among its values",
-        ),
-        (
-            {"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"},
-            "'COMPUTE_NO' is no trait of os-traits",
-        ),
-        (
-            {"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"},
-            "'CUSTOM_a-b_NO' is no name of a trait",
-        ),
-        (
-            {
-                "mine": (
-                    "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'),"
-                    " extra_spec='x')"
-                )
-            },
-            "reserved: schedulers and",
-        ),
-        (
-            {
-                "mine": (
-                    "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'),"
-                    " extra_spec='x')"
-                )
-            },
-            "to the row time_hpet already",
-        ),
-        (
-            {
-                "mine": (
-                    "Row('mine', switch('CUSTOM_MINE'),"
-                    " image_property='hw_time_hpet')"
-                )
-            },
-            (
-                "the image property hw_time_hpet belongs to the row time_hpet"
-                " already"
-            ),
-        ),
-        (
-            {
-                "time_hpet": (
-                    "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"
-                )
-            },
-            "a row of that name already",
-        ),
-        (
-            {"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")},
-            "belongs to the row mine already",
-        ),
-        (
-            {
-                "mine": (
-                    f"{_GOOD[:-1]}, depends_on=DependsOn('nobody'), {_CONSTRAINTS})"
-                )
-            },
-            "a row 'nobody', which does not exist",
-        ),
-        (
-            {
-                "mine": (
-                    _GOOD[:-1]
-                    + ", constraints={'true': Constraints(needs=(('vif_model', 'x'),))})"
-                )
-            },
-            "the value 'x' of a row 'vif_model'",
-        ),
-        *(
-            ({"mine": f"{_GOOD[:-1]}, {part})"}, "for the bundled rows alone")
-            for part in (
-                "required_by=('query',)",
-                "image_attribute='x'",
-                "per_architecture=True",
-            )
-        ),
-        (
-            {"mine": _GOOD[:-1] + ", required_by='hpet')"},
-            "required_by is a tuple",
-        ),
-        (
-            {"mine": _GOOD[:-1] + ", required_by=('hpte',))"},
-            "the filter 'hpte', which no installed package offers",
-        ),
-        (
-            {"mine": "Row('mine', ['a'], extra_spec='x')"},
-            "its values are a mapping",
-        ),
-        (
-            {
-                "mine": (
-                    "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x',"
-                    " spelling=Spelling(any_case=True))"
-                )
-            },
-            "in lower case",
-        ),
-        (
-            {"mine": _GOOD[:-1] + ", precedence=Precedence('both'))"},
-            "wins is 'both'",
-        ),
-    ],
+    "argument",
+    ["required_by=('query',)", "image_attribute='x'", "per_architecture=True"],
 )
-def test_unusable_installed_row_is_refused_with_the_reason(
-    offered: dict[str, str],
-    problem: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+def test_argument_of_the_bundled_rows_is_refused(
+    argument: str, offer: Offer
 ) -> None:
-    _offer(offered, monkeypatch, tmp_path)
-    with pytest.raises(UnusableRow) as raised:
-        installed_rows(ROWS)
-    assert problem in str(raised.value)
-    assert str(raised.value).startswith("The vocabulary cannot take the row '")
+    problem = _problem_of({"mine": _row(argument)}, offer)
+    assert "for the bundled rows alone" in problem
+
+
+def test_row_with_another_name_than_its_entry_point_is_refused(
+    offer: Offer,
+) -> None:
+    problem = _problem_of({"yours": _row()}, offer)
+    assert "it calls itself 'mine'; its entry point must have" in problem
+
+
+def test_row_with_the_name_of_a_bundled_row_is_refused(offer: Offer) -> None:
+    row = "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"
+    problem = _problem_of({"time_hpet": row}, offer)
+    assert "a row of that name already" in problem
+
+
+def test_rows_with_one_trait_are_refused(offer: Offer) -> None:
+    other = _row().replace("'mine'", "'other'")
+    problem = _problem_of({"mine": _row(), "other": other}, offer)
+    assert "belongs to the row mine already" in problem
 
 
 def test_installed_row_that_fits_is_found_by_its_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    offer: Offer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = (
+    any_case = (
         "Row('mine', terms('CUSTOM_MINE', 'a b'), extra_spec='x',"
         " spelling=Spelling(any_case=True))"
     )
-    beside = (
-        f"{_GOOD[:-1].replace('mine', 'o').replace('MINE', 'O')},"
-        f" depends_on=DependsOn('vif_model'), {_CONSTRAINTS}"
+    offer(
+        {
+            "mine": any_case,
+            "o": _row(
+                "depends_on=DependsOn('vif_model')",
+                _CONSTRAINTS,
+                "precedence=Precedence('image')",
+                name="o",
+            ),
+            "p": (
+                "Row('p', terms('CUSTOM_P', 'a b'), extra_spec='y',"
+                " spelling=Spelling(any_case=True),"
+                " precedence=Precedence('flavor'))"
+            ),
+        }
     )
-    others = {
-        "o": f"{beside}, precedence=Precedence('image'))",
-        "p": code.replace("mine", "p").replace("MINE", "P"),
-    }
-    others["p"] = (
-        others["p"][:-1].replace("'x'", "'y'")
-        + ", precedence=Precedence('flavor'))"
-    )
-    _offer({"mine": code, **others}, monkeypatch, tmp_path)
     row = next(each for each in installed_rows(ROWS) if each.name == "mine")
     monkeypatch.setattr(vocabulary, "table", lambda: (*ROWS, row))
     assert row_named("mine") is row
 
 
-def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins() -> (
-    None
-):
-    spec = RequestSpec(
-        Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"})
+def _trait_if(wins: Literal["", "image", "flavor"]) -> str:
+    """Return the trait that a row with this precedence requires."""
+    row = Row(
+        "mine",
+        terms("CUSTOM_MINE", "a b"),
+        "hw_mine",
+        "acme:mine",
+        precedence=Precedence(wins),
     )
+    request = Request(spec_of({"hw_mine": "b"}, {"acme:mine": "a"}))
+    options = Options(reported_traits=("*",))
+    (item,) = require_rows(request, [row], options).requirements
+    return item.trait
 
-    def asked(wins: Literal["", "image", "flavor"]) -> list[str]:
-        row = Row(
-            "mine",
-            terms("CUSTOM_MINE", "a b"),
-            "hw_mine",
-            "acme:mine",
-            precedence=Precedence(wins),
-        )
-        found = require_rows(
-            Request(spec), [row], Options(reported_traits=("*",))
-        )
-        return [item.trait for item in found.requirements]
 
-    assert (asked("image"), asked("flavor")) == (
-        ["CUSTOM_MINE_B"],
-        ["CUSTOM_MINE_A"],
-    )
+def test_row_says_whether_the_image_or_the_flavor_wins() -> None:
+    assert _trait_if("image") == "CUSTOM_MINE_B"
+    assert _trait_if("flavor") == "CUSTOM_MINE_A"
+
+
+def test_image_and_flavor_contradict_each_other_by_default() -> None:
     with pytest.raises(FlavorImageConflict):
-        asked("")
+        _trait_if("")
 
 
 def _run(folder: Path, code: str) -> str:
-    """Run Python where a package that offers the row ``acme_watchdog`` is
-    installed.
-    """
+    """Run Python where a package has installed the row ``acme_watchdog``."""
     (folder / "acme_rows.py").write_text(_WATCHDOG)
     info = folder / "acme_rows-1.0.dist-info"
     info.mkdir()
@@ -274,13 +225,9 @@ def _run(folder: Path, code: str) -> str:
     (info / "entry_points.txt").write_text(
         f"[{GROUP}]\nacme_watchdog = acme_rows:WATCHDOG\n"
     )
-    command, env = (
-        [sys.executable, "-c", dedent(code)],
-        {"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)},
-    )
     done = subprocess.run(
-        command,
-        env=env,
+        [sys.executable, "-c", dedent(code)],
+        env={"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)},
         capture_output=True,
         text=True,
         check=False,
@@ -293,9 +240,7 @@ def _run(folder: Path, code: str) -> str:
 def test_installed_row_is_required_reported_late_checked_and_listed(
     tmp_path: Path,
 ) -> None:
-    """It is asked for once hosts are said to report it, reported, checked,
-    listed, and created in Placement.
-    """
+    """And created in Placement; required once hosts are said to report it."""
     out = _run(
         tmp_path,
         """
@@ -308,26 +253,32 @@ def test_installed_row_is_required_reported_late_checked_and_listed(
         def spec():
             return RequestSpec(Flavor(1, 1, extra_specs={"acme:watchdog": "reset"}), Image({}))
 
-        silent = Service.from_names("image_metadata").apply(spec())
-        asking = Service.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_ACME_WATCHDOG_*",)))
-        print(silent.requirements, *asking.apply(spec()).requirements, sep="|")
+        by_default = Service.from_names("image_metadata")
+        reported = Options(reported_traits=("CUSTOM_ACME_WATCHDOG_*",))
+        enabled = Service.from_names("image_metadata", options=reported)
+        print(by_default.apply(spec()).requirements)
+        print(*enabled.apply(spec()).requirements)
         for can in ({}, {"acme_watchdog": frozenset(["reset"])}):
             facts = FakeFacts(can=can)
-            print(capability_traits(facts)["CUSTOM_ACME_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
+            print(capability_traits(facts)["CUSTOM_ACME_WATCHDOG_RESET"])
+            print(*unsupported(spec(), facts))
         print(*[line[2] for line in vocabulary() if line[0] == "acme_watchdog"])
-        print("CUSTOM_ACME_WATCHDOG_PAUSE" in traits_to_create(asking.filters, asking.options))
+        print("CUSTOM_ACME_WATCHDOG_PAUSE" in traits_to_create(enabled.filters, enabled.options))
         """,
     )
     assert out.splitlines() == [
+        "()",
         (
-            "()|CUSTOM_ACME_WATCHDOG_RESET on root by image_metadata (flavor"
+            "CUSTOM_ACME_WATCHDOG_RESET on root by image_metadata (flavor"
             " extra spec acme:watchdog=reset)"
         ),
+        "False",
         (
-            "False|flavor extra spec acme:watchdog=reset: the fake host is not"
+            "flavor extra spec acme:watchdog=reset: the fake host is not"
             " configured for acme_watchdog"
         ),
         "True",
+        "",
         "reset pause disabled",
         "True",
     ]

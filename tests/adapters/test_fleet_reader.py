@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading a fleet out of a real Placement: all of it, with few requests, also
+"""Reading a fleet from a real Placement: all of it, with few requests, also
 while it changes.
 """
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import count
+from operator import attrgetter
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -41,7 +42,6 @@ from os_prefilter_tools.fleet.snapshot import snapshot
 from tests.conftest import times
 from tests.support.fleets import fleets
 from tests.support.placements import (
-    Answer,
     Observed,
     answering,
     put_traits,
@@ -58,24 +58,38 @@ def like(read: Fleet, fleet: Fleet) -> Fleet:
 
 def host(number: int, children: tuple[Provider, ...] = ()) -> Provider:
     name = f"host-{number:04}"
-    traits = frozenset(
-        {
-            "COMPUTE_NODE",
-            "HW_ARCH_X86_64",
-            "CUSTOM_ODD" if number % 2 else "CUSTOM_EVEN",
-        }
-    )
-    resources = {
-        "VCPU": Inventory(8, used=number % 8),
-        "MEMORY_MB": Inventory(8192),
-    }
+    parity = "CUSTOM_ODD" if number % 2 else "CUSTOM_EVEN"
     return Provider(
-        name, provider_uuid(name), resources, traits, (RACK.uuid,), children
+        name,
+        provider_uuid(name),
+        {
+            "VCPU": Inventory(8, used=number % 8),
+            "MEMORY_MB": Inventory(8192),
+        },
+        frozenset({"COMPUTE_NODE", "HW_ARCH_X86_64", parity}),
+        (RACK.uuid,),
+        children,
     )
 
 
 def fleet_of(hosts: int) -> Fleet:
     return Fleet(tuple(map(host, range(hosts))), aggregates={RACK.uuid: RACK})
+
+
+def without_inventories(fleet: Fleet) -> Fleet:
+    """Return what can be read of a fleet from its traits and aggregates."""
+
+    def reduced(each: Provider) -> Provider:
+        known = [uuid for uuid in each.aggregates if uuid in fleet.aggregates]
+        return replace(
+            each,
+            resources={},
+            aggregates=tuple(known),
+            providers=tuple(map(reduced, each.providers)),
+        )
+
+    hosts = tuple(map(reduced, fleet.hosts))
+    return replace(fleet, hosts=hosts, has_inventories=False)
 
 
 @settings(
@@ -91,41 +105,25 @@ def test_read_fleet_returns_the_fleet_that_placement_holds(
         patches.setattr(fleet_reader, "_SMALL", small)
         patches.setattr(embedded, "_AT_ONCE", 2)
         with EmbeddedPlacement(fleet) as placement:
-            read = read_fleet(placement.client, fleet.aggregates.values())
-            assert read == like(read, fleet)
-            traits_only = read_fleet(
-                placement.client, fleet.aggregates.values(), inventories=False
-            )
-
-    def without(each: Provider) -> Provider:
-        known = tuple(
-            uuid for uuid in each.aggregates if uuid in fleet.aggregates
-        )
-        return replace(
-            each,
-            resources={},
-            aggregates=known,
-            providers=tuple(map(without, each.providers)),
-        )
-
-    expected = replace(
-        fleet, hosts=tuple(map(without, fleet.hosts)), has_inventories=False
-    )
-    assert traits_only == like(traits_only, expected)
+            client = placement.client
+            aggregates = fleet.aggregates.values()
+            read = read_fleet(client, aggregates)
+            traits_only = read_fleet(client, aggregates, inventories=False)
+    assert read == like(read, fleet)
+    assert traits_only == like(traits_only, without_inventories(fleet))
 
 
-def test_an_empty_placement_is_an_empty_fleet_read_now() -> None:
+@pytest.mark.parametrize("inventories", [True, False])
+def test_an_empty_placement_is_an_empty_fleet_read_now(
+    inventories: bool,
+) -> None:
     """The time is in UTC."""
     before = datetime.now(timezone.utc).replace(microsecond=0)
     with EmbeddedPlacement() as placement:
-        for inventories in (True, False):
-            read = read_fleet(placement.client, inventories=inventories)
-            assert read == like(read, Fleet((), has_inventories=inventories))
-    assert (
-        before
-        <= datetime.fromisoformat(read.taken_at.replace("Z", "+00:00"))
-        <= datetime.now(timezone.utc)
-    )
+        read = read_fleet(placement.client, inventories=inventories)
+    assert read == like(read, Fleet((), has_inventories=inventories))
+    taken_at = datetime.fromisoformat(read.taken_at.replace("Z", "+00:00"))
+    assert before <= taken_at <= datetime.now(timezone.utc)
 
 
 @pytest.mark.parametrize(
@@ -145,58 +143,62 @@ def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(
     with EmbeddedPlacement(fleet_of(hosts)) as placement:
         observed = Observed(placement)
         read = read_fleet(observed.client, [RACK], inventories=False)
-    assert len(read.hosts) == hosts
-    sent, listing = (
-        [unquote(each) for each in observed.sent],
-        "GET /resource_providers",
-    )
-    assert (sent[:2], sent[-1]) == (
-        [listing, "GET /traits?associated=true"],
-        listing,
-    )
-    assert all(
-        each.startswith(f"{listing}/") and each.endswith("/traits")
-        for each in sent[2 : 2 + sampled]
-    )
-    traits = ("COMPUTE_NODE", "CUSTOM_EVEN", "CUSTOM_ODD", "HW_ARCH_X86_64")
-    wanted = (f"!{trait}" if trait in common else trait for trait in traits)
-    assert sorted(sent[2 + sampled : -1]) == sorted(
-        [
-            *(f"{listing}?required={each}" for each in wanted),
-            f"{listing}?member_of={RACK.uuid}",
-        ]
-    )
-    read_traits = [
-        each.traits for each in sorted(read.hosts, key=lambda each: each.name)
+    hosts_by_name = sorted(read.hosts, key=attrgetter("name"))
+    assert [each.traits for each in hosts_by_name] == [
+        host(number).traits for number in range(hosts)
     ]
-    assert read_traits == [host(number).traits for number in range(hosts)]
+    listing = "GET /resource_providers"
+    first, associated, *others, last = map(unquote, observed.sent)
+    assert first == listing
+    assert associated == "GET /traits?associated=true"
+    assert last == listing
+    for request in others[:sampled]:
+        assert re.fullmatch(rf"{listing}/[^/]+/traits", request)
+    queries = [f"member_of={RACK.uuid}"]
+    for trait in [
+        "COMPUTE_NODE",
+        "CUSTOM_EVEN",
+        "CUSTOM_ODD",
+        "HW_ARCH_X86_64",
+    ]:
+        sign = "!" if trait in common else ""
+        queries.append(f"required={sign}{trait}")
+    assert sorted(others[sampled:]) == sorted(
+        f"{listing}?{query}" for query in queries
+    )
 
 
-def test_no_more_providers_are_sampled_however_many_there_are() -> None:
+class HalfGone(PlacementClient):
+    """A client for which each second provider is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(Adapter(Session()))
+        self.asked = 0
+
+    def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        self.asked += 1
+        if self.asked % 2:
+            raise UnknownProvider(uuid)
+        return 0, frozenset({"COMPUTE_NODE"})
+
+
+@pytest.mark.parametrize(
+    ("providers", "sampled", "common"),
+    [
+        (199, 0, set()),
+        (2_000, 10, {"COMPUTE_NODE"}),
+        (4_000, 19, {"COMPUTE_NODE"}),
+        (1_000_000, 19, {"COMPUTE_NODE"}),
+    ],
+)
+def test_no_more_providers_are_sampled_however_many_there_are(
+    providers: int, sampled: int, common: set[str]
+) -> None:
     """A provider that is gone by then counts for nothing."""
-    asked: list[str] = []
-
-    class Client(PlacementClient):
-        def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
-            asked.append(uuid)
-            if len(asked) % 2:
-                raise UnknownProvider(uuid)
-            return 0, frozenset({"COMPUTE_NODE"})
-
-    for number, sampled in (
-        (199, 0),
-        (2_000, 10),
-        (4_000, 19),
-        (1_000_000, 19),
-    ):
-        asked.clear()
-        common = fleet_reader._common_traits(
-            Client(Adapter(Session())), list(map(str, range(number)))
-        )
-        assert (len(asked), common) == (
-            sampled,
-            frozenset({"COMPUTE_NODE"} if sampled else ()),
-        )
+    client = HalfGone()
+    uuids = [str(number) for number in range(providers)]
+    assert fleet_reader._common_traits(client, uuids) == common
+    assert client.asked == sampled
 
 
 @pytest.mark.parametrize(
@@ -216,6 +218,11 @@ def test_progress_is_reported_after_each_response(
     assert reported == [(number, total) for number in range(1, total + 1)]
 
 
+def create(placement: EmbeddedPlacement, name: str) -> None:
+    provider = {"name": name, "uuid": provider_uuid(name)}
+    placement.client.request("POST", "/resource_providers", provider)
+
+
 def delete(placement: EmbeddedPlacement, name: str) -> None:
     placement.client.request(
         "DELETE", f"/resource_providers/{provider_uuid(name)}"
@@ -227,11 +234,7 @@ def tag(placement: EmbeddedPlacement, name: str) -> None:
 
 
 def add(placement: EmbeddedPlacement, name: str) -> None:
-    placement.client.request(
-        "POST",
-        "/resource_providers",
-        {"name": name, "uuid": provider_uuid(name)},
-    )
+    create(placement, name)
     tag(placement, name)
 
 
@@ -268,52 +271,40 @@ WHEN = [
 def test_fleet_changed_during_the_read_is_consistent_and_counts_the_changes(
     change: Change, at: str, inventories: bool
 ) -> None:
-    """Who went is left out, who came is not looked at, who changed is counted:
-    wherever in the reading it happens.
+    """A provider that went is left out, one that came is not read, one that
+    changed is counted: wherever in the reading it happens.
     """
-    child = Provider(
-        "child", provider_uuid("child"), {}, frozenset({"COMPUTE_NODE"})
-    )
-    idle = Provider(
-        "idle", provider_uuid("idle"), {}, frozenset({"COMPUTE_NODE"})
-    )
+    traits = frozenset({"COMPUTE_NODE"})
+    child = Provider("child", provider_uuid("child"), {}, traits)
+    idle = Provider("idle", provider_uuid("idle"), {}, traits)
+    fleet = Fleet((host(0, (child,)), host(1), idle))
     lock = threading.Lock()
     done: list[str] = []
-    with EmbeddedPlacement(
-        Fleet((host(0, (child,)), host(1), idle))
-    ) as placement:
+    with EmbeddedPlacement(fleet) as placement:
 
-        def hook(_method: str, url: str) -> Answer | None:
+        def hook(_method: str, url: str) -> None:
             with lock:
                 if url.endswith(at) and not done:
                     done.append(url)
                     change.make(placement, change.name)
-            return None
 
-        read = read_fleet(
-            Observed(placement, hook).client, [RACK], inventories=inventories
-        )
+        client = Observed(placement, hook).client
+        read = read_fleet(client, [RACK], inventories=inventories)
     assert done
-    assert ({each.name for each in read.walk()}, read.changed_while_read) == (
-        change.left,
-        change.counted,
-    )
-    names = {each.name: each for each in read.walk()}
+    providers = {each.name: each for each in read.walk()}
+    assert providers.keys() == change.left
+    assert read.changed_while_read == change.counted
     if change.name != "child":
-        assert names["host-0000"].providers == (names["child"],)
+        assert providers["host-0000"].providers == (providers["child"],)
     if inventories:
-        assert names["host-0001"] == host(1)
+        assert providers["host-0001"] == host(1)
 
 
 def test_trait_deleted_during_the_read_is_on_no_host() -> None:
     """Placement then refuses to be asked for it; that is no error."""
+    traits = {"traits": ["COMPUTE_NODE", "CUSTOM_GONE"]}
+    hook = answering((200, traits), "/traits?associated=true")
     with EmbeddedPlacement(fleet_of(2)) as placement:
-
-        def hook(_method: str, url: str) -> Answer | None:
-            if url.endswith("/traits?associated=true"):
-                return 200, {"traits": ["COMPUTE_NODE", "CUSTOM_GONE"]}
-            return None
-
         read = read_fleet(Observed(placement, hook).client)
     assert read.traits == {"COMPUTE_NODE"}
 
@@ -322,36 +313,31 @@ def test_unprintable_names_of_providers_and_aggregates_are_escaped() -> None:
     """A name may be anything in Placement and Nova; two never become one, and
     a snapshot of them can be read back.
     """
-    names = ["a\nb", "a\\nb", "\x1b" * 90]
+    long = "\x1b" * 90
+    rack = Aggregate(RACK.uuid, "a\nb" * 100, "\x1b[0m")
     with EmbeddedPlacement() as placement:
-        for name in names:
-            placement.client.request(
-                "POST",
-                "/resource_providers",
-                {"name": name, "uuid": provider_uuid(name)},
-            )
-        read = read_fleet(
-            placement.client, [Aggregate(RACK.uuid, "a\nb" * 100, "\x1b[0m")]
-        )
-    found = {each.uuid: each.name for each in read.hosts}
-    assert found[provider_uuid("\x1b" * 90)] == provider_uuid("\x1b" * 90)
-    assert (
-        sorted(found[provider_uuid(name)] for name in names[:2])[1:],
-        len(set(found.values())),
-    ) == (["a\\nb"], 3)
+        for name in ("a\nb", "a\\nb", long):
+            create(placement, name)
+        read = read_fleet(placement.client, [rack])
+    names = {each.uuid: each.name for each in read.hosts}
+    assert names[provider_uuid(long)] == provider_uuid(long)
+    assert "a\\nb" in (
+        names[provider_uuid("a\nb")],
+        names[provider_uuid("a\\nb")],
+    )
+    assert len(set(names.values())) == 3
     (aggregate,) = read.aggregates.values()
     assert aggregate.availability_zone == r"\x1b[0m"
-    assert all(
-        name.isprintable() for name in (*found.values(), aggregate.name)
-    )
+    for name in (*names.values(), aggregate.name):
+        assert name.isprintable()
     assert parse_fleet(snapshot(read).encode(), "x") == read
 
 
 def test_fleet_read_over_http_by_threads_is_the_fleet_that_placement_holds() -> (
     None
 ):
-    """As from a live Placement: a session of keystoneauth is shared by the
-    threads, whatever order answers come in.
+    """As from a live Placement: the threads share a session of keystoneauth,
+    whatever the order of the responses.
     """
     fleet = fleet_of(20)
     with EmbeddedPlacement(fleet) as placement, served(placement) as server:
@@ -359,24 +345,28 @@ def test_fleet_read_over_http_by_threads_is_the_fleet_that_placement_holds() -> 
             Session(auth=Token(server.url, "admin")), service_type="placement"
         )
         read = read_fleet(PlacementClient(adapter), [RACK])
-    assert (read, len(server.sent)) == (like(read, fleet), 3 + 4 + 3 * 20)
+    assert read == like(read, fleet)
+    assert len(server.sent) == 3 + 4 + 3 * 20
 
 
 def test_as_many_requests_as_threads_are_under_way_at_most() -> None:
-    together = threading.Barrier(THREADS, timeout=60)
-    lock, under_way, most = threading.Lock(), 0, 0
-    numbers = count()
+    first_ones = threading.Barrier(THREADS, timeout=60)
+    lock = threading.Lock()
+    started = under_way = most = 0
 
     def hook(_method: str, url: str) -> None:
-        nonlocal under_way, most
-        if url.endswith("/inventories"):
-            with lock:
-                under_way += 1
-                most, waits = max(most, under_way), next(numbers) < THREADS
-            if waits:
-                together.wait()
-            with lock:
-                under_way -= 1
+        nonlocal started, under_way, most
+        if not url.endswith("/inventories"):
+            return
+        with lock:
+            started += 1
+            under_way += 1
+            most = max(most, under_way)
+            is_one_of_the_first = started <= THREADS
+        if is_one_of_the_first:
+            first_ones.wait()
+        with lock:
+            under_way -= 1
 
     with EmbeddedPlacement(fleet_of(2 * THREADS)) as placement:
         read_fleet(Observed(placement, hook).client)
@@ -399,14 +389,20 @@ ODD: list[tuple[str, object]] = [
 ]
 
 
-def test_malformed_response_raises_placement_unavailable() -> None:
+@pytest.fixture(scope="module")
+def two_hosts() -> Iterator[EmbeddedPlacement]:
     with EmbeddedPlacement(fleet_of(2)) as placement:
-        for at, answer in ODD:
-            with pytest.raises(PlacementUnavailable) as raised:
-                read_fleet(
-                    Observed(placement, answering((200, answer), at)).client
-                )
-            assert str(raised.value).isprintable()
+        yield placement
+
+
+@pytest.mark.parametrize(("url", "document"), ODD)
+def test_malformed_response_raises_placement_unavailable(
+    url: str, document: object, two_hosts: EmbeddedPlacement
+) -> None:
+    observed = Observed(two_hosts, answering((200, document), url))
+    with pytest.raises(PlacementUnavailable) as raised:
+        read_fleet(observed.client)
+    assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -415,10 +411,8 @@ def test_malformed_response_raises_placement_unavailable() -> None:
 def test_error_response_stops_the_read_and_nothing_is_retried(
     status: int, error: type[Exception]
 ) -> None:
-    def hook(_method: str, url: str) -> Answer | None:
-        return (status, {}) if url.endswith("/inventories") else None
-
     with EmbeddedPlacement(fleet_of(50)) as placement:
+        hook = answering((status, {}), "/inventories")
         observed = Observed(placement, hook)
         with pytest.raises(error):
             read_fleet(observed.client)

@@ -36,9 +36,10 @@ _COLUMNS = (
 )
 _WIDTH = 100
 _OF_NOVA = "compute_status"
-"""Of the filters that Nova always runs, the one that concerns every request.
+"""The filter that each release of Nova always runs for each request.
 
-The bundled requests have nothing that the others look at.
+Newer releases run two more that concern bundled requests: owner (Nova 34) and
+sound_model (Nova 32).
 """
 
 

@@ -5,7 +5,7 @@
 import argparse
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -65,13 +65,11 @@ _ERROR = 1
 _PLAIN = (ROOT, UNSUFFIXED)
 _MOST_NAMES = 5
 _MOST_LINES = 20
-_MOST_WAYS = 5
+_MOST_SETS = 5
 
 
 class DiagnoseRequest(RequestListing):
-    """Show why no host remains for a request: the stage where it fails, what
-    hosts lack, and suggested changes.
-    """
+    """Show why no host remains for a request, and suggest changes."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -91,8 +89,8 @@ class DiagnoseRequest(RequestListing):
         except PrefilterError as error:
             if not self._recorded:
                 raise
-            # A server that is deleted, or a cloud that does not answer: the
-            # history has the answer of that moment.
+            # A server that is deleted, or a cloud that does not respond: the
+            # history still has the decision of that moment.
             self._diagnosis = result.Diagnosis(result.NO_ANSWER, str(error))
         self._diagnosis = _with_history(self._diagnosis, self._recorded)
         self.exit_code = {result.CANDIDATES: 0, result.NO_ANSWER: _ERROR}.get(
@@ -105,9 +103,7 @@ class DiagnoseRequest(RequestListing):
     def _read_history(
         self, arguments: argparse.Namespace
     ) -> list[LoggedDecision]:
-        """Return what the scheduler recorded of the server, the latest
-        first.
-        """
+        """Return the recorded decisions on the server, the latest first."""
         if arguments.history and not arguments.server:
             raise DocumentError(
                 "--history", "it needs the server. Give --server ID."
@@ -165,13 +161,13 @@ class DiagnoseRequest(RequestListing):
             )
             return after_host_filters(found, (*runs,))
         except Exception as error:  # noqa: BLE001 - of Nova's own code, without the installation that it expects
-            told = (
+            reason = (
                 str(error)
                 if isinstance(error, PrefilterError)
                 else describe_error(error)
             )
             if isinstance(error, ModuleNotFoundError) and error.name == "nova":
-                told = (
+                reason = (
                     "Nova is not installed for this Python. Run this where"
                     " nova-scheduler is."
                 )
@@ -179,15 +175,16 @@ class DiagnoseRequest(RequestListing):
                 found,
                 notes=(
                     *found.notes,
-                    f"Nova's host filters were not run: {told}",
+                    f"Nova's host filters were not run: {reason}",
                 ),
             )
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Any, data: Any
     ) -> int:
-        """Print all parts, the answer first; csv and value print the table of
-        requirements only.
+        """Print all parts, the result first.
+
+        csv and value have the table of requirements alone.
         """
         self.context.write_notes()
         write = self.app.stdout.write
@@ -204,25 +201,26 @@ class DiagnoseRequest(RequestListing):
         elif parsed_args.formatter != "table":
             super().produce_output(parsed_args, column_names, data)
         else:
-            stage = self._diagnosis.stage + (
-                f" by {self._diagnosis.by}" if self._diagnosis.by else ""
-            )
-            write(
-                escape_line(f"Stage: {stage}. {self._diagnosis.message}")
-                + "\n"
-            )
+            stage = self._diagnosis.stage
+            if self._diagnosis.by:
+                stage += f" by {self._diagnosis.by}"
+            line = escape_line(f"Stage: {stage}. {self._diagnosis.message}")
+            write(f"{line}\n")
+            if data:
+                # First: the sections below name requirements by their number.
+                write("\n")
+                super().produce_output(parsed_args, column_names, data)
             for title, lines in self._sections():
-                shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
-                shown += [
-                    f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"
-                ] * (len(lines) > _MOST_LINES)
-                write("".join((f"\n{title}\n", *shown)))
+                write(f"\n{title}\n")
+                for line in lines[:_MOST_LINES]:
+                    write(f"  {line}\n")
+                more = len(lines) - _MOST_LINES
+                if more > 0:
+                    write(f"  and {more} more; -f json has all\n")
             if self._diagnosis.query:
                 query = unquote(self._diagnosis.query)
                 line = escape_line(f"GET /allocation_candidates?{query}")
                 write(f"\n{line}\n")
-            if data:
-                super().produce_output(parsed_args, column_names, data)
         return 0
 
     def _row(self, finding: result.Finding) -> tuple[Any, ...]:
@@ -246,9 +244,7 @@ class DiagnoseRequest(RequestListing):
             names = ", ".join(
                 self._names.get(name, name) for name in condition.names
             )
-            text = (
-                "in one of " if condition.wanted else "in none of "
-            ) + names
+            text = f"in {'one' if condition.wanted else 'none'} of {names}"
         elif condition.kind == POLICY:
             text = f"group_policy={condition}"
         if condition.scope in _PLAIN:
@@ -260,7 +256,7 @@ class DiagnoseRequest(RequestListing):
         return escape_line(f"{text} on {groups}")
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the answer, and then the hosts that it comes from."""
+        """Yield titles and lines: what fails, then the hosts behind it."""
         found = self._diagnosis
         if self._recorded:
             lines = [f"{each.time} {each.outcome}" for each in self._recorded]
@@ -272,6 +268,13 @@ class DiagnoseRequest(RequestListing):
             each.number: f"{each.number} ({self._describe(each.condition)})"
             for each in found.requirements
         }
+        yield from self._sections_of_requirements(short)
+        yield from self._sections_of_hosts(short)
+
+    def _sections_of_requirements(
+        self, short: Mapping[int, str]
+    ) -> Iterator[tuple[str, list[str]]]:
+        found = self._diagnosis
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
         elif found.conflicts:
@@ -280,9 +283,8 @@ class DiagnoseRequest(RequestListing):
             }
             lines = []
             for each in found.conflicts:
-                numbers = (short[number] for number in each.requirements)
-                verdict = _verdict(each, freed)
-                lines.append(f"{' + '.join(numbers)}: {verdict}")
+                names = _join_and([short[no] for no in each.requirements])
+                lines.append(f"{names}: {_verdict(each, freed)}")
             yield (
                 (
                     "Smallest sets of requirements that no host meets (each"
@@ -290,18 +292,15 @@ class DiagnoseRequest(RequestListing):
                 ),
                 lines,
             )
-        in_the_way = {
+        in_conflict = {
             number
             for conflict in found.conflicts
             for number in conflict.requirements
         }
-        in_the_way |= {
-            each.number
-            for each in found.requirements
-            if each.state == result.UNKNOWN
-        }
         helpful = [
-            each for each in found.requirements if each.number in in_the_way
+            each
+            for each in found.requirements
+            if each.number in in_conflict or each.state == result.UNKNOWN
         ]
         helpful.sort(
             key=lambda each: (-each.candidates_without_it, -each.hosts_lacking)
@@ -312,16 +311,21 @@ class DiagnoseRequest(RequestListing):
         ]
         if lines and not found.candidates:
             yield "Suggested changes, most effective first", lines
+
+    def _sections_of_hosts(
+        self, short: Mapping[int, str]
+    ) -> Iterator[tuple[str, list[str]]]:
+        found = self._diagnosis
         if found.host_filters:
-            lines = [
-                escape_line(f"{each.name}: {each.left} left")
-                + f"; excluded: {_names(each.excluded)}" * bool(each.excluded)
-                + escape_line(
-                    f"; not known: {', '.join(each.not_known)}"
-                    * bool(each.not_known)
-                )
-                for each in found.host_filters
-            ]
+            lines = []
+            for each in found.host_filters:
+                line = escape_line(f"{each.name}: {each.left} left")
+                if each.excluded:
+                    line += f"; excluded: {_names(each.excluded)}"
+                if each.not_known:
+                    not_known = ", ".join(each.not_known)
+                    line += escape_line(f"; not known: {not_known}")
+                lines.append(line)
             yield (
                 (
                     "Nova's host filters, run on the candidates as the APIs"
@@ -332,14 +336,13 @@ class DiagnoseRequest(RequestListing):
         if found.notes:
             yield "Notes", [escape_line(note) for note in found.notes]
         if found.nearest and not found.candidates:
-            lines = [
-                f"{_names(each.hosts)}: "
-                + "; ".join(
+            lines = []
+            for near in found.nearest:
+                lacks = [
                     f"{short[lack.requirement]}: {lack.has}"
-                    for lack in each.lacks
-                )
-                for each in found.nearest
-            ]
+                    for lack in near.lacks
+                ]
+                lines.append(f"{_names(near.hosts)}: {'; '.join(lacks)}")
             yield (
                 (
                     "Nearest hosts, and what they have instead of the"
@@ -361,8 +364,7 @@ class DiagnoseRequest(RequestListing):
 
 
 def _load_nova_filters() -> Callable[..., Iterator[HostFilter]]:
-    """Import what runs Nova's host filters, without the warnings of Nova's
-    libraries about themselves.
+    """Import what runs Nova's host filters, without other libraries' warnings.
 
     :raises ImportError: Nova is not installed
     """
@@ -377,10 +379,10 @@ def _load_nova_filters() -> Callable[..., Iterator[HostFilter]]:
 def _with_history(
     diagnosis: result.Diagnosis, recorded: Sequence[LoggedDecision]
 ) -> result.Diagnosis:
-    """Return the diagnosis with what the scheduler recorded of the server.
+    """Add what the scheduler recorded of the server to its diagnosis.
 
     :param recorded: the latest first. A host filter that left no host then is
-        the answer, unless it leaves some now by what is known of them
+        the cause, unless it is known to leave some now
     """
     diagnosis = replace(
         diagnosis, recorded=tuple(each._asdict() for each in recorded)
@@ -413,9 +415,7 @@ def _with_history(
 
 @contextmanager
 def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
-    """Yield the cloud's Placement, or an empty one with the custom names of
-    the fleet.
-    """
+    """Yield the cloud's Placement, or an empty one with the fleet's names."""
     if context:
         yield context.placement
         return
@@ -439,28 +439,43 @@ def _placement(context: Context | None, fleet: Fleet) -> Iterator[Any]:
 
 
 def _verdict(conflict: result.Conflict, freed: set[int]) -> str:
-    """Return whether a host could meet requirements that none meets now."""
+    """Say whether a host could meet requirements that none meets now."""
     if conflict.ever:
-        return "no host could ever"
+        number = len(conflict.requirements)
+        has = {1: "has it", 2: "has both"}.get(number, "has all")
+        return f"no host {has}, however empty"
     if freed.isdisjoint(conflict.requirements):
         return "no host now"
     return "no host now; one could if it were empty"
 
 
-def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
-    without = " or ".join(
-        " + ".join(map(str, way)) for way in ways[:_MOST_WAYS]
-    )
-    if len(ways) > _MOST_WAYS:
-        without += f" or {len(ways) - _MOST_WAYS} more"
-    return (
-        f"{len(hosts)} {f'without {without}' if without else 'as it is'}:"
-        f" {_names(hosts)}"
-    )
+def _account(failed: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
+    """Return a line of hosts and the requirements that they fail.
+
+    :param failed: a host with a choice of providers fails one of several sets
+    """
+    number = pluralize(len(hosts), "host")
+    verb = "fails" if len(hosts) == 1 else "fail"
+    if not failed[0]:
+        verb = "meets" if len(hosts) == 1 else "meet"
+        return f"{number} {verb} all requirements: {_names(hosts)}"
+    sets = []
+    for requirements in failed[:_MOST_SETS]:
+        what = "requirement" if len(requirements) == 1 else "requirements"
+        sets.append(f"only {what} {_join_and(list(map(str, requirements)))}")
+    if len(failed) > _MOST_SETS:
+        sets.append(f"{len(failed) - _MOST_SETS} more sets")
+    return f"{number} {verb} {', or '.join(sets)}: {_names(hosts)}"
+
+
+def _join_and(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _others(finding: result.Finding) -> str:
-    """Return what else excludes the hosts that meet a requirement."""
+    """Say what else excludes the hosts that meet a requirement."""
     if not finding.others_kept_out_by:
         return ""
     total = sum(finding.others_kept_out_by.values())

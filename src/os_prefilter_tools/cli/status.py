@@ -228,11 +228,10 @@ class Checks(upgradecheck.UpgradeCommands):
         if custom:
             said.append(
                 f"Not created in Placement: {_of_filters(missing, custom)}."
-                " Until they are, the filters do not require those of the"
-                " vocabulary, and Placement refuses the requests that require"
-                " any other. nova-scheduler creates those of the vocabulary"
-                " when it runs with this section; 'openstack trait create"
-                " NAME' creates any other."
+                " nova-scheduler creates those of the vocabulary at its start,"
+                " and requires them from then on. Create traits of your own"
+                " rules by hand: openstack trait create NAME. Until then"
+                " Placement refuses the requests that require them."
             )
         # A filter that waits requires none before the hosts have reported, and
         # that creates them.

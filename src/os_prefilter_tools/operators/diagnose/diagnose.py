@@ -262,8 +262,13 @@ def _message(now: Shortfalls, empty: Shortfalls) -> str:
             f"No host meets all requirements now; {count} of {now.hosts} would"
             f" if {were} empty."
         )
+    if now.hosts == 1:
+        return (
+            "The only host does not meet all requirements, even if it were"
+            " empty."
+        )
     return (
-        f"No host of {now.hosts} meets all requirements, and none would if all"
+        f"None of the {now.hosts} hosts meets all requirements, even if all"
         " were empty."
     )
 

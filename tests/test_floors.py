@@ -84,6 +84,63 @@ def test_the_library_never_imports_the_tools() -> None:
         )
 
 
+def _imports_nova(path: Path) -> bool:
+    """Return whether a file imports Nova, also within a function."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules.append(node.module or "")
+    return any(name.split(".")[0] == "nova" for name in modules)
+
+
+def test_only_one_folder_imports_nova() -> None:
+    """What runs in its processes is read there, and nowhere else."""
+    folder = Path("os_prefilter/nova")
+    # Runs Nova's own host filters in a command of the operator's.
+    command = Path("os_prefilter_tools/adapters/cloud/nova_filters.py")
+    found = {
+        path.relative_to(_SRC)
+        for package in _SRC.glob("os_prefilter*")
+        for path in package.rglob("*.py")
+        if _imports_nova(path)
+    }
+    assert {path for path in found if path.parent != folder} == {command}
+    assert folder / "activation.py" in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import nova",
+        "import os, nova.conf",
+        "from nova.scheduler import utils",
+    ],
+)
+@pytest.mark.parametrize(
+    "place", ["{}", "def read():\n    {}", "if True:\n    {}"]
+)
+def test_import_of_nova_is_found(
+    tmp_path: Path, place: str, line: str
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(place.format(line), encoding="utf-8")
+    assert _imports_nova(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from os_prefilter import nova", "import novaclient", "import os.nova"],
+)
+def test_import_of_another_name_is_not_one_of_nova(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(line, encoding="utf-8")
+    assert not _imports_nova(path)
+
+
 def _loaded_by(code: str) -> set[str]:
     script = (
         f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name"
@@ -142,6 +199,22 @@ def test_core_imports_os_traits_alone() -> None:
         timeout=600,
     )
     assert len(done.stdout.split()) <= 40
+
+
+def test_nova_api_does_not_load_what_only_nova_scheduler_needs() -> None:
+    script = (
+        "import sys, os_prefilter.nova.extra_spec_validators;"
+        " print(*(name for name in sys.modules if"
+        " name.startswith(('nova.scheduler', 'os_prefilter.nova.'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    assert done.stdout.split() == ["os_prefilter.nova.extra_spec_validators"]
 
 
 def test_explain_command_does_not_import_placement_or_openstacksdk() -> None:

@@ -38,7 +38,8 @@ from tests.conftest import times
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
 VGPU = {"VGPU": Inventory(4)}
-NOVA, CYBORG = frozenset({"OWNER_NOVA"}), frozenset({"OWNER_CYBORG"})
+NOVA = frozenset({"OWNER_NOVA"})
+CYBORG = frozenset({"OWNER_CYBORG"})
 
 
 def provider(
@@ -73,6 +74,13 @@ def owners() -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
+def hosts_of(
+    placement: EmbeddedPlacement, resources: str = "VCPU:1"
+) -> tuple[str, ...]:
+    query = f"resources={resources}"
+    return placement.client.allocation_candidates(query).hosts
+
+
 def test_candidates_name_the_providers_used(owners: EmbeddedPlacement) -> None:
     """For each host all providers that give resources, by name; the count is
     of combinations.
@@ -83,33 +91,42 @@ def test_candidates_name_the_providers_used(owners: EmbeddedPlacement) -> None:
         {"A": ("A", "A_gpu"), "B": ("B", "B_gpu"), "C": ("C",)},
         3,
     )
-    assert owners.client.allocation_candidates("resources=VGPU:1").providers[
-        "A"
-    ] == ("A_gpu",)
-    assert owners.client.allocation_candidates(
-        "resources=VCPU:99"
-    ) == Candidates((), {}, 0)
 
 
-def test_unknown_trait_in_query_is_named_in_the_error(
+def test_provider_that_gives_no_resources_is_not_named(
     owners: EmbeddedPlacement,
 ) -> None:
-    for part in (
+    found = owners.client.allocation_candidates("resources=VGPU:1")
+    assert found.providers["A"] == ("A_gpu",)
+
+
+def test_too_large_request_has_no_candidates(
+    owners: EmbeddedPlacement,
+) -> None:
+    found = owners.client.allocation_candidates("resources=VCPU:99")
+    assert found == Candidates((), {}, 0)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
         "root_required=CUSTOM_NONE",
         "required=!CUSTOM_NONE",
         "required=in:CUSTOM_NONE,OWNER_NOVA",
-    ):
-        with pytest.raises(UnknownTraits) as raised:
-            owners.client.allocation_candidates(f"resources=VCPU:1&{part}")
-        assert raised.value.traits == ["CUSTOM_NONE"]
+    ],
+)
+def test_unknown_trait_in_query_is_named_in_the_error(
+    part: str, owners: EmbeddedPlacement
+) -> None:
+    with pytest.raises(UnknownTraits) as raised:
+        owners.client.allocation_candidates(f"resources=VCPU:1&{part}")
+    assert raised.value.traits == ["CUSTOM_NONE"]
 
 
 def test_a_missing_standard_trait_creates_nothing(
     owners: EmbeddedPlacement,
 ) -> None:
-    """A standard trait cannot be created; the CUSTOM_ ones beside it are not
-    created either.
-    """
+    """A standard trait cannot be created; then no CUSTOM_ one is either."""
     with pytest.raises(UnknownTraits) as raised:
         owners.client.ensure_traits(["HW_FROM_THE_FUTURE", "CUSTOM_NOT_MADE"])
     assert raised.value.traits == ["HW_FROM_THE_FUTURE"]
@@ -119,49 +136,51 @@ def test_a_missing_standard_trait_creates_nothing(
 def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists() -> (
     None
 ):
-    more = provider("D", ROOT, NOVA, aggregates=("rack",))
+    d = provider("D", ROOT, NOVA, aggregates=("rack",))
+    e = provider("E", ROOT, aggregates=("rack",))
     with EmbeddedPlacement(OWNERS) as placement:
-        placement.load(Fleet((more,)))
-        assert placement.client.allocation_candidates(
-            "resources=VCPU:1"
-        ).hosts == ("A", "B", "C", "D")
+        placement.load(Fleet((d,)))
+        assert hosts_of(placement) == ("A", "B", "C", "D")
         with pytest.raises(PlacementRefused, match="exists already"):
-            placement.load(
-                Fleet((provider("E", ROOT, aggregates=("rack",)), more))
-            )
-        assert placement.client.allocation_candidates(
-            "resources=VCPU:1"
-        ).hosts == ("A", "B", "C", "D")
+            placement.load(Fleet((e, d)))
+        assert hosts_of(placement) == ("A", "B", "C", "D")
+
+
+def lone(name: str, *traits: str) -> Fleet:
+    return Fleet((provider(name, ROOT, frozenset(traits)),))
 
 
 def test_embedded_placements_open_at_once_have_separate_data() -> None:
-    """Also after another was opened, failed to load its fleet, or was closed.
-    A new one has all standard traits.
-    """
-    query = "resources=VCPU:1"
-    with EmbeddedPlacement(Fleet((provider("x", ROOT),))) as first:
-        with EmbeddedPlacement(Fleet((provider("y", ROOT),))) as second:
-            assert first.client.allocation_candidates(query).hosts == ("x",)
-            assert second.client.allocation_candidates(query).hosts == ("y",)
+    """Also after another failed to load its fleet, or was closed."""
+    with EmbeddedPlacement(lone("x")) as first:
+        with EmbeddedPlacement(lone("y")) as second:
+            assert hosts_of(first) == ("x",)
+            assert hosts_of(second) == ("y",)
         with (
             pytest.raises(UnknownTraits),
-            EmbeddedPlacement(
-                Fleet((provider("z", ROOT, frozenset({"NO_SUCH"})),))
-            ),
+            EmbeddedPlacement(lone("z", "NO_SUCH")),
         ):
             pass
-        assert first.client.allocation_candidates(query).hosts == ("x",)
-        assert "OWNER_NOVA" in first.client.traits()
-    for closed in (first, second):
-        with pytest.raises(PlacementUnavailable, match="closed"):
-            closed.client.allocation_candidates(query)
+        assert hosts_of(first) == ("x",)
+
+
+def test_new_embedded_placement_has_all_standard_traits() -> None:
+    with EmbeddedPlacement() as placement:
+        assert "OWNER_NOVA" in placement.client.traits()
+
+
+def test_closed_embedded_placement_is_unavailable() -> None:
+    with EmbeddedPlacement(lone("x")) as placement:
+        pass
+    with pytest.raises(PlacementUnavailable, match="closed"):
+        hosts_of(placement)
 
 
 def test_embedded_placement_ignores_config_files_and_environment_and_keeps_globals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No configuration file, policy file, variable or proxy of the machine is
-    used; CONF and logging stay alone.
+    """It uses no configuration file, policy file, variable or proxy of the
+    machine, and changes neither CONF nor logging.
     """
     directory = tmp_path / ".placement"
     directory.mkdir()
@@ -171,69 +190,65 @@ def test_embedded_placement_ignores_config_files_and_environment_and_keeps_globa
     (directory / "policy.yaml").write_text(
         '"placement:allocation_candidates:list": "!"\n'
     )
-    for name, value in {
-        "HOME": str(tmp_path),
-        "OS_PLACEMENT_CONFIG_DIR": str(directory),
-        "OS_PLACEMENT_DATABASE__CONNECTION": (
-            "mysql+pymysql://nobody@127.0.0.1:1/none"
-        ),
-        "OS_API__AUTH_STRATEGY": "keystone",
-        "HTTP_PROXY": "http://127.0.0.1:1",
-        "http_proxy": "http://127.0.0.1:1",
-    }.items():
-        monkeypatch.setenv(name, value)
+    database = "mysql+pymysql://nova@127.0.0.1:1/none"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OS_PLACEMENT_CONFIG_DIR", str(directory))
+    monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", database)
+    monkeypatch.setenv("OS_API__AUTH_STRATEGY", "keystone")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
-    before = (root.level, cfg.CONF._namespace, cfg.CONF._args)
+    level = root.level
+    namespace = cfg.CONF._namespace
+    arguments = cfg.CONF._args
     with EmbeddedPlacement(OWNERS) as placement:
-        assert placement.client.allocation_candidates(
-            "resources=VCPU:1"
-        ).hosts == ("A", "B", "C")
-    assert (
-        root.level,
-        cfg.CONF._namespace,
-        cfg.CONF._args,
-        root.handlers,
-    ) == (*before, [])
+        assert hosts_of(placement) == ("A", "B", "C")
+    assert root.level == level
+    assert root.handlers == []
+    assert cfg.CONF._namespace == namespace
+    assert cfg.CONF._args == arguments
 
 
-@pytest.mark.parametrize(
-    ("before", "out", "err"),
-    [
-        ("", "('A',)", ""),
-        (
-            "sys.modules['placement'] = None",
-            "",
-            "pip install '.[embedded]' in the repository of os-prefilter",
-        ),
-    ],
-)
-def test_fresh_process_keeps_stderr_empty_and_a_missing_package_error_names_the_extra(
-    before: str, out: str, err: str
-) -> None:
-    """Also when Placement refuses."""
-    script = f"""
-import sys
-import threading
-{before}
-from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter.common.errors import UnknownTraits
-from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
-with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Inventory(1)}}),))) as placement:
-    try:
-        placement.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NONE")
-    except UnknownTraits:
-        print(placement.client.allocation_candidates("resources=VCPU:1").hosts)
-"""
-    run = subprocess.run(
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
-    assert (run.stdout.strip(), run.returncode == 0) == (out, not err)
-    assert err in run.stderr if err else run.stderr == ""
+
+
+def test_fresh_process_keeps_stderr_empty() -> None:
+    """Also when Placement refuses."""
+    done = run_script("""
+import threading
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter.common.errors import UnknownTraits
+from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider, provider_uuid
+with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {"VCPU": Inventory(1)}),))) as placement:
+    try:
+        placement.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NONE")
+    except UnknownTraits:
+        print(placement.client.allocation_candidates("resources=VCPU:1").hosts)
+""")
+    assert done.stderr == ""
+    assert done.stdout == "('A',)\n"
+    assert done.returncode == 0
+
+
+def test_missing_package_error_names_the_extra() -> None:
+    done = run_script("""
+import sys
+sys.modules["placement"] = None
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+EmbeddedPlacement().__enter__()
+""")
+    extra = "pip install '.[embedded]' in the repository of os-prefilter"
+    assert extra in done.stderr
+    assert done.stdout == ""
+    assert done.returncode != 0
 
 
 def test_closing_during_requests_raises_placement_unavailable_in_each_thread() -> (
@@ -242,8 +257,9 @@ def test_closing_during_requests_raises_placement_unavailable_in_each_thread() -
     """Else SQLite loses its connection while another thread uses it, and the
     process ends.
     """
+    errors: list[Exception] = []
 
-    def ask(client: PlacementClient, errors: list[Exception]) -> None:
+    def ask(client: PlacementClient) -> None:
         try:
             while True:
                 client.traits()
@@ -251,123 +267,110 @@ def test_closing_during_requests_raises_placement_unavailable_in_each_thread() -
             errors.append(error)
 
     for _ in range(times(2)):
-        errors: list[Exception] = []
+        errors.clear()
         with EmbeddedPlacement() as placement:
+            client = placement.client
             threads = [
-                threading.Thread(target=ask, args=(placement.client, errors))
-                for _ in range(3)
+                threading.Thread(target=ask, args=(client,)) for _ in range(3)
             ]
             for thread in threads:
                 thread.start()
-            placement.client.traits()
+            client.traits()
         for thread in threads:
             thread.join(60)
         assert len(errors) == 3
-        assert all(
-            "the embedded Placement is closed" in str(each) for each in errors
-        )
+        for error in errors:
+            assert "the embedded Placement is closed" in str(error)
 
 
-def test_usage_in_the_fleet_limits_candidates_and_shows_as_allocations() -> (
-    None
-):
-    busy = {
+@pytest.fixture(scope="module")
+def used() -> Iterator[EmbeddedPlacement]:
+    """Open a Placement with a host in use, and one without usage."""
+    inventories = {
         "VCPU": Inventory(8, allocation_ratio=2.0, used=15),
         "MEMORY_MB": Inventory(8192, used=1024),
     }
     child = provider("busy_gpu", {"VGPU": Inventory(4, used=4)})
-    with EmbeddedPlacement(
-        Fleet((provider("busy", busy, children=(child,)),))
-    ) as placement:
-        placement.load(
-            Fleet(
-                (
-                    provider("idle", {**ROOT, **VGPU}),
-                    provider("full", {"VCPU": Inventory(8, used=8)}),
-                )
-            )
-        )
-        hosts = {
-            query: (
-                placement.client.allocation_candidates(
-                    f"resources={query}"
-                ).hosts
-            )
-            for query in (
-                "VCPU:1",
-                "VCPU:2",
-                "VCPU:1,MEMORY_MB:7168",
-                "VCPU:1,MEMORY_MB:7169",
-                "VCPU:1,VGPU:1",
-            )
-        }
-        usages = placement.client.request(
-            "GET", f"/resource_providers/{provider_uuid('busy')}/usages"
-        )["usages"]
-        url = f"/resource_providers/{provider_uuid('busy')}/allocations"
-        (consumer,) = placement.client.request("GET", url)[
-            "allocations"
-        ].items()
-        written = placement.client.request(
-            "GET", f"/allocations/{consumer[0]}"
-        )
-    both = ("busy", "idle")
-    assert list(hosts.values()) == [
-        both,
-        ("idle",),
-        both,
-        ("idle",),
-        ("idle",),
-    ]
-    assert (
-        usages == consumer[1]["resources"] == {"VCPU": 15, "MEMORY_MB": 1024}
-    )
-    assert (written["project_id"], written["user_id"]) == (
-        "os-prefilter",
-        "os-prefilter",
-    )
+    busy = provider("busy", inventories, children=(child,))
+    idle = provider("idle", {**ROOT, **VGPU})
+    full = provider("full", {"VCPU": Inventory(8, used=8)})
+    with EmbeddedPlacement(Fleet((busy,))) as placement:
+        placement.load(Fleet((idle, full)))
+        yield placement
 
 
-def test_fleet_without_inventories_or_with_unknown_resource_classes_is_refused_as_a_whole() -> (
-    None
-):
-    """Its hosts would have no resources. Each unknown class is named once,
-    with what to do.
-    """
-    fleet = Fleet(
+@pytest.mark.parametrize(
+    ("resources", "hosts"),
+    [
+        ("VCPU:1", ("busy", "idle")),
+        ("VCPU:2", ("idle",)),
+        ("VCPU:1,MEMORY_MB:7168", ("busy", "idle")),
+        ("VCPU:1,MEMORY_MB:7169", ("idle",)),
+        ("VCPU:1,VGPU:1", ("idle",)),
+    ],
+)
+def test_usage_in_the_fleet_limits_candidates(
+    resources: str, hosts: tuple[str, ...], used: EmbeddedPlacement
+) -> None:
+    assert hosts_of(used, resources) == hosts
+
+
+def test_usage_in_the_fleet_shows_as_allocations(
+    used: EmbeddedPlacement,
+) -> None:
+    amounts = {"VCPU": 15, "MEMORY_MB": 1024}
+    url = f"/resource_providers/{provider_uuid('busy')}"
+    request = used.client.request
+    assert request("GET", f"{url}/usages")["usages"] == amounts
+    allocations = request("GET", f"{url}/allocations")["allocations"]
+    ((consumer, allocation),) = allocations.items()
+    assert allocation["resources"] == amounts
+    written = request("GET", f"/allocations/{consumer}")
+    assert written["project_id"] == "os-prefilter"
+    assert written["user_id"] == "os-prefilter"
+
+
+UNKNOWN = Fleet(
+    (
+        provider(
+            "a",
+            {
+                "NEW_ONE": Inventory(1),
+                "CUSTOM_A": Inventory(1),
+                "NEW_TWO": Inventory(1),
+            },
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "problem"),
+    [
+        # Its hosts would have no resources.
         (
-            provider(
-                "a",
-                {
-                    "NEW_ONE": Inventory(1),
-                    "CUSTOM_A": Inventory(1),
-                    "NEW_TWO": Inventory(1),
-                },
-            ),
-        )
-    )
+            Fleet((provider("a", {}),), has_inventories=False),
+            "without inventories",
+        ),
+        # Each class is named once, with what to do.
+        (UNKNOWN, "NEW_ONE, NEW_TWO; only a newer os-resource-classes has it"),
+    ],
+    ids=["no inventories", "unknown resource classes"],
+)
+def test_fleet_that_placement_cannot_hold_is_refused_as_a_whole(
+    fleet: Fleet, problem: str
+) -> None:
     with EmbeddedPlacement() as placement:
-        with pytest.raises(PlacementRefused, match="without inventories"):
-            placement.load(Fleet((provider("a", {}),), has_inventories=False))
-        with pytest.raises(
-            PlacementRefused,
-            match="NEW_ONE, NEW_TWO; only a newer os-resource-classes has it",
-        ):
+        with pytest.raises(PlacementRefused, match=problem):
             placement.load(fleet)
-        assert (
-            placement.client.request("GET", "/resource_providers")[
-                "resource_providers"
-            ]
-            == []
-        )
+        providers = placement.client.request("GET", "/resource_providers")
+    assert providers["resource_providers"] == []
 
 
 def test_what_is_no_trait_name_is_refused_and_nothing_is_created() -> None:
     with EmbeddedPlacement() as placement:
-        with pytest.raises(
-            PlacementRefused,
-            match=r"no name of a trait: 'CUSTOM_bad name/\\n'",
-        ):
+        problem = r"no name of a trait: 'CUSTOM_bad name/\\n'"
+        with pytest.raises(PlacementRefused, match=problem):
             placement.know(["CUSTOM_GOOD", "CUSTOM_bad name/\n"])
         assert not placement.client.custom_traits()
 
@@ -388,6 +391,12 @@ def _fail(*_args: object, **_options: object) -> None:
     raise RuntimeError("a table\nis missing.")
 
 
+def with_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.exc_info]
+
+
 @pytest.mark.parametrize("where", _FAILING)
 def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
     where: str,
@@ -398,42 +407,35 @@ def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
     """Its traceback, of 50 lines and more, is for ``-vv``."""
     monkeypatch.setattr(_FAILING[where], _fail)
     assert main(["candidates", "--property", "x=y"]) == 1
-    assert (
-        capsys.readouterr().err
-        == f"The Placement inside this process failed at {where}:"
+    assert capsys.readouterr().err == (
+        f"The Placement inside this process failed at {where}:"
         " RuntimeError: a table is missing. Ask that of a cloud with"
         " --os-cloud, or install another release of openstack-placement;"
         " the option -vv prints where it failed, for a report.\n"
     )
-    assert not [record for record in caplog.records if record.exc_info]
+    assert with_traceback(caplog) == []
     assert main(["-vv", "candidates", "--property", "x=y"]) == 1
-    assert [
-        record.message for record in caplog.records if record.exc_info
-    ] == [f"Placement failed at {where}."]
+    (record,) = with_traceback(caplog)
+    assert record.message == f"Placement failed at {where}."
 
 
 def test_error_of_its_database_is_logged_by_no_library(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """oslo.db and Placement log each one with its traceback."""
-    with (
-        EmbeddedPlacement() as placement,
-        caplog.at_level(logging.DEBUG, "os_prefilter_tools"),
-    ):
-        for query, why in (
-            (f"resources=VCPU:{10**30}", "OverflowError"),
-            ("resources=VCPU:1", "DBNonExistentTable"),
-        ):
-            with pytest.raises(
-                EmbeddedPlacementFailed,
-                match=f"failed at GET /allocation_candidates: {why}: ",
-            ):
-                placement.client.allocation_candidates(query)
-            with placement._engine.begin() as connection:
-                connection.execute(text("DROP TABLE IF EXISTS inventories"))
-    assert {
-        record.levelno for record in caplog.records if record.exc_info
-    } == {logging.DEBUG}
+    caplog.set_level(logging.DEBUG, "os_prefilter_tools")
+    failed = "failed at GET /allocation_candidates"
+    with EmbeddedPlacement() as placement:
+        problem = f"{failed}: OverflowError: "
+        with pytest.raises(EmbeddedPlacementFailed, match=problem):
+            hosts_of(placement, f"VCPU:{10**30}")
+        with placement._engine.begin() as connection:
+            connection.execute(text("DROP TABLE inventories"))
+        problem = f"{failed}: DBNonExistentTable: "
+        with pytest.raises(EmbeddedPlacementFailed, match=problem):
+            hosts_of(placement)
+    levels = {record.levelno for record in with_traceback(caplog)}
+    assert levels == {logging.DEBUG}
 
 
 def test_diagnosis_says_that_placement_did_not_confirm_it(
@@ -455,29 +457,52 @@ def test_diagnosis_says_that_placement_did_not_confirm_it(
     )
 
 
-def test_claim_takes_what_is_there_once_and_refuses_a_server_that_has_resources() -> (
-    None
-):
-    servers = [str(uuid4()) for _ in range(3)]
-    with EmbeddedPlacement(
-        Fleet((provider("kvm", {"VCPU": Inventory(2)}),))
-    ) as placement:
-        client = placement.client
-        found = client.candidates("resources=VCPU:1")
-        assert list(found.by_host) == [provider_uuid("kvm")]
-        (candidate,) = found.allocation_requests
-        assert found.by_host[provider_uuid("kvm")] == (candidate,)
-        assert found.provider_summaries.keys() == found.by_host.keys()
-        claimed = [
-            client.claim(server, candidate, project_id="p", user_id="u")
-            for server in servers
-        ]
-        assert claimed == [True, True, False]
-        assert not client.candidates("resources=VCPU:1").by_host
-        with pytest.raises(
-            PlacementRefused, match="consumer generation conflict"
-        ):
-            client.claim(servers[0], candidate, project_id="p", user_id="u")
-        for server in ("../traits", "abc"):
-            with pytest.raises(PlacementRefused):
-                client.claim(server, candidate, project_id="p", user_id="u")
+class Claims:
+    """Claims of the only candidate of a host with two CPUs."""
+
+    def __init__(self, client: PlacementClient) -> None:
+        self.client = client
+        self.found = client.candidates("resources=VCPU:1")
+        (self.candidate,) = self.found.allocation_requests
+
+    def claim(self, server: str) -> bool:
+        return self.client.claim(
+            server, self.candidate, project_id="p", user_id="u"
+        )
+
+
+@pytest.fixture
+def claims() -> Iterator[Claims]:
+    host = provider("kvm", {"VCPU": Inventory(2)})
+    with EmbeddedPlacement(Fleet((host,))) as placement:
+        yield Claims(placement.client)
+
+
+def test_candidates_are_found_by_host(claims: Claims) -> None:
+    uuid = provider_uuid("kvm")
+    assert claims.found.by_host == {uuid: (claims.candidate,)}
+    assert claims.found.provider_summaries.keys() == {uuid}
+
+
+def test_claim_takes_what_is_there_once(claims: Claims) -> None:
+    assert claims.claim(str(uuid4()))
+    assert claims.claim(str(uuid4()))
+    assert not claims.claim(str(uuid4()))
+    assert not claims.client.candidates("resources=VCPU:1").by_host
+
+
+def test_claim_for_a_server_that_has_resources_is_refused(
+    claims: Claims,
+) -> None:
+    server = str(uuid4())
+    claims.claim(server)
+    with pytest.raises(PlacementRefused, match="consumer generation conflict"):
+        claims.claim(server)
+
+
+@pytest.mark.parametrize("server", ["../traits", "abc"])
+def test_claim_for_what_is_no_uuid_is_refused(
+    server: str, claims: Claims
+) -> None:
+    with pytest.raises(PlacementRefused):
+        claims.claim(server)

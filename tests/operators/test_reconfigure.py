@@ -5,7 +5,6 @@ carries it out.
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -49,11 +48,10 @@ def _flavor(**extra_specs: str) -> Flavor:
     )
 
 
-_PLAIN, _ON, _OFF = (
-    _flavor(),
-    _flavor(hyperthreading="enabled"),
-    _flavor(hyperthreading="disabled"),
-)
+_PLAIN = _flavor()
+_ON = _flavor(hyperthreading="enabled")
+_OFF = _flavor(hyperthreading="disabled")
+_DISABLED = {"LogicalProc": "Disabled"}
 
 
 def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
@@ -66,17 +64,18 @@ def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
     [
         (_PLAIN, _PLAIN, (), {}),
         (_PLAIN, _ON, ((_KEY, "", "enabled"),), {}),
-        (_PLAIN, _OFF, ((_KEY, "", "disabled"),), {"LogicalProc": "Disabled"}),
-        (
-            _ON,
-            _OFF,
-            ((_KEY, "enabled", "disabled"),),
-            {"LogicalProc": "Disabled"},
-        ),
-        # It stays as it is.
+        (_PLAIN, _OFF, ((_KEY, "", "disabled"),), _DISABLED),
+        (_ON, _OFF, ((_KEY, "enabled", "disabled"),), _DISABLED),
         (_ON, _PLAIN, (), {}),
-        # An unmodified Nova has deployed it without.
-        (_OFF, _OFF, (), {"LogicalProc": "Disabled"}),
+        (_OFF, _OFF, (), _DISABLED),
+    ],
+    ids=[
+        "nothing",
+        "on, as it is",
+        "off",
+        "on to off",
+        "on stays",
+        "off, but deployed without by an unmodified Nova",
     ],
 )
 def test_plan_applies_the_new_flavor_only_where_the_node_differs(
@@ -86,96 +85,96 @@ def test_plan_applies_the_new_flavor_only_where_the_node_differs(
     changes: dict[str, str],
 ) -> None:
     plan = _plan(old, new)
-    assert (plan.configurations, bios_changes(plan.steps)) == (
-        configurations,
-        changes,
-    )
+    assert plan.configurations == configurations
+    assert bios_changes(plan.steps) == changes
+
+
+def test_unchanged_configuration_has_no_steps() -> None:
+    assert _plan(_flavor(raid="10"), _flavor(raid="10")).steps == ()
 
 
 def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits() -> (
     None
 ):
-    assert _plan(_flavor(raid="10"), _flavor(raid="10")).steps == ()
-    plan = _plan(
-        _flavor(hyperthreading="enabled"),
-        _flavor(hyperthreading="enabled", raid="10"),
-    )
+    plan = _plan(_ON, _flavor(hyperthreading="enabled", raid="10"))
     assert [step["interface"] for step in plan.steps] == ["raid"]
-    assert {item.trait for item in plan.requirements} == {
-        "HW_CPU_HYPERTHREADING",
-        "OWNER_NOVA",
-    }
+    traits = {item.trait for item in plan.requirements}
+    assert traits == {"HW_CPU_HYPERTHREADING", "OWNER_NOVA"}
 
 
-def test_template_with_own_steps_is_refused_unless_it_allows_in_use() -> None:
-    for bios in ((), (BiosChange("LogicalProc", ("Disabled",)),)):
-        template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
-        with pytest.raises(
-            NotReconfigurable,
-            match=r"raid=10: its template has steps of its own.*in-use: true",
-        ):
-            _plan(
-                _PLAIN,
-                _flavor(raid="10"),
-                templates=BUNDLED.replace_with([template]),
-            )
+@pytest.mark.parametrize(
+    "bios",
+    [(), (BiosChange("LogicalProc", ("Disabled",)),)],
+    ids=["no BIOS setting", "BIOS setting"],
+)
+def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
+    bios: tuple[BiosChange, ...],
+) -> None:
+    template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
+    templates = BUNDLED.replace_with([template])
+    reason = r"raid=10: its template has steps of its own.*in-use: true"
+    with pytest.raises(NotReconfigurable, match=reason):
+        _plan(_PLAIN, _flavor(raid="10"), templates=templates)
 
 
-_REFUSED: list[tuple[Flavor, dict[str, Any], str]] = [
-    (
-        replace(_flavor(), memory_mb=1, root_gb=1),
-        {},
-        "the flavors differ in memory_mb, root_gb",
-    ),
-    (
-        Flavor(vcpus=2),
-        {},
-        "the flavors differ in 'resources:CUSTOM_BAREMETAL'",
-    ),
-    (
-        _flavor(hyperthreading="odd"),
-        {},
-        "deploy-config:hyperthreading='odd': unknown value",
-    ),
-    # Even if its value is right: the trait says that it can be switched.
-    (
-        _ON,
-        {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}},
-        "'LogicalProc' cannot be changed",
-    ),
-]
+_READ_ONLY = BiosSetting("Enabled", changeable=False)
 
 
-def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings() -> (
-    None
-):
-    for new, node, reason in _REFUSED:
-        with pytest.raises(NotReconfigurable, match=reason) as raised:
-            _plan(_PLAIN, new, **node)
-        assert str(raised.value).startswith(
-            f"The instance on the node '{_NODE.host}' was not changed: "
-        )
+@pytest.mark.parametrize(
+    ("new", "node", "reason"),
+    [
+        (
+            replace(_flavor(), memory_mb=1, root_gb=1),
+            {},
+            "the flavors differ in memory_mb, root_gb",
+        ),
+        (
+            Flavor(vcpus=2),
+            {},
+            "the flavors differ in 'resources:CUSTOM_BAREMETAL'",
+        ),
+        (
+            _flavor(hyperthreading="odd"),
+            {},
+            "deploy-config:hyperthreading='odd': unknown value",
+        ),
+        # Even if its value is right: the trait says that it can be switched.
+        (
+            _ON,
+            {"bios": {"LogicalProc": _READ_ONLY}},
+            "'LogicalProc' cannot be changed",
+        ),
+    ],
+    ids=["sizes", "extra spec", "unknown value", "read-only BIOS setting"],
+)
+def test_plan_that_cannot_be_carried_out_is_refused(
+    new: Flavor, node: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(NotReconfigurable, match=reason) as raised:
+        _plan(_PLAIN, new, **node)
+    assert str(raised.value).startswith(
+        f"The instance on the node '{_NODE.host}' was not changed: "
+    )
 
 
 def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
-    with pytest.raises(
-        NotReconfigurable, match="deploy_config is not enabled"
-    ):
-        reconfiguration(_flavor(), _flavor(), _NODE, pipeline_of("hpet"))
+    pipeline = pipeline_of("hpet")
+    reason = "deploy_config is not enabled"
+    with pytest.raises(NotReconfigurable, match=reason):
+        reconfiguration(_flavor(), _flavor(), _NODE, pipeline)
 
 
-def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> (
-    None
-):
-    plan, is_found = (
-        _plan(_flavor(), _flavor(hyperthreading="enabled")),
-        mock.Mock(return_value=True),
-    )
-    plan.check("uuid", is_found)
+def test_node_that_meets_the_plan_takes_one_query() -> None:
+    is_found = mock.Mock(return_value=True)
+    _plan(_PLAIN, _ON).check("uuid", is_found)
     is_found.assert_called_once_with(
         "in_tree=uuid&required=HW_CPU_HYPERTHREADING%2COWNER_NOVA"
     )
-    for missing, reason in (
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
         (
             "HYPERTHREADING",
             (
@@ -185,11 +184,15 @@ def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing(
         ),
         ("OWNER_NOVA", "Placement has it without OWNER_NOVA"),
         ("uuid", "Placement has no resource provider of it"),
-    ):
-        with pytest.raises(NotReconfigurable, match=reason):
-            plan.check(
-                "uuid", partial(lambda name, query: name not in query, missing)
-            )
+    ],
+    ids=["trait of the template", "owner", "node"],
+)
+def test_what_a_node_lacks_for_the_plan_is_named(
+    missing: str, reason: str
+) -> None:
+    plan = _plan(_PLAIN, _ON)
+    with pytest.raises(NotReconfigurable, match=reason):
+        plan.check("uuid", lambda query: missing not in query)
 
 
 def test_plan_changes_only_the_bios_settings_that_differ() -> None:
@@ -200,17 +203,14 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
         templates=BUNDLED.replace_with([Template("x", "on", (), (both,))]),
     )
-    assert (bios_changes(plan.steps), plan.settings) == (
-        {"A": "1"},
-        {"A": "1", "B": "1"},
-    )
+    assert bios_changes(plan.steps) == {"A": "1"}
+    assert plan.settings == {"A": "1", "B": "1"}
 
 
 def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> (
     None
 ):
-    assert bios_changes(_plan(_ON, _ON).steps) == {}
-    assert bios_changes(_plan(_ON, _ON, bios_may_differ=True).steps) == {
-        "LogicalProc": "Enabled"
-    }
-    assert _plan(_PLAIN, _PLAIN, bios_may_differ=True).steps == ()
+    assert not _plan(_ON, _ON).steps
+    plan = _plan(_ON, _ON, bios_may_differ=True)
+    assert bios_changes(plan.steps) == {"LogicalProc": "Enabled"}
+    assert not _plan(_PLAIN, _PLAIN, bios_may_differ=True).steps

@@ -5,6 +5,7 @@ a later filter fails.
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from os_prefilter import (
     Pipeline,
     Request,
     RequestGroup,
+    RequestSpec,
     Requirements,
 )
 from os_prefilter.common.errors import (
@@ -65,117 +67,129 @@ def test_changes_of_a_nova_style_filter_are_recorded_even_if_it_returns_false() 
 ):
     spec = _spec()
     decision = Pipeline([as_filter("busy", _busy)]).apply(spec)
+    source = "set by the filter itself"
     assert [
-        (item.scope, item.trait, item.required, item.filter)
+        (item.scope, item.trait, item.required, item.filter, item.source)
         for item in decision.requirements
     ] == [
-        ("port", "OWNER_CYBORG", True, "busy"),
-        ("root", "COMPUTE_STATUS_DISABLED", False, "busy"),
-        ("root", "HW_CPU_X86_AVX2", True, "busy"),
+        ("port", "OWNER_CYBORG", True, "busy", source),
+        ("root", "COMPUTE_STATUS_DISABLED", False, "busy", source),
+        ("root", "HW_CPU_X86_AVX2", True, "busy", source),
     ]
+    assert spec.root_required == {"HW_CPU_X86_AVX2"}
+
+
+def test_changes_that_are_no_requirement_are_noted() -> None:
+    decision = Pipeline([as_filter("busy", _busy)]).apply(_spec())
     assert [note.reason for note in decision.notes] == [
         "removed OWNER_NOVA from port",
         "now in one of the aggregates a",
         "now not in the aggregate b",
     ]
-    sources = {item.source for item in decision.requirements} | {
-        note.source for note in decision.notes
-    }
+    sources = {note.source for note in decision.notes}
     assert sources == {"set by the filter itself"}
-    assert spec.root_required == {"HW_CPU_X86_AVX2"}
-    # What a deployment makes of results is not for changes that are made.
-    pipeline = Pipeline(
-        [as_filter("busy", _busy)],
-        adjust=[lambda _each, _result, _request: NOTHING],
+
+
+def test_changes_that_a_filter_has_made_are_not_adjusted() -> None:
+    filters = [as_filter("busy", _busy)]
+    adjusted = Pipeline(
+        filters, adjust=[lambda _each, _result, _request: NOTHING]
     )
-    assert pipeline.apply(_spec()).requirements == decision.requirements
+    requirements = adjusted.apply(_spec()).requirements
+    assert requirements == Pipeline(filters).apply(_spec()).requirements
 
 
-def test_nova_style_filter_gets_the_context_and_sees_traits_of_earlier_filters() -> (
+def test_nova_style_filter_gets_the_context_and_sees_what_earlier_filters_require() -> (
     None
 ):
-    seen: list[Any] = []
+    def first(_request: Request) -> Requirements:
+        traits = require("OWNER_NOVA", "x") + forbid("OWNER_CYBORG", "x")
+        return traits + require_aggregates([_AGGREGATE], "x")
+
+    seen: list[object] = []
 
     def look(context: Any, spec: Any) -> None:
-        seen.append(
-            (
-                context,
-                set(spec.root_required),
-                spec.requested_destination.aggregates,
-            )
-        )
+        seen.append(context)
+        seen.append(set(spec.root_required))
+        seen.append(spec.requested_destination.aggregates)
 
-    def first(_request: Request) -> Requirements:
-        return (
-            require("OWNER_NOVA", "x")
-            + forbid("OWNER_CYBORG", "x")
-            + require_aggregates([_AGGREGATE], "x")
-        )
+    filters = [as_filter("first", first), as_filter("look", look)]
+    decision = Pipeline(filters).decide(Request(spec_of()), "the context")
+    assert seen == ["the context", {"OWNER_NOVA"}, [_AGGREGATE]]
+    assert decision.removed_later == frozenset()
+    assert decision.preferred_share(bool) == 0.0
+
+
+def test_filter_after_a_nova_style_one_gets_the_servers_own_facts() -> None:
+    seen: list[Request] = []
 
     def last(request: Request) -> Requirements:
-        seen.append((request.kept_machine_type, request.implied))
+        seen.append(request)
         return NOTHING
 
     filters = [
-        as_filter("first", first),
-        as_filter("look", look),
+        as_filter("nova style", lambda _context, _spec: None),
         as_filter("last", last),
     ]
-    decision = Pipeline(filters).decide(
-        Request(spec_of(), "pc", None, {"hw_a": "b"}), "the context"
-    )
-    assert seen == [
-        ("the context", {"OWNER_NOVA"}, [_AGGREGATE]),
-        ("pc", {"hw_a": "b"}),
-    ]
-    assert (decision.removed_later, decision.preferred_share(bool)) == (
-        frozenset(),
-        0.0,
-    )
+    request = Request(spec_of(), "pc", None, {"hw_a": "b"})
+    Pipeline(filters).decide(request)
+    (again,) = seen
+    assert again.kept_machine_type == "pc"
+    assert again.implied == {"hw_a": "b"}
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("half-way"), KeyboardInterrupt()]
+_FAILURE = "'bad' failed with ValueError: 'half-way'"
+_ERRORS = pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (ValueError("half-way"), FilterFailed, _FAILURE),
+        (KeyboardInterrupt("now"), KeyboardInterrupt, "now"),
+    ],
+    ids=["error", "interruption"],
 )
-def test_changes_are_undone_when_the_filter_itself_or_a_later_one_fails(
-    error: BaseException,
+
+
+@_ERRORS
+def test_changes_are_undone_when_a_later_filter_fails(
+    error: BaseException, raised: type[BaseException], message: str
 ) -> None:
     def fail(_request: Request) -> Requirements:
         raise error
 
+    spec = _spec()
+    filters = [as_filter("busy", _busy), as_filter("bad", fail)]
+    with pytest.raises(raised, match=message):
+        Pipeline(filters).apply(spec)
+    assert spec == _spec()
+
+
+@_ERRORS
+def test_changes_are_undone_when_the_filter_itself_fails(
+    error: BaseException, raised: type[BaseException], message: str
+) -> None:
     def half(context: Any, spec: Any) -> None:
         _busy(context, spec)
-        raise error if context == "context" else LookupError
+        assert context == "context"
+        raise error
 
-    for filters in (
-        [as_filter("busy", _busy), as_filter("bad", fail)],
-        [as_filter("bad", half)],
-    ):
-        spec = _spec()
-        with pytest.raises((FilterFailed, KeyboardInterrupt)) as caught:
-            Pipeline(filters).apply(spec, "context")
-        assert (
-            caught.value is error
-            or "'bad' failed with ValueError: 'half-way'" in str(caught.value)
-        )
-        assert spec == _spec()
+    spec = _spec()
+    with pytest.raises(raised, match=message):
+        Pipeline([as_filter("bad", half)]).apply(spec, "context")
+    assert spec == _spec()
 
 
 def test_novas_own_filters_run_through_the_adapter() -> None:
-    """Real ones, on a real request spec: decorated functions, and an aggregate
-    beside the traits.
-    """
+    """Real ones, on a real request spec."""
     spec = nova_spec(
         {"hw_virtio_packed_ring": "true"}, {"accel:device_profile": "gpu"}
     )
     filters = [
         request_filter.compute_status_filter,
         request_filter.accelerators_filter,
+        request_filter.packed_virtqueue_filter,
     ]
-    filters += [request_filter.packed_virtqueue_filter]
-    decision = Pipeline(
-        as_filter(each.__name__, each) for each in filters
-    ).apply(spec, "context")
+    pipeline = Pipeline(as_filter(each.__name__, each) for each in filters)
+    decision = pipeline.apply(spec, "context")
     assert [(item.filter, item.trait) for item in decision.requirements] == [
         ("compute_status_filter", "COMPUTE_STATUS_DISABLED"),
         ("accelerators_filter", "COMPUTE_ACCELERATORS"),
@@ -196,16 +210,20 @@ def test_nova_request_spec_is_restored_after_a_rejection() -> None:
 
     spec = nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
     before = copy.deepcopy(nova_base.obj_to_primitive(spec))
-    with pytest.raises(
-        RejectedByFilter, match="'spoil' rejected the request: .*no"
-    ):
+    problem = "'spoil' rejected the request: .*no"
+    with pytest.raises(RejectedByFilter, match=problem):
         Pipeline([as_filter("spoil", spoil)]).apply(spec)
     assert nova_base.obj_to_primitive(spec) == before
-    # By the name of its class: another service has its own.
-    own = type("RequestFilterFailed", (Exception,), {})
+
+
+def test_rejection_is_known_by_the_name_of_its_class() -> None:
+    """A scheduler other than Nova has a class of its own."""
+
+    class RequestFilterFailed(Exception):
+        pass
 
     def reject(_context: Any, _spec: Any) -> None:
-        raise own("No hosts for tenant")
+        raise RequestFilterFailed("No hosts for tenant")
 
     with pytest.raises(RejectedByFilter, match="No hosts for tenant"):
         Pipeline([as_filter("reject", reject)]).apply(spec_of())
@@ -231,31 +249,38 @@ def test_reason_of_a_rejection_is_whole_and_without_novas_words_before_it() -> (
     )
 
 
-def test_filter_called_the_nova_way_that_returns_requirements_fails() -> None:
-    """``f(request, options)`` looks like the Nova way, and its answer would be
-    lost.
+class _Later:
+    """What a coroutine function returns."""
+
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize(
+    "result", [require("OWNER_NOVA", "x"), _Later()], ids=["now", "later"]
+)
+def test_filter_called_the_nova_way_that_returns_requirements_fails(
+    result: object,
+) -> None:
+    """``f(request, options)`` looks like the Nova way, and its requirements
+    would be lost.
     """
 
-    def mine(_request: Any, _options: Any) -> Requirements:
-        return require("OWNER_NOVA", "x")
+    def mine(_request: Any, _options: Any) -> Any:
+        return result
 
-    later = type("Later", (), {"__await__": lambda self: self})
-    for function, found in (
-        (mine, "Requirements"),
-        (lambda _request, _options: later(), "Later"),
-    ):
-        with pytest.raises(
-            FilterFailed, match=f"called the Nova way, but returns a {found}"
-        ):
-            Pipeline([as_filter("mine", function)]).apply(spec_of())
+    kind = type(result).__name__
+    problem = f"called the Nova way, but returns a {kind}"
+    with pytest.raises(FilterFailed, match=problem):
+        Pipeline([as_filter("mine", mine)]).apply(spec_of())
 
 
-def test_what_a_nova_style_filter_did_is_done_once_and_no_part_is_replaced_for_it() -> (
+def test_traits_that_a_nova_style_filter_has_written_are_required_once() -> (
     None
 ):
-    seen: list[Any] = []
+    seen: list[object] = []
 
-    def frozen(_context: Any, spec: Any) -> None:
+    def first(_context: Any, spec: Any) -> None:
         spec.requested_resources = [
             RequestGroup("g", {"VGPU": 1}, frozenset(("CUSTOM_A",)))
         ]
@@ -264,58 +289,51 @@ def test_what_a_nova_style_filter_did_is_done_once_and_no_part_is_replaced_for_i
     def later(
         _request: Request, *, required_before: tuple[object, ...]
     ) -> Requirements:
-        seen.append(required_before)
+        seen.extend(required_before)
         return require("CUSTOM_C", "x")
 
     spec = spec_of()
-    flavor = dict(spec.flavor.extra_specs)
-    decision = Pipeline(
-        [
-            as_filter("frozen", frozen),
-            as_filter("later", later, ["required_before"]),
-        ]
-    ).apply(spec)
-    assert [item.trait for item in decision.requirements] == [
-        "CUSTOM_A",
-        "CUSTOM_B",
-        "CUSTOM_C",
+    extra_specs = dict(spec.flavor.extra_specs)
+    filters = [
+        as_filter("first", first),
+        as_filter("later", later, ["required_before"]),
     ]
-    assert (seen, spec.root_required, spec.flavor.extra_specs) == (
-        [()],
-        {"CUSTOM_C"},
-        flavor,
-    )
+    requirements = Pipeline(filters).apply(spec).requirements
+    traits = [item.trait for item in requirements]
+    assert traits == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
+    assert seen == []
+    assert spec.root_required == {"CUSTOM_C"}
+    assert spec.flavor.extra_specs == extra_specs
 
 
-def test_request_spec_whose_place_no_copy_can_take_is_refused_before_a_filter_runs() -> (
-    None
-):
-    slots: Any = dataclass(slots=True)(
-        type(
-            "Slots",
-            (),
-            {"__annotations__": dict.fromkeys(("flavor", "image"))},
-        )
-    )
-    proxy: Any = type(
-        "Proxy", (type(spec_of()),), {"__getattr__": object.__getattribute__}
-    )
-    for spec in (slots(Flavor(1, 512), None), proxy(Flavor(1, 512))):
-        with pytest.raises(
-            UnsuitableRequestSpec,
-            match="no copy with changes can take its place",
-        ):
-            Pipeline([as_filter("busy", _busy)]).apply(spec)
+@dataclass(slots=True)
+class _Slots:
+    flavor: Flavor
+    image: Image | None
+
+
+class _Proxy(RequestSpec):
+    __getattr__ = object.__getattribute__
+
+
+@pytest.mark.parametrize("kind", [_Slots, _Proxy])
+def test_request_spec_whose_place_no_copy_can_take_is_refused_before_a_filter_runs(
+    kind: type[Any],
+) -> None:
+    problem = "no copy with changes can take its place"
+    with pytest.raises(UnsuitableRequestSpec, match=problem):
+        Pipeline([as_filter("busy", _busy)]).apply(kind(Flavor(1, 512), None))
 
 
 def test_filter_is_not_blamed_for_what_the_filters_before_it_required() -> (
     None
 ):
-    before = [as_filter("yes", lambda _request: require("CUSTOM_A", "x"))]
-    before.append(as_filter("no", lambda _request: forbid("CUSTOM_A", "x")))
+    filters = [
+        as_filter("yes", lambda _request: require("CUSTOM_A", "x")),
+        as_filter("no", lambda _request: forbid("CUSTOM_A", "x")),
+        as_filter("busy", _busy),
+    ]
     with pytest.raises(ContradictingRequirements) as caught:
-        Pipeline([*before, as_filter("busy", _busy)]).apply(_spec())
-    assert (
-        caught.value.filter,
-        [run.filter for run in caught.value.runs],
-    ) == ("", ["yes", "no"])
+        Pipeline(filters).apply(_spec())
+    assert caught.value.filter == ""
+    assert [run.filter for run in caught.value.runs] == ["yes", "no"]

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Helpers of every part: errors, quoting of untrusted text, entry points,
-threads.
-"""
+"""Helpers of every part: errors, quoting, entry points, threads."""

@@ -16,9 +16,7 @@ from os_prefilter.common.quoting import describe_error, join_names
 
 
 def installed_entry_points(namespace: str) -> dict[str, str]:
-    """Return the names under an entry point group and where each comes from,
-    sorted, without importing any.
-    """
+    """List an entry point group, unimported: name -> target, sorted."""
     # A manager of no names loads nothing.
     points = NamedExtensionManager(namespace, []).list_entry_points()
     return {

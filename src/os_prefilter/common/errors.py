@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every error that this library raises on purpose; docs/errors.rst explains
-each.
+"""Every error that this library raises on purpose (docs/errors.rst).
 
 Each message says what happened, to what, and what to do next. Passwords in
 URLs are hidden. Text of tenants goes through
@@ -23,8 +22,9 @@ _PROPERTY_LENGTH = 80
 
 
 def install_extra(name: str) -> str:
-    """Return how to install what an extra of this package needs; no package
-    index has the package.
+    """Return how to install what an extra needs.
+
+    The package itself is on no package index.
     """
     return f"pip install '.[{name}]' in the repository of os-prefilter"
 
@@ -35,8 +35,9 @@ class PrefilterError(Exception):
     filter = ""
     """The request filter that raised it; empty if no filter did."""
     runs: Sequence[Any] = ()
-    """The runs of the filters, up to that one
-    (:class:`os_prefilter.pipeline.decision.Run`).
+    """Runs of the filters up to that one:
+
+    :class:`os_prefilter.pipeline.decision.Run`.
     """
 
     def __init__(self, *parts: object) -> None:
@@ -53,8 +54,9 @@ class ConfigurationError(PrefilterError):
 
 
 class UnusablePlugin(ConfigurationError):
-    """Base of the errors about an entry point that is missing, does not load,
-    or is not what it should be.
+    """Base of the errors about an entry point.
+
+    It is missing, does not load, or is not what it should be.
     """
 
     text = "{}: {}"
@@ -64,8 +66,9 @@ class UnusablePlugin(ConfigurationError):
 
 
 class FilterLoadError(UnusablePlugin):
-    """An enabled filter is not installed, is offered by several packages, or
-    cannot be imported.
+    """An enabled filter cannot be loaded.
+
+    It is not installed, is offered by several packages, or cannot be imported.
     """
 
     text = (
@@ -76,9 +79,7 @@ class FilterLoadError(UnusablePlugin):
 
 
 class UnusableReporter(UnusablePlugin):
-    """The capability reporter of a virt driver is missing, does not load, or
-    is invalid.
-    """
+    """A capability reporter is missing, does not load, or is invalid."""
 
     text = (
         "The capability reporter {} cannot be used: {}. Correct the name, or"
@@ -88,9 +89,7 @@ class UnusableReporter(UnusablePlugin):
 
 
 class UnusableRow(UnusablePlugin):
-    """A row of an installed package does not load, or does not fit into the
-    vocabulary.
-    """
+    """A row of an installed package does not load or fit."""
 
     text = "The vocabulary cannot take the row {}: {}. Repair its package."
 
@@ -106,9 +105,7 @@ class InvalidFilter(ConfigurationError):
 
 
 class MissingFact(ConfigurationError):
-    """An enabled filter needs a deployment fact that the embedding service
-    does not provide.
-    """
+    """An enabled filter needs a fact that the service does not provide."""
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
         super().__init__(
@@ -118,8 +115,9 @@ class MissingFact(ConfigurationError):
 
 
 class UnusableArgument(ConfigurationError):
-    """The embedding service passes what cannot be called as it must be: a
-    fact, for instance.
+    """The embedding service passes what cannot be called as needed.
+
+    A fact, for instance.
     """
 
     def __init__(self, what: str, expected: str, found: str) -> None:
@@ -148,8 +146,9 @@ class RequestRejected(PrefilterError):
 
 
 class UnknownValue(RequestRejected):
-    """A property or extra spec has a value that is not in the vocabulary
-    (``unknown_values = reject``).
+    """A property or extra spec has a value that is not in the vocabulary.
+
+    Raised with ``unknown_values = reject``.
 
     :param known: the values that its author may read; none where they name
         what belongs to others
@@ -166,8 +165,9 @@ class UnknownValue(RequestRejected):
 
 
 class ContradictingSources(RequestRejected):
-    """Base of the errors about two parts of a request, or of its filters'
-    requirements, that exclude each other.
+    """Base of the errors about two sources that exclude each other.
+
+    They are parts of a request, or requirements of its filters.
     """
 
     text = "{}, {}"
@@ -187,8 +187,9 @@ class FlavorImageConflict(ContradictingSources):
 
 
 class ImpossibleCombination(ContradictingSources):
-    """Two values exclude each other, such as a TPM 1.2 with CRB, or a device
-    and a machine type without it.
+    """Two values exclude each other.
+
+    Such as a TPM 1.2 with CRB, or a device and a machine type without it.
     """
 
     text = (
@@ -213,9 +214,7 @@ class NeverStartsWith(RequestRejected):
 
 
 class NamedDevice(RequestRejected):
-    """A trait names a device that Nova's drivers give to a guest by its
-    property alone.
-    """
+    """A trait names a device that Nova gives to a guest by property alone."""
 
     def __init__(self, source: str, instead: str) -> None:
         super().__init__(
@@ -225,9 +224,7 @@ class NamedDevice(RequestRejected):
 
 
 class ContradictingAggregates(ContradictingSources):
-    """All aggregates of which the host must be in one are aggregates of which
-    it must be in none.
-    """
+    """Each aggregate that would do is forbidden as well."""
 
     text = (
         "All required aggregates ({}) are also forbidden ({}): no host can"
@@ -236,15 +233,16 @@ class ContradictingAggregates(ContradictingSources):
 
 
 class NoHostServes(RequestRejected):
-    """No host has the traits that the request requires; Placement has
-    confirmed it for this request.
+    """No host has the traits that the request requires.
+
+    Placement has confirmed it for this request.
 
     The message fits into the fault of a server, of which Nova keeps 255 bytes
     with its own words before it.
 
     :param properties: the smallest set that no host serves together: each
         ``name=value``, or several with "and"
-    :param hosts: how many hosts there are; None to tell nothing about the
+    :param hosts: how many hosts there are; None to say nothing about the
         fleet
     :param alone: how many hosts serve each of the properties by itself
     :param which: "available" if other hosts serve the properties, but not what
@@ -292,14 +290,10 @@ class NoHostServes(RequestRejected):
 
 
 class HostsAt(NamedTuple):
-    """How many hosts there were before and after one step of the search for a
-    host.
-    """
+    """Numbers of hosts before and after one step of the search for a host."""
 
     by: str
-    """The host filter, or the resource class that the hosts had, or had not,
-    room for.
-    """
+    """The host filter, or the resource class that is short."""
     before: int
     after: int
 
@@ -307,7 +301,7 @@ class HostsAt(NamedTuple):
 class NoHostLeft(RequestRejected):
     """No host was left for a request that passed all request filters.
 
-    :param numbers: told behind the reason, as many of the last ones as fit: a
+    :param numbers: added to the reason, as many of the last ones as fit: a
         number is never cut
     :param stage: where: ``host filters``; where Placement had no candidate,
         ``traits`` or ``room``
@@ -344,8 +338,9 @@ class NoHostLeft(RequestRejected):
 
 
 def _shorten_property(name: str) -> str:
-    """Return an untrusted property as one line, and of a long one its
-    beginning, so that no other words are cut.
+    """Return an untrusted property as one line, cut at its end if long.
+
+    Cut there, so that no other words are.
     """
     line = escape_line(name[: _PROPERTY_LENGTH + 1]).encode()
     cut = line[:_PROPERTY_LENGTH].decode(errors="ignore")
@@ -389,9 +384,7 @@ class ContradictingRequirements(RequestRejected):
 
 
 class NoAggregate(RequestRejected):
-    """No host aggregate is for something that a request needs one for, such as
-    its tenant.
-    """
+    """No host aggregate is for what a request needs one for: its tenant."""
 
     def __init__(self, what: str, advice: str) -> None:
         super().__init__(f"{what}. {advice}")
@@ -419,8 +412,9 @@ class MalformedRequest(RequestRejected):
 
 
 class FilterFailed(PrefilterError):
-    """A filter raised an error of its own; the request spec is unchanged. The
-    cause is chained.
+    """A filter raised an error of its own, which is the cause.
+
+    The request spec is unchanged.
     """
 
     def __init__(self, name: str, cause: BaseException) -> None:
@@ -434,18 +428,14 @@ class FilterFailed(PrefilterError):
 
 
 class UnusableFact(PrefilterError):
-    """A deployment fact without which a filter must not let a request pass is
-    not known, or is malformed.
-    """
+    """A fact that a filter cannot do without is not known, or malformed."""
 
     def __init__(self, fact: str, problem: str, advice: str) -> None:
         super().__init__(f"The deployment fact {fact!r} {problem}. {advice}")
 
 
 class UnsuitableRequestSpec(PrefilterError):
-    """An object is not RequestSpec-like: it cannot be read, or cannot hold
-    requirements.
-    """
+    """An object cannot be read as a RequestSpec, or cannot be written to."""
 
     def __init__(self, request_spec: object, problem: str) -> None:
         super().__init__(
@@ -545,9 +535,7 @@ class UnknownProvider(PlacementError):
 
 
 class GenerationConflict(PlacementError):
-    """The traits of a resource provider were not written, because another
-    writer changed it at the same time.
-    """
+    """Traits were not written: another writer changed the provider."""
 
     def __init__(self, provider: str, attempts: int = 1) -> None:
         super().__init__(
@@ -559,6 +547,7 @@ class GenerationConflict(PlacementError):
 
 
 class IronicError(PrefilterError):
-    """Ironic failed to serve a request; its kinds are in
-    :mod:`os_prefilter.adapters.ironic.errors`.
+    """Ironic failed to serve a request.
+
+    Its kinds are in :mod:`os_prefilter.adapters.ironic.errors`.
     """

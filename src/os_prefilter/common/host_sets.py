@@ -46,17 +46,16 @@ def union(sets: Iterable[int]) -> int:
 
 
 def intersection(sets: Iterable[int]) -> int:
-    """Return the hosts that are in each of the sets; of no set, -1: all
-    hosts.
-    """
+    """Return the hosts in each of the sets; of no set, -1: all hosts."""
     return reduce(and_, sets, -1)
 
 
 def smallest_disjoint(
     sets: Mapping[_K, int], rather_not: Iterable[_K] = ()
 ) -> tuple[_K, ...]:
-    """Return the keys of a smallest selection of sets that have no host in
-    common; none if all together have one.
+    """Return the keys of a smallest selection of sets without a common host.
+
+    None if all together have one.
 
     Where there are too many selections to try all, it is one of which none can
     be left out.

@@ -10,8 +10,10 @@ from oslo_log import log
 
 
 class _Logger(log.KeywordArgumentAdapter):
-    """oslo.log appends the error that is being handled to each warning and
-    error; ours give the reason themselves.
+    """A logger that appends no traceback of the error being handled.
+
+    oslo.log appends one to each warning and error; ours give the reason
+    themselves.
 
     A traceback is asked for with ``exception``, and is written as always.
     """

@@ -13,17 +13,16 @@ _UUID_DIGITS = re.compile(r"[0-9a-fA-F]{32}")
 _UUID_PARTS = [8, 4, 4, 4, 12]
 
 HOST_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
-"""Resource classes that the root provider of a host has, whatever its virt
-driver.
-"""
+"""Resource classes on the root provider of each host, of any virt driver."""
 
 LARGEST_AMOUNT = 2**31 - 1
 """The largest amount of a resource: INTEGER in Placement's database."""
 
 
 def resource_amount(value: object) -> int | None:
-    """Parse an amount as Nova's ``int()`` does, of any sign; None if it is not
-    a number that Python parses.
+    """Parse an amount as Nova's ``int()`` does; None if it is no number.
+
+    It may have any sign.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
@@ -41,8 +40,9 @@ def is_resource_class(name: object) -> bool:
 
 
 def is_uuid(value: object) -> bool:
-    """Return whether Placement takes it for a UUID in ``member_of`` or
-    ``in_tree``; hyphens may be missing.
+    """Return whether Placement takes it for a UUID; hyphens may be missing.
+
+    In ``member_of`` or ``in_tree``.
     """
     return (
         isinstance(value, str)
@@ -52,7 +52,8 @@ def is_uuid(value: object) -> bool:
 
 
 def is_hyphenated_uuid(text: str) -> bool:
-    """Return whether it is a UUID in the usual form: digits without hyphens
-    may be the name of a host or an image.
+    """Return whether it is a UUID in the usual form, with hyphens.
+
+    Digits without them may be the name of a host or an image.
     """
     return is_uuid(text) and list(map(len, text.split("-"))) == _UUID_PARTS

@@ -5,9 +5,7 @@
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int | None], object]
-"""Gets the current stage, how many are done, and how many there are (None if
-that is not known).
-"""
+"""Gets the stage, how many are done, and of how many (None if unknown)."""
 
 
 def no_progress(_stage: str, _done: int, _of: int | None) -> None:

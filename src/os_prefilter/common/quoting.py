@@ -21,8 +21,9 @@ _LOGIN_IN_URL = re.compile(
 
 
 def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
-    """Return a value for a message: quoted, on one line, ASCII, cut after
-    ``length``, without passwords in URLs.
+    """Quote a value for a message: one line, ASCII, cut, without passwords.
+
+    It is cut after ``length``; passwords are masked in URLs.
     """
     if isinstance(value, str):
         # Cut first: the value may be megabytes long.
@@ -41,15 +42,14 @@ def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return untrusted text as one printable line, escaped where it is
-    none.
-    """
+    """Return untrusted text as one printable line."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error of a client library for a message: its kind and its
-    text, on one line, cut, without passwords.
+    """Describe an error of a client library: kind and text, on one line.
+
+    It is cut, and has no passwords.
     """
     try:
         told = str(error)
@@ -62,8 +62,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def find_misspelt(name: str, others: Iterable[str]) -> str | None:
-    """Return the one of the other names that is most likely a misspelt
-    ``name``, such as ``flavour`` of ``flavor``.
+    """Return the name that is most likely a misspelt ``name``.
+
+    Such as ``flavour`` for ``flavor``.
     """
     # image_id is another thing than image.
     candidates = [each for each in others if not each.startswith(("_", name))]
@@ -73,9 +74,7 @@ def find_misspelt(name: str, others: Iterable[str]) -> str | None:
 
 
 def mask_passwords(text: str) -> str:
-    """Return text with ``***`` in place of the user and the password in each
-    URL.
-    """
+    """Put ``***`` in place of user and password in each URL of a text."""
     return _LOGIN_IN_URL.sub("***@", text)
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls that may never return, made in a thread of their own, so that the
-caller need not wait for them.
-"""
+"""Calls that may never return, made in a thread of their own."""
 
 import threading
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Trait names: which of them Placement could have, and the type of a checked
-one.
-"""
+"""Trait names: a check by Placement's rules, and a type for checked ones."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +12,9 @@ import os_traits
 from os_prefilter.common.quoting import quote
 
 Trait = NewType("Trait", str)
-"""The name of a trait: one of the vocabulary's, or one that
-:func:`trait_named` has checked; never a tenant's text.
+"""A checked name of a trait, never a tenant's text.
+
+It is one of the vocabulary's, or :func:`trait_named` has checked it.
 """
 
 CUSTOM_PREFIX = "CUSTOM_"
@@ -29,9 +28,7 @@ class AddedIn(NamedTuple):
     os_traits: str
     """The version of os-traits."""
     openstack: str
-    """The first release of OpenStack whose upper constraints have that
-    version.
-    """
+    """The first release whose upper constraints have that version."""
 
 
 _ADDED = {
@@ -70,29 +67,28 @@ ADDED_IN: Mapping[str, AddedIn] = {
     for versions, names in _ADDED.items()
     for name in names.split()
 }
-"""The standard traits of the vocabulary that os-traits 2.10.0 does not have
-yet.
-"""
+"""Standard traits of the vocabulary that os-traits 2.10.0 does not have."""
 
 
 @cache
 def standard_traits() -> frozenset[str]:
-    """Return the names of all standard traits: those of the installed
-    os-traits, and newer ones of the vocabulary.
+    """Return the names of all standard traits.
+
+    Those of the installed os-traits, and newer ones of the vocabulary.
     """
     return frozenset((*os_traits.get_traits(), *ADDED_IN))
 
 
 def is_trait_name(name: object) -> bool:
-    """Return whether Placement could have a trait of that name
-    (``placement/schemas/trait.py``).
+    """Return whether Placement could have a trait of that name.
+
+    By ``placement/schemas/trait.py``.
     """
     return isinstance(name, str) and bool(_TRAIT_NAME.fullmatch(name))
 
 
 def trait_named(name: str) -> Trait:
-    """Return a trait by a name that an operator or the author of a filter
-    chose.
+    """Check the name of a trait that an operator or a filter chose.
 
     :raises ValueError: if Placement could not have a trait of that name.
     """

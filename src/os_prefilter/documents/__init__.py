@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that operators write and read: strict YAML and JSON, and files
-replaced as a whole.
-"""
+"""Files of operators: strict YAML and JSON, replaced as a whole."""

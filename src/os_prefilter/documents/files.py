@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that an operator named on a command line or in a configuration:
-reading them, and replacing them as a whole.
-"""
+"""Read and replace files that an operator named."""
 
 import os
 import stat
@@ -101,8 +99,9 @@ def open_file(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def check_readable(path: str | Path) -> None:
-    """Refuse what could keep its reader waiting, or never end: a named pipe, a
-    socket or a device.
+    """Refuse what could keep its reader waiting, or never end.
+
+    That is a named pipe, a socket or a device.
 
     :raises DocumentError: if the path leads to one of them.
     """
@@ -119,15 +118,17 @@ def check_readable(path: str | Path) -> None:
 
 
 def is_file(path: str) -> bool:
-    """Return whether there is a file, or a pipe, of this path; False for text
-    that can be no path.
+    """Return whether there is a file or a pipe of this path.
+
+    False for text that can be no path.
     """
     return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112 - Path's may raise errors
 
 
 def status_to_replace(path: str | Path) -> os.stat_result | None:
-    """Return the status of the file that :func:`replace_file` would replace;
-    None if the file would be new.
+    """Return the status of the file to replace; None for a new file.
+
+    That is the file which :func:`replace_file` would replace.
 
     :raises DocumentError: if something other than a regular file is there, or
         the directory is missing.
@@ -167,8 +168,9 @@ def status_to_replace(path: str | Path) -> os.stat_result | None:
 
 
 def replace_file(path: str | Path, text: str, mode: int) -> None:
-    """Write a new file and rename it to ``path``: readers find the old or the
-    new one, whole. No link is followed.
+    """Replace a file: write a new one, and rename it to ``path``.
+
+    Readers find the old or the new one, whole. No link is followed.
 
     :param mode: who may do what with the file
     :raises DocumentError: if it cannot be written; nothing is left behind

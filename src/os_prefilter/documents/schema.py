@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Check documents against JSON schemas (draft 2020-12), with errors as plain
-sentences.
+"""Check documents against JSON schemas, with errors as plain sentences.
+
+The schemas are of draft 2020-12.
 
 Keywords of ours in schemas: ``expected`` names what was expected in place of a
 value, ``check`` is a function that returns it, and ``keys`` one that returns
@@ -26,9 +27,7 @@ from os_prefilter.common.trait_names import (
 Path = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""
 Check = Callable[[object], str]
-"""Returns what was expected in place of a value, or what is wrong with it;
-empty if it is right.
-"""
+"""Returns what is wrong with a value, or was expected; empty if right."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,79}")
@@ -209,8 +208,9 @@ def _check_keys(keys: Sequence[str], value: object, most: float) -> str:
 
 @cache
 def _validator() -> Any:
-    """Return jsonschema's class of validators, with keywords of ours; imported
-    late, because that takes 30 ms.
+    """Return jsonschema's class of validators, with keywords of ours.
+
+    Imported late: that takes 30 ms.
     """
     from jsonschema import (  # noqa: PLC0415
         Draft202012Validator,

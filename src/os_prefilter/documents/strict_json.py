@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading of JSON that programs wrote and people may have touched: as strict
-as ``strict_yaml``.
+"""Strict reading of JSON that programs wrote and people may have edited.
+
+As strict as ``strict_yaml``.
 
 Stricter than Python's own reader, which lets the last of two equal keys win
 and knows NaN and infinity.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reading of YAML files that people write: PyYAML's safe loader, with what it
-lets pass refused.
+"""Strict reading of YAML that people write.
+
+With PyYAML's safe loader, and what it lets pass refused.
 
 That is: a key that is given twice or is no text, tags, more than one document,
 numbers and booleans on which YAML 1.1 and 1.2 disagree, and files made to do
@@ -22,8 +23,9 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import decode, describe_value
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The most that is parsed, in some twenty seconds: a thousand rules have 200
-KiB, a thousand hosts 300 KiB.
+"""The most that is parsed, in some twenty seconds.
+
+A thousand rules have 200 KiB, a thousand hosts 300 KiB.
 """
 MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
@@ -46,8 +48,9 @@ class Document:
     _root: yaml.Node | None
 
     def line(self, path: Iterable[str | int]) -> int:
-        """Return the line of what these keys and indexes lead to: of a key,
-        where the last one is the key of a mapping.
+        """Return the line of the part that these keys and indexes lead to.
+
+        The line of a key, where the last one is the key of a mapping.
 
         The first line is 1. A path that leads nowhere has the line of the last
         place on the way.
@@ -75,8 +78,9 @@ class Document:
 
 
 def parse_yaml(data: bytes, path: object) -> object:
-    """Return what YAML text holds; ``path`` names it in errors. Errors are
-    those of :func:`parse_document`.
+    """Parse YAML text; ``path`` names it in errors.
+
+    Errors are those of :func:`parse_document`.
     """
     return parse_document(data, path).value
 
@@ -131,8 +135,9 @@ def parse_document(
 
 
 def _check_shape(text: str) -> None:
-    """Refuse what could harm while the text is still a flat stream of events,
-    before anything recurses or is built.
+    """Refuse harmful YAML while it is a flat stream of events.
+
+    So before anything recurses or is built.
     """
     depth, values = 0, 0
     of_anchor: dict[str, int] = {}
@@ -175,9 +180,7 @@ def _check_shape(text: str) -> None:
 
 
 class _StrictLoader(_Base):  # type: ignore[misc]
-    """The safe loader, with duplicate keys and keys that are no text
-    refused.
-    """
+    """The safe loader, refusing duplicate keys and keys that are no text."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -214,8 +217,9 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         super().flatten_mapping(node)
 
     def construct_plain(self, node: yaml.ScalarNode) -> object:
-        """Return a number or a boolean; 010 is 8 to YAML 1.1 and 10 to YAML
-        1.2, and yes a boolean or a text.
+        """Return a number or a boolean; refuse what YAML 1.2 reads otherwise.
+
+        010 is 8 to YAML 1.1 and 10 to YAML 1.2, and yes a boolean or a text.
         """
         if not _PLAIN.fullmatch(node.value):
             problem = (
@@ -233,8 +237,9 @@ for _tag in ("bool", "float", "int"):
 
 
 class _TextLoader(_StrictLoader):
-    """The strict loader for documents that compare text: 010, 1.10 and
-    2026-01-01 stay as they are written.
+    """The strict loader for documents that compare text.
+
+    010, 1.10 and 2026-01-01 stay as they are written.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute

@@ -10,7 +10,8 @@ from os_prefilter.vocabulary.options import Options
 
 
 def accelerators(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_ACCELERATORS, a compute service that can attach them,
-    where the flavor names a device profile.
+    """Require COMPUTE_ACCELERATORS where the flavor names a device profile.
+
+    Hosts whose compute service can attach accelerators have it.
     """
     return require_rows(request, rows_of(request, "accelerators"), options)

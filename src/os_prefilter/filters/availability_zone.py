@@ -25,9 +25,7 @@ _SOURCE = "availability zone"
 def availability_zone(
     request: Request, *, options: Options, aggregates: Any
 ) -> Requirements:
-    """Require a host in one of the aggregates of the availability zone that
-    the user chose.
-    """
+    """Require a host in an aggregate of the user's availability zone."""
     zone = request.availability_zone
     if not zone:
         return NOTHING

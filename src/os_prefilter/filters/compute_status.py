@@ -19,7 +19,8 @@ _ANSWER = forbid(
     other_traits=lambda _options: (os_traits.COMPUTE_STATUS_DISABLED,),
 )
 def compute_status(request: Request) -> Requirements:  # noqa: ARG001
-    """Forbid COMPUTE_STATUS_DISABLED, which Nova puts on the provider of a
-    disabled compute service.
+    """Forbid COMPUTE_STATUS_DISABLED: hosts with a disabled compute service.
+
+    Nova puts the trait on their provider.
     """
     return _ANSWER

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Require bare-metal nodes that can be configured (mail "Reset Configurations
-in Baremetals Post Provisioning").
+"""Require bare-metal nodes that can be configured.
+
+As in the mail "Reset Configurations in Baremetals Post Provisioning".
 
 Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled``
 requires a node on which hyperthreading can be switched; it says nothing about
@@ -27,8 +28,7 @@ from os_prefilter.vocabulary.options import Options
 
 @Declaration(traits=lambda options: options.templates.traits)
 def deploy_config(request: Request, *, options: Options) -> Requirements:
-    """Require the traits of the configuration templates that the request
-    names.
+    """Require the traits of the configuration templates that are requested.
 
     :raises UnknownValue: for an unknown value or configuration, if
         ``unknown_values`` is ``reject``.

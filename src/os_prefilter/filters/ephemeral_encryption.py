@@ -12,8 +12,9 @@ from os_prefilter.vocabulary.options import Options
 def ephemeral_encryption(
     request: Request, *, options: Options
 ) -> Requirements:
-    """Require encryption, and the format if one is named. A format alone
-    requires nothing, as in Nova.
+    """Require encryption of ephemeral disks, and its format if one is named.
+
+    A format alone requires nothing, as in Nova.
     """
     return require_rows(
         request, rows_of(request, "ephemeral_encryption"), options

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The host aggregates of a deployment, and what their metadata reserves them
-for: the value of the fact ``aggregates``.
+"""Host aggregates of a deployment: the value of the fact ``aggregates``.
+
+Their metadata says which requests they are reserved for.
 
 The metadata has Nova's meaning (``nova/scheduler/request_filter.py``):
 ``availability_zone=NAME``, ``filter_tenant_id=PROJECT`` with any further text
@@ -30,9 +31,7 @@ _ADVICE = "Correct what the service passes as facts={'aggregates': callable}."
 
 
 class Isolated(NamedTuple):
-    """An aggregate whose hosts are for requests that require certain
-    traits.
-    """
+    """An aggregate reserved for requests that require certain traits."""
 
     uuid: str
     traits: frozenset[str]
@@ -109,9 +108,7 @@ class HostAggregates:
         )
 
     def describe(self, uuids: Iterable[str]) -> str:
-        """Return the names of aggregates for the operator:
-        ``aggregates rack-1, rack-2``.
-        """
+        """Name aggregates for the operator: ``aggregates rack-1, rack-2``."""
         names = sorted(escape_line(self.names[uuid]) for uuid in uuids)
         return (
             f"aggregate{'s' * (len(names) > 1)}"

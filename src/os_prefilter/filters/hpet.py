@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The High Precision Event Timer (specs support-hpet-on-guest and the decision
-on traits as configuration).
+"""The High Precision Event Timer.
 
-Two ways to request it: the image property ``hw_time_hpet`` ("explicit config,
-implicit trait"), or the trait itself in the image, in the flavor or in one of
-its groups that describes the host. Guest settings switch the timer on for
-both; Nova's own driver reads the property alone. In the group of a GPU, the
-trait would be one of the GPU. Enabling this filter says that hosts report the
+By the spec support-hpet-on-guest and the decision on traits as configuration.
+
+A request names the property ``hw_time_hpet`` ("explicit config, implicit
+trait") or the trait itself: in the image, in the flavor or in one of its
+groups that describes the host. Guest settings switch the timer on for both;
+Nova's own driver reads the property alone. In the group of a GPU, the trait
+would be one of the GPU. Enabling this filter says that hosts report the
 trait, and its qualified ones for guests of an emulated architecture, whatever
 ``reported_traits`` says.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Device models and guest types that an image requests, as traits of the host
-(spec image-metadata-prefiltering).
+"""Device models and guest types of an image, as traits of the host.
+
+By the spec image-metadata-prefiltering.
 """
 
 from os_prefilter.common.errors import NeverStartsWith
@@ -32,8 +33,9 @@ _ROWS_OF_NOVA = frozenset(
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:
-    """Require what the host must emulate: VIF, video, buses, architecture,
-    vIOMMU, sound, USB, firmware, machine type.
+    """Require what the host must emulate, such as VIF, video and buses.
+
+    Also architecture, vIOMMU, sound, USB, firmware and machine type.
 
     :raises ImpossibleCombination: for a device that the requested machine type
         can never have.

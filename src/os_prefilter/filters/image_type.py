@@ -10,7 +10,8 @@ from os_prefilter.vocabulary.options import Options
 
 
 def image_type(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_IMAGE_TYPE_*; nothing when booting from a volume, where
-    the host reads no image.
+    """Require COMPUTE_IMAGE_TYPE_*: the image's disk format.
+
+    Nothing when booting from a volume, where the host reads no image.
     """
     return require_rows(request, rows_of(request, "image_type"), options)

@@ -26,8 +26,9 @@ def isolated_aggregates(
     aggregates: Any,
     required_before: tuple[Requirement, ...] = (),
 ) -> Requirements:
-    """Forbid the aggregates whose metadata has a trait:NAME=required that the
-    request does not require.
+    """Forbid aggregates isolated by traits that the request lacks.
+
+    Their metadata has ``trait:NAME=required``.
     """
     known = HostAggregates.of(aggregates)
     if not known.isolated:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keep requests on resource providers owned by this service (spec
-owner-nova-trait-usage).
+"""Require resource providers that this service owns.
+
+By the spec owner-nova-trait-usage.
 
 Placement has one resource class for what two services hand out: Nova's VGPUs
 and Cyborg's. The service that created a provider says so with an owner trait.
@@ -90,8 +91,9 @@ def owner(
     options: Options,
     required_before: tuple[Requirement, ...] = (),
 ) -> Requirements:
-    """Require the owner trait on the providers that the owner creates, once
-    every compute node has it.
+    """Require the owner trait on the providers that the owner creates.
+
+    Once every compute node has it.
     """
     answer = _on_hosts(options)
     # Most requests: nothing of the owner's but a host.
@@ -140,8 +142,8 @@ def _on_device_profiles(
 ) -> list[Requirement]:
     requirements = []
     for suffix, group in request.requested_groups.items():
-        # Without resources it says something of others beside it
-        # (same_subtree), and may be met by the root.
+        # Without resources it is about other groups (same_subtree), and the
+        # root may meet it.
         if (
             not str(suffix).startswith(DEVICE_PROFILE)
             or not group.resource_classes
@@ -242,8 +244,9 @@ def _in_own_groups(
     owned: Mapping[str, Trait],
     required_before: tuple[Requirement, ...],
 ) -> Requirements:
-    """Request each class in a group of its own: the same but for the owner,
-    because each had one provider before.
+    """Request each class in a group of its own.
+
+    It means the same but for the owner: each had one provider before.
 
     :param owned: resource class -> the trait of the owner's providers of it
     """
@@ -274,8 +277,9 @@ def _obstacle(
     required_before: tuple[Requirement, ...],
     on_root: frozenset[str],
 ) -> str:
-    """Return why groups of their own could request something else than the
-    unsuffixed group does; empty if not.
+    """Return why groups of their own could mean something else, or "".
+
+    Something else than the unsuffixed group does.
     """
     policy = request.extra_spec("group_policy")
     if policy == "isolate":

@@ -10,7 +10,8 @@ from os_prefilter.vocabulary.options import Options
 
 
 def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed
-    virtqueues on.
+    """Require COMPUTE_NET_VIRTIO_PACKED where packed virtqueues are on.
+
+    Flavor or image switches them on.
     """
     return require_rows(request, rows_of(request, "packed_virtqueue"), options)

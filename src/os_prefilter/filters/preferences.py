@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that a flavor prefers: hosts that have them are weighed up, and none
-is excluded.
+"""Preferred traits of a flavor: hosts with them are weighed higher.
+
+None is excluded.
 """
 
 from os_prefilter.common.quoting import quote
@@ -23,8 +24,9 @@ _ADVICE = (
 
 
 def preferences(request: Request) -> Requirements:
-    """Prefer the traits of the flavor's trait:NAME=preferred and
-    preferred_trait:NAME=true.
+    """Prefer traits: trait:NAME=preferred and preferred_trait:NAME=true.
+
+    They are extra specs of the flavor.
     """
     found: dict[str, Preference] = {}
     notes: list[Note] = []

@@ -21,8 +21,9 @@ _TRAIT = os_traits.COMPUTE_REMOTE_MANAGED_PORTS
 
 @Declaration(other_traits=lambda _options: (_TRAIT,), reads=("networks",))
 def remote_managed_ports(request: Request) -> Requirements:
-    """Require COMPUTE_REMOTE_MANAGED_PORTS, where a port that the user named
-    is of the VNIC type remote-managed.
+    """Require COMPUTE_REMOTE_MANAGED_PORTS for ports that are remote-managed.
+
+    That is the VNIC type of a port that the user named.
     """
     notes: list[Note] = []
     for each in request.networks:

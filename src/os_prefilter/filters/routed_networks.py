@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Routed networks: hosts that reach a segment of each network that the user
-named.
+"""Routed networks: hosts reach a segment of each requested network.
 
 Neutron mirrors each segment of a routed network as a host aggregate. Its UUID
 is among the aggregates of the segment's resource provider in Placement.
@@ -36,8 +35,9 @@ _NO_SEGMENT = (
 
 @dataclass(frozen=True)
 class RoutedNetworks:
-    """The aggregates of the segments of routed networks: the value of the fact
-    ``networks``.
+    """Aggregates of the segments of routed networks.
+
+    The value of the fact ``networks``.
     """
 
     networks: Mapping[str, Mapping[str, tuple[str, ...]]] = field(
@@ -116,8 +116,9 @@ def _check(is_valid: bool, value: object, expected: str) -> None:  # noqa: FBT00
 
 @Declaration(by_default=False, takes_unknown=True, reads=("networks",))
 def routed_networks(request: Request, *, networks: Any) -> Requirements:
-    """Require a host that reaches a segment of each routed network that the
-    user named.
+    """Require a host that reaches a segment of each requested network.
+
+    Of each routed network that the user named.
     """
     requested = request.networks
     if not requested:

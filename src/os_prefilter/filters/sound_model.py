@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sound device alone, for clouds that do not filter by all image
-metadata.
-"""
+"""The sound device, for clouds without the filter image_metadata."""
 
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import Requirements
@@ -15,7 +13,8 @@ from os_prefilter.vocabulary.options import Options
 # The filter image_metadata includes it.
 @Declaration(by_default=False)
 def sound_model(request: Request, *, options: Options) -> Requirements:
-    """Require the sound model of hw_sound_model or hw:sound_model; Nova's
-    filter knows virtio only.
+    """Require the sound model of hw_sound_model or hw:sound_model.
+
+    Nova's filter knows virtio only.
     """
     return require_rows(request, rows_of(request, "sound_model"), options)

@@ -21,9 +21,7 @@ from os_prefilter.vocabulary.options import Options
 def tenant_isolation(
     request: Request, *, options: Options, aggregates: Any
 ) -> Requirements:
-    """Require a host in one of the aggregates that are for the tenant, where
-    any is.
-    """
+    """Require a host in an aggregate of the tenant, if it has any."""
     known = HostAggregates.of(aggregates)
     project = request.project_id
     uuids = known.of_tenants.get(project) if project is not None else None

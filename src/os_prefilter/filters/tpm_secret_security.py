@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Require a host that keeps the secret of an emulated TPM as the flavor
-requests.
-"""
+"""Require a host that keeps an emulated TPM's secret as requested."""
 
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.row_requirements import require_rows
@@ -12,8 +10,9 @@ from os_prefilter.vocabulary.options import Options
 
 
 def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
-    """Require the flavor's hw:tpm_secret_security, by default "user", where an
-    emulated TPM is requested.
+    """Require hw:tpm_secret_security where an emulated TPM is requested.
+
+    By default it is "user".
     """
     return require_rows(
         request, rows_of(request, "tpm_secret_security"), options

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a pipeline: what the filters require, and prefer, of a host
-for one request; and its making.
-"""
+"""The decision on one request, and its builder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,8 +40,9 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The requirements for one request, each with its filter and source, and
-    how long each filter took.
+    """The requirements for one request, with their filters and sources.
+
+    And how long each filter took.
     """
 
     runs: tuple[Run, ...]
@@ -52,13 +51,12 @@ class Decision:
     additions: Additions = field(
         default=NO_ADDITIONS, repr=False, compare=False
     )
-    """The changes that :func:`os_prefilter.pipeline.writer.write` makes to the
-    request spec.
+    """Changes to the request spec.
+
+    :func:`os_prefilter.pipeline.writer.write` makes them.
     """
     removed_later: frozenset[Requirement] = frozenset()
-    """Requirements that a later filter, written the Nova way, removed from the
-    root.
-    """
+    """Requirements that a later, Nova-style filter removed from the root."""
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -67,9 +65,7 @@ class Decision:
 
     @property
     def aggregates(self) -> tuple[AggregateRequirement, ...]:
-        """The aggregates that the host must, or must not, be in, in the order
-        of the filters.
-        """
+        """Required and forbidden aggregates, in the order of the filters."""
         return tuple(item for run in self.runs for item in run.aggregates)
 
     @property
@@ -78,8 +74,9 @@ class Decision:
         return tuple(item for run in self.runs for item in run.preferences)
 
     def preferred_share(self, has: Callable[[str], bool | None]) -> float:
-        """Return the share of the preferred traits that a host has, from 0.0
-        to 1.0; 0.0 if none is preferred.
+        """Return the share of the preferred traits that a host has.
+
+        From 0.0 to 1.0; 0.0 if none is preferred.
 
         :param has: whether the host has a trait; None, for one of which that
             is not known, counts as False
@@ -91,9 +88,7 @@ class Decision:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """The parts of the request that did not become requirements, and
-        why.
-        """
+        """Parts of the request that did not become requirements, and why."""
         return (
             *(note for run in self.runs for note in run.notes),
             *self.remarks,
@@ -116,13 +111,15 @@ class DecisionBuilder:
         self.request = request
         self.context = context
         self.draft: Any = None
-        """A copy of the request spec with what filters written the Nova way
-        changed; None without such a filter.
+        """A copy of the request spec as Nova-style filters changed it.
+
+        None without such a filter.
         """
         self.runs: list[Run] = []
         self.pending: list[Requirement] = []
-        """Requirements that are not in :attr:`draft` yet: all of it is written
-        at the end, or nothing.
+        """Requirements that are not in :attr:`draft` yet.
+
+        All of it is written at the end, or nothing.
         """
         self._own_groups = list(NOTHING.own_groups)
         self._preferences: list[Preference] = []
@@ -198,9 +195,7 @@ class DecisionBuilder:
         return self.draft
 
     def reload_request(self) -> None:
-        """Take the draft for the request, after a filter written the Nova way
-        has changed it.
-        """
+        """Read the draft as the request, after a Nova-style filter."""
         before = self.request
         self.request = Request(
             self.draft,

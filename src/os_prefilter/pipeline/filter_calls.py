@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of filters: each with what it declares as needs, and every error with
-the name of the filter.
-"""
+"""Calls of filters, with what each needs; errors name the filter."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -30,13 +28,9 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
 Call = Callable[[DecisionBuilder], object]
-"""A filter with its needs bound, so that no request pays for finding out what
-they are.
-"""
+"""A filter with its needs bound: no request pays for finding them."""
 Adjust = Callable[[LoadedFilter, Requirements, Request], Requirements]
-"""``(filter, result, request) -> result``: what a deployment makes of the
-result of a filter.
-"""
+"""``(filter, result, request) -> result``: a deployment's adjustment."""
 
 
 def bind(
@@ -86,9 +80,7 @@ def bind(
 
 
 def _waiting_for(fact: str) -> Requirements:
-    """Return the result of a filter that is not run, as a fact is not
-    known.
-    """
+    """Return the result of a filter that waits for an unknown fact."""
     reason = "not known yet, so that the filter requires nothing yet"
     return Requirements(
         notes=(Note(f"deployment fact {fact}", reason, waits=True),)
@@ -110,8 +102,9 @@ def call_filter(
     builder: DecisionBuilder,
     adjust: Iterable[Adjust] = (),
 ) -> Requirements:
-    """Return the result of a filter, adjusted unless it is written the Nova
-    way and has changed the draft itself.
+    """Return the result of a filter, adjusted.
+
+    Not one that is written the Nova way: it has changed the draft itself.
 
     :raises RequestRejected: if it rejects the request.
     :raises FilterFailed: if it raises an error of its own, or returns

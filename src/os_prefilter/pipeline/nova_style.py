@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Filters written the Nova way: ``f(context, request_spec) -> bool``, which
-change the request spec themselves.
+"""Filters written the Nova way: ``f(context, request_spec) -> bool``.
+
+They change the request spec themselves.
 
 They run on a copy of the request spec, which takes its place when all filters
 have passed, because what else they change (aggregates, destinations) must

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pipeline: run the filters in order, and apply one decision to the
-request spec, completely or not at all.
-"""
+"""The pipeline: run the filters, and apply one decision or nothing."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from time import perf_counter
@@ -23,8 +21,9 @@ Remark = Callable[[Request, Options, Collection[str]], Iterable[Note]]
 
 
 class Pipeline:
-    """Request filters in the order in which they run. It has no state: use it
-    from many threads.
+    """Request filters in the order in which they run.
+
+    It has no state: use it from many threads.
 
     :param options: how filters turn requests into requirements
     :param facts: the values of the deployment facts that filters need, by
@@ -32,8 +31,8 @@ class Pipeline:
         is not known
     :param adjust: applied in turn to the result of each filter, but for those
         written the Nova way
-    :param remark: yields notes on a request beside those of the filters, or
-        rejects it (``request/remarks.py``)
+    :param remark: yields notes on a request in addition to those of the
+        filters, or rejects it (``request/remarks.py``)
     :raises MissingFact: if a filter needs a fact that is not among ``facts``
     """
 
@@ -60,8 +59,9 @@ class Pipeline:
         return f"<Pipeline: {names or 'no filters'}>"
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
-        """Run the filters and add what they require to ``request_spec``; on
-        any error it is as it was.
+        """Run the filters and add what they require to ``request_spec``.
+
+        On any error it is as it was.
 
         :raises RequestRejected: if the request cannot be scheduled as it is.
         :raises FilterFailed: if a filter raises an error of its own.
@@ -74,8 +74,9 @@ class Pipeline:
         return decision
 
     def decide(self, request: Request, context: Any = None) -> Decision:
-        """Return what the filters require for a request, which stays as it is;
-        errors as of :meth:`apply`.
+        """Return what the filters require; the request stays as it is.
+
+        Errors are those of :meth:`apply`.
 
         :param context: handed to filters written the Nova way
         """
@@ -115,9 +116,7 @@ class Pipeline:
 
 
 def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:
-    """Return what filters read of a request beyond what each view holds; None
-    for all of it.
-    """
+    """Return the fields that filters read beyond the view; None for all."""
     filters = tuple(filters)
     # One that changes the request spec itself may read all of it.
     if any(each.nova_style for each in filters):

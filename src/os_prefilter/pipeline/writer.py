@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Write requirements into a RequestSpec-like object: all is checked and
-prepared first, then all is written.
+"""Write requirements into a RequestSpec-like object, all or nothing.
+
+All is checked and prepared first.
 """
 
 import logging
@@ -43,17 +44,14 @@ class Additions(NamedTuple):
     root_forbidden: tuple[str, ...]
     in_groups: tuple[Requirement, ...]
     own_groups: tuple[RequestGroup, ...]
-    """Groups of the flavor into which resource classes of the unsuffixed group
-    move.
-    """
+    """New groups of the flavor for classes of the unsuffixed group."""
     respelled: frozenset[str] = frozenset()
-    """The traits that are preferred, if the flavor has
-    ``trait:NAME=preferred`` for one.
-    """
+    """Preferred traits, if the flavor has ``trait:NAME=preferred`` for one."""
     aggregates: tuple[AggregateRequirement, ...] = ()
     draft: Any = None
-    """A copy of the request spec that takes its place first, with what filters
-    written the Nova way changed.
+    """A copy of the request spec that takes its place first.
+
+    With what filters written the Nova way changed.
     """
 
 
@@ -67,8 +65,9 @@ def prepare(
     preferences: Iterable[Preference] = (),
     aggregates: Iterable[AggregateRequirement] = (),
 ) -> Additions:
-    """Return what requirements add to the request spec of a request;
-    preferences add nothing.
+    """Return what requirements add to a request spec, once checked.
+
+    Preferences add nothing.
 
     :raises ContradictingRequirements: if a trait is required and forbidden in
         one scope.
@@ -205,8 +204,9 @@ def _source_of(item: str | Requirement) -> str:
 
 
 def write(new: Additions, request_spec: Any) -> None:
-    """Add to the request spec: to its root traits, its groups, or clones of
-    its flavor and destination; all or nothing.
+    """Add to the request spec; all or nothing.
+
+    To its root traits, its groups, or clones of its flavor and destination.
 
     What the user chose may be stored by the scheduler, so neither the flavor
     nor the destination itself is changed.
@@ -248,8 +248,9 @@ def write(new: Additions, request_spec: Any) -> None:
 
 
 def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
-    """Return the steps that write what is not on the root, of which none but
-    the first can fail.
+    """Return the steps that write what is not on the root.
+
+    None but the first can fail.
     """
     steps: list[Callable[[], object]] = []
     clones: dict[str, Any] = {}
@@ -315,8 +316,9 @@ def _assign(request_spec: Any, parts: Mapping[str, Any]) -> None:
 def _destination_with(
     aggregates: Iterable[AggregateRequirement], request_spec: Any
 ) -> Any:
-    """Return a clone of the destination with more aggregates, as Nova's
-    ``require_aggregates`` adds them.
+    """Return a clone of the destination with more aggregates.
+
+    As Nova's ``require_aggregates`` adds them.
     """
     destination = field_of(request_spec, "requested_destination")
     if destination is not None:

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A request: the request spec, the view of it that filters get, and what it
-requires.
-"""
+"""A request: its spec, the view that filters get, its requirements."""

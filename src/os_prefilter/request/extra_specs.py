@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Placement part of a flavor's extra specs: ``resources$S:CLASS``,
-``trait$S:NAME`` and ``group_policy``.
+"""The extra specs of a flavor that are for Placement.
+
+``resources$S:CLASS``, ``trait$S:NAME`` and ``group_policy``.
 
 Parsed as Nova does it (``nova/scheduler/utils.py``, ``ResourceRequest``): what
 is not well-formed is left out with a warning, each time that a flavor is
@@ -46,15 +47,16 @@ _PREFERRED_TRAIT = "preferred_trait:"
 def flavor_groups(
     extra_specs: Mapping[str, object],
 ) -> dict[str, RequestGroup]:
-    """Return the request groups of a flavor by suffix; the unsuffixed one
-    under ``""``.
+    """Return the request groups of a flavor by suffix.
+
+    The unsuffixed one is under ``""``.
 
     :raises MalformedRequest: for a trait name that Placement could not have,
         or an amount that it could not store.
     """
     found: dict[str, tuple[dict[str, int], set[str], set[str]]] = {}
     for key, value in extra_specs.items():
-        # Nearly all keys are hw:..., os:...: tell them apart before the
+        # Nearly all keys are hw:..., os:...: skip them before the slower
         # regular expression does.
         if not isinstance(key, str) or not key.startswith(
             ("resources", "trait")
@@ -142,15 +144,14 @@ def _is_trait(key: str, name: str, value: object) -> bool:
 
 
 def _start(key: str) -> str:
-    """Return the kind of a key with its suffix: ``trait1`` of
-    ``trait1:NAME``.
-    """
+    """Return kind and suffix of a key: ``trait1`` of ``trait1:NAME``."""
     return key.partition(":")[0]
 
 
 def preferred_trait(key: object, value: object) -> str | None:
-    """Return the trait that an extra spec prefers, by one of two spellings;
-    None if it prefers none.
+    """Return the trait that an extra spec prefers; None if it does not.
+
+    There are two spellings.
 
     ``trait:NAME=preferred``, which Nova's API refuses from microversion 2.86
     on, and ``preferred_trait:NAME=true``, in a namespace that Nova does not
@@ -166,9 +167,7 @@ def preferred_trait(key: object, value: object) -> str | None:
 
 
 def is_preference(key: object, value: object) -> bool:
-    """Return whether an extra spec is meant to prefer a trait, well-formed or
-    not.
-    """
+    """Return whether an extra spec prefers a trait, well-formed or not."""
     return isinstance(key, str) and (
         key.startswith(_PREFERRED_TRAIT)
         or (value == _PREFERRED and key.startswith(_TRAIT))
@@ -178,8 +177,9 @@ def is_preference(key: object, value: object) -> bool:
 def respell_preferences(
     extra_specs: Mapping[str, Any], traits: Collection[str]
 ) -> dict[str, Any]:
-    """Return extra specs with ``preferred_trait:NAME=true`` for
-    ``trait:NAME=preferred`` of some traits.
+    """Respell preferences of traits as ``preferred_trait:NAME=true``.
+
+    In place of ``trait:NAME=preferred``.
 
     Nova logs a warning of the latter whenever it reads it.
     """
@@ -196,8 +196,9 @@ def respell_preferences(
 
 
 def resource_key(resource_class: str, suffix: str) -> str:
-    """Return the extra spec that requests a resource class in the group
-    ``suffix``, the unsuffixed one if empty.
+    """Return the extra spec that requests a resource class in a group.
+
+    In the unsuffixed group if ``suffix`` is empty.
     """
     return f"resources{suffix}:{resource_class}"
 
@@ -205,9 +206,7 @@ def resource_key(resource_class: str, suffix: str) -> str:
 def regroup(
     extra_specs: Mapping[str, str], own_groups: Iterable[RequestGroup]
 ) -> dict[str, str]:
-    """Return extra specs in which resource classes of the unsuffixed group are
-    requested in groups of their own.
-    """
+    """Move resource classes of the unsuffixed group into their own groups."""
     found = dict(extra_specs)
     for group in own_groups:
         suffix = group.requester_id
@@ -229,7 +228,8 @@ def regroup(
 
 
 def trait_key(trait: str, suffix: str) -> str:
-    """Return the extra spec that puts ``trait`` on the group ``suffix``, the
-    unsuffixed one if that is empty.
+    """Return the extra spec that puts a trait on a group.
+
+    On the unsuffixed group if ``suffix`` is empty.
     """
     return f"trait{suffix}:{trait}"

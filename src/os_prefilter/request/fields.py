@@ -21,14 +21,13 @@ _Owner = TypeVar("_Owner")
 _Reader = Callable[[Any], Iterable[Any]]
 
 PREFIX = "_obj_"
-"""Before the name of a field in the ``__dict__`` of an object of
-oslo.versionedobjects.
-"""
+"""Prefix of a versioned object's fields in its ``__dict__``."""
 _CHANGED = "_changed_fields"
 
 
 def field_of(owner: Any, name: str, default: Any = None) -> Any:
-    """Return a field of a RequestSpec-like object or of one of its parts;
+    """Return a field of a RequestSpec-like object or a part of it.
+
     ``default`` if it is unset or None.
     """
     if owner is None:
@@ -44,8 +43,7 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of an object of oslo.versionedobjects that are set, by
-    name.
+    """Return the fields of a versioned object that are set, by name.
 
     Nova's ImageMetaProps has eighty; an image sets about ten, and ``__dict__``
     has those alone.
@@ -71,8 +69,9 @@ def _names_by_key(kind: Any) -> Mapping[str, str]:
 
 @cache
 def keeps_fields_in_dict(kind: Any) -> bool:
-    """Return whether a value under the prefixed name is what the class's
-    public interface gives for the field.
+    """Return whether a class keeps its fields in ``__dict__``, prefixed.
+
+    So that a value there is what its public interface gives.
     """
     # Not kind(): the class of another service may need arguments.
     probe: Any = object.__new__(kind)
@@ -115,8 +114,9 @@ def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
 
 
 class PartReaders(dict[Any, _Reader]):
-    """The readers of one part of a request spec by the class of the part,
-    found when a class is first seen.
+    """Readers of one part of a request spec, by the class of the part.
+
+    Each is found when a class is first seen.
 
     A reader returns the values of the fields, None for one that is unset, and
     whether the class is known. An object of an unknown class may compute its

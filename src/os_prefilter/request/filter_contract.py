@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The contract of a filter: the needs that it declares, and how a pipeline
-sees it.
-"""
+"""The contract of a filter: its declared needs, and how it is called."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -14,9 +12,7 @@ from os_prefilter.vocabulary.options import Options
 
 OPTIONS, REQUIRED_BEFORE = "options", "required_before"
 NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
-"""Needs that every pipeline provides to a filter that declares them; any other
-need is a fact.
-"""
+"""Needs that every pipeline provides; any other need is a fact."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,56 +34,61 @@ class UnknownFact(Enum):
 
 
 UNKNOWN: Final = UnknownFact.UNKNOWN
-"""In place of the value of a deployment fact that could not be read yet; a
-filter gets it if it declares so.
+"""Value of a deployment fact that could not be read yet.
+
+A filter gets it if it declares so.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Properties of a filter, beside the parameters that it needs: a decorator
-    of its function.
+    """Declare properties of a filter: a decorator of its function.
+
+    Its parameters say what it needs.
     """
 
     gate: str = ""
-    """The fact that must be true before the filter is run; empty if it is run
-    at once.
-    """
+    """The fact that must be true before the filter runs; empty for none."""
     takes_unknown: bool = False
-    """True if it is run while a fact that it needs is not known, which is
-    :data:`UNKNOWN` then; else it waits.
+    """True if it runs while a fact is not known, and gets :data:`UNKNOWN`.
+
+    Else it waits.
     """
     closed: str = ""
     """Why it is not run while that fact is not true; a format of ``options``.
     """
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()
-    """Returns the traits that hosts must report, beside those of the
-    vocabulary that the options let it require.
+    """Returns the traits that hosts must report for it.
+
+    Besides those of the vocabulary that the options let it require.
     """
     other_traits: Callable[[Options], Iterable[str]] = lambda _options: ()
-    """Returns the other traits that it may name, such as those that it
-    forbids: Placement must know them.
+    """Returns the other traits that it may name: Placement must know them.
+
+    Such as those that it forbids.
     """
 
     excludes: str = ""
-    """The reason under which ``diagnose`` counts the hosts that it excludes;
-    empty: the kind of each requirement.
+    """The reason under which ``diagnose`` counts the hosts it excludes.
+
+    Empty: the kind of each requirement.
     """
     by_default: bool = True
-    """True if commands enable it where neither a configuration file nor an
-    argument names filters.
+    """True if commands enable it where no filters are named.
+
+    Neither by a configuration file nor by an argument.
     """
     reads: tuple[str, ...] = ()
-    """Fields of a request that it reads beyond image, flavor, groups and
-    traits of the root: ``project_id``, ``availability_zone``,
-    ``scheduler_hints``, ``networks``, ``destination``, ``same_subtree``, or
-    another field of image or flavor, as ``flavor.name``. A decision is taken
-    again only for requests that are equal in these as well.
+    """Fields of a request that it reads beyond those of each view.
+
+    Beyond image, flavor, groups and traits of the root: ``project_id``,
+    ``availability_zone``, ``scheduler_hints``, ``networks``, ``destination``,
+    ``same_subtree``, or another field of image or flavor, as ``flavor.name``.
+    A decision is taken again only for requests that are equal in these as
+    well.
     """
     only_new: bool = False
-    """True if its requirements no longer matter for an instance that is on its
-    host already.
-    """
+    """True if it does not matter for an instance that is on its host."""
 
     def __call__(self, function: F) -> F:
         """Declare this of a filter."""

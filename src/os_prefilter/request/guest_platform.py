@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The platform of a request's guest: an architecture to emulate, a machine
-type, and the disk buses it may not use.
-"""
+"""The platform of a guest: architecture, machine type, disk buses."""
 
 from typing import NamedTuple
 
@@ -16,40 +14,48 @@ _MACHINE = BY_NAME["machine_type"]
 
 
 class Guest(NamedTuple):
-    """The platform that a request describes; empty where it leaves that to the
-    host.
+    """The platform that a request describes.
+
+    Empty where it leaves that to the host.
     """
 
     architecture: str = ""
-    """The architecture to emulate, which may be the host's own; also i686
-    where x86_64 hosts run it unasked.
+    """The architecture to emulate, which may be the host's own.
+
+    Also i686 where x86_64 hosts run it unasked.
     """
     architecture_source: str = ""
     family: str = ""
-    """The family of the machine type; of an architecture without known machine
-    types, an unknown one.
+    """The family of the machine type.
+
+    Of an architecture without known machine types, an unknown one.
     """
     family_source: str = ""
     takes_default: bool = True
     """True if the host's default machine type counts."""
     default_architecture: str = ""
-    """The architecture whose default that is; empty for the host's own. Nova
-    takes that of ``hw_architecture``, so it is not that of a guest of i686 by
-    ``hw_emulation_architecture`` alone.
+    """The architecture whose default counts; empty for the host's own.
+
+    Nova takes that of ``hw_architecture``, so it is not that of a guest of
+    i686 by ``hw_emulation_architecture`` alone.
     """
     is_kept: bool = False
-    """True if the family is that of a server that exists. Its guest may be of
-    another one: Nova's libvirt driver writes the host's default over what is
-    kept when it rescues a server, and then starts the old guest again.
+    """True if the family is that of a server that exists.
+
+    Its guest may be of another one: Nova's libvirt driver writes the host's
+    default over what is kept when it rescues a server, and then starts the old
+    guest again.
     """
     optional_devices: frozenset[str] = frozenset()
-    """The rows of devices that Nova may leave out of the guest, so that the
-    machine type need not have them.
+    """Rows of devices that Nova may leave out of the guest.
+
+    So the machine type need not have them.
     """
 
     def families_without(self, row: str, value: str) -> frozenset[str]:
-        """Return the families of machine types on which the guest cannot start
-        with the value of a row.
+        """Return the families of machine types that rule out a row's value.
+
+        A guest with it cannot start on them.
         """
         return (
             frozenset()
@@ -58,8 +64,7 @@ class Guest(NamedTuple):
         )
 
     def what_rules_out(self, row: str, value: str) -> str:
-        """Return the part of the platform that no guest can have beside the
-        value of a row; empty if there is none.
+        """Return the part of the platform that rules out a row's value, or "".
 
         That is its machine type, or an architecture to emulate of whose
         machine types none can have it.
@@ -82,8 +87,9 @@ class Guest(NamedTuple):
 
 @cached_per_request
 def guest_of(request: Request) -> Guest:
-    """Return the platform of a request's guest; unknown values are left out,
-    the rows' own filters report them.
+    """Return the platform of a request's guest.
+
+    Unknown values are left out: the rows' own filters report them.
     """
     properties = request.image_properties
     emulated = _EMULATION.canonical(

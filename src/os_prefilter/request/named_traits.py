@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The traits that a request names itself: in its flavor, in its image, and in
-the groups that it was given.
-"""
+"""Traits that a request names itself: in flavor, image and groups."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,8 +22,9 @@ class NamedTrait(NamedTuple):
 
 
 def named_traits(request: Request) -> Iterator[NamedTrait]:
-    """Yield the traits that flavor, image and request groups require or
-    forbid, each with its source.
+    """Yield the traits that flavor, image and groups require or forbid.
+
+    Each with its source.
     """
     for suffix, group in request.flavor_groups.items():
         for trait, required in _traits_of(group):
@@ -54,8 +53,9 @@ def written_requirements(request: Request) -> tuple[Requirement, ...]:
 def sources_naming(
     request: Request, trait: str
 ) -> tuple[list[Source], list[Source]]:
-    """Return the sources in image and flavor that require, and that forbid, a
-    trait of the host by its name.
+    """Return the sources that require, and that forbid, a trait by name.
+
+    In image and flavor, of a trait of the host.
 
     Not those in the flavor for a rebuild: the server runs with its flavor, and
     Nova has given it no device by a trait.

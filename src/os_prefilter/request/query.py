@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The query of a request: ``GET /allocation_candidates``, built from a
-RequestSpec-like object.
+"""The query of a request: ``GET /allocation_candidates``.
 
 The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``),
 so that another scheduler sends Placement the query that Nova would send. Send
@@ -46,15 +45,13 @@ _SUFFIX_CHARACTERS = frozenset(
 # -----------------------------------------------------------------------------
 
 BY_REQUEST = "request"
-"""The ``filter`` of a requirement from the flavor, the image or a request
-group.
-"""
+"""``Requirement.filter`` of what flavor, image or groups require."""
 
 # A value that Nova does not know is an error there, and here: the query must
 # not require less than the user did.
 _AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 
-# Nova's query requires secure boot beside a BIOS, too: that this makes no
+# Nova's query requires secure boot with a BIOS, too: that this makes no
 # sense, filters and the late check say.
 _SECURE_BOOT = BY_NAME["secure_boot"]
 _SECURE_BOOT_WITH_ANY_FIRMWARE = replace(_SECURE_BOOT, constraints={})
@@ -64,8 +61,9 @@ _MACHINE = "hw_machine_type"
 
 
 def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
-    """Return all traits that a request requires or forbids without any filter,
-    with their sources.
+    """Return all that a request requires or forbids without any filter.
+
+    Traits, with their sources.
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor
         and an image that contradict each other.
@@ -97,8 +95,9 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
 
 
 class Query(NamedTuple):
-    """The query of a request: rendered to a URL here, and to conditions on a
-    host by the tools.
+    """The query of a request, checked.
+
+    It is rendered to a URL here, and to conditions on a host by the tools.
     """
 
     groups: Mapping[str, RequestGroup]
@@ -106,8 +105,9 @@ class Query(NamedTuple):
     root_required: frozenset[str]
     root_forbidden: frozenset[str]
     same_subtree: tuple[tuple[str, ...], ...]
-    """Suffixes of groups that must come from one subtree; none of the lists is
-    empty, which Placement refuses.
+    """Suffixes of groups that must come from one subtree.
+
+    None of the lists is empty, which Placement refuses.
     """
     policy: str | None
     """``none`` or ``isolate``; None where the query has no ``group_policy``.
@@ -115,8 +115,7 @@ class Query(NamedTuple):
 
 
 def query_of(request_spec: Any) -> Query:
-    """Return the query of a request, with all that it takes from the request
-    checked.
+    """Return the query of a request, checked.
 
     :raises RequestRejected: if part of the request cannot be put into a query.
     """
@@ -157,8 +156,9 @@ def query_of(request_spec: Any) -> Query:
 def allocation_candidates_query(
     request_spec: Any, limit: int | None = 1000
 ) -> str:
-    """Return the query string, urlencoded and deterministic: equal requests
-    give equal strings.
+    """Return the query string, urlencoded and deterministic.
+
+    Equal requests give equal strings.
 
     :param limit: the maximum number of candidates; None for all.
     :raises RequestRejected: if part of the request cannot be put into a query.

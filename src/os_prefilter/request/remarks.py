@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notes on what a request writes to no effect: traits that only choose a host,
-and unknown names.
+"""Notes on parts of a request that have no effect.
+
+Traits that only choose a host, and unknown names.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -51,24 +52,24 @@ OF_HOSTS = frozenset(
 
 
 def nearest_property(name: str) -> str:
-    """Return a question after the image property of Nova that is nearest to an
-    unknown name, or nothing.
+    """Return "Did you mean" an image property of Nova, or nothing.
+
+    The one that is nearest to an unknown name.
     """
     return nearest_name(name, known_properties())
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is nearest to an unknown
-    one, or nothing.
-    """
+    """Return "Did you mean" the known name nearest to a name, or nothing."""
     close = get_close_matches(name.lower(), sorted(known), n=1, cutoff=_CUTOFF)
     return f". Did you mean {close[0]}?" if close else ""
 
 
 @cache
 def known_properties() -> frozenset[str]:
-    """Return the names of image properties that mean something: to Nova, or to
-    a row of another package.
+    """Return the image properties with a meaning: to Nova, or to a row.
+
+    Also to a row of another package.
     """
     rows = (row.image_property for row in table() if row.image_property)
     return (
@@ -82,8 +83,7 @@ def known_properties() -> frozenset[str]:
 def remarks_in_nova(
     request: Request, options: Options, enabled: Collection[str] = ()
 ) -> Iterator[Note]:
-    """Yield a note on each part of a request that has no effect on a guest of
-    Nova.
+    """Yield a note on each part of a request without effect in Nova.
 
     :param enabled: the names of the request filters that run
     :raises NamedDevice: for a switched device of a new server that a trait
@@ -191,9 +191,7 @@ def _has_uefi(request: Request) -> bool:
 
 
 def _notes_on_pairs(request: Request) -> Iterator[Note]:
-    """Yield a note on each value that a guest may not have beside another one,
-    as Nova builds it.
-    """
+    """Yield a note on each value that may be incompatible in Nova."""
     rows, names = _uncertain_rows()
     # Most requests name no input bus.
     if names.isdisjoint(request.image_properties):
@@ -216,9 +214,7 @@ def _notes_on_pairs(request: Request) -> Iterator[Note]:
 
 @cache
 def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
-    """Return the rows of values beside which others are not certain, and the
-    image properties of the others.
-    """
+    """Return rows with uncertain constraints, and the others' properties."""
     rows: list[Row] = []
     names: set[str] = set()
     for row in ROWS:
@@ -237,8 +233,9 @@ def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
 
 
 def _notes_on_config_drive(request: Request) -> Iterator[Note]:
-    """Yield a note if the guest's CD-ROM, which only its config drive needs,
-    is on a bus that it cannot have.
+    """Yield a note if a config drive is on a bus that the guest cannot have.
+
+    The guest needs its CD-ROM only for that.
     """
     cdrom = row_named("cdrom_bus")
     guest = guest_of(request)
@@ -261,8 +258,9 @@ def _notes_on_config_drive(request: Request) -> Iterator[Note]:
 def _notes_on_named_traits(
     request: Request, options: Options, enabled: Collection[str]
 ) -> Iterator[Note]:
-    """Yield a note for each trait that a request names without the property by
-    which Nova gives the guest the device.
+    """Yield a note on each trait named without its device's property.
+
+    By that property Nova gives the guest the device.
 
     Nova's scheduler chooses a host by the trait; its drivers read properties
     alone, and the guest starts without it. A server that exists moves on as it
@@ -293,8 +291,9 @@ def _notes_on_named_traits(
 
 
 def _instead_of_trait(rows: Iterable[Row]) -> str:
-    """Return the properties that switch the devices of rows on, each with its
-    value; empty if none is a switch.
+    """Return the properties that switch the devices on, or "" if none does.
+
+    Each with its value.
     """
     names = [
         name
@@ -318,8 +317,9 @@ def _filters_of(row: Row) -> set[str]:
 def _without_property(
     request: Request,
 ) -> Iterator[tuple[NamedTrait, tuple[Row, ...]]]:
-    """Yield each trait that a request requires of its host by name alone, and
-    the rows whose property it lacks.
+    """Yield each trait required of the host by name alone, with its rows.
+
+    Of these the request lacks the property.
     """
     # A malformed name is for the filters to reject, and for the query.
     with suppress(MalformedRequest):
@@ -360,9 +360,7 @@ def _values_by_property(request: Request, row: Row) -> set[str]:
 
 @cache
 def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
-    """Return the rows that set up what a trait stands for, each with the trait
-    under its own name.
-    """
+    """Return trait -> the rows that set it up, each with its plain trait."""
     names: dict[Trait, tuple[tuple[Row, Trait], ...]] = {}
     for row in ROWS:
         if row.name in OF_HOSTS or not (row.image_property or row.extra_spec):

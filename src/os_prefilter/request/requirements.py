@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a filter: requirements and preferences, each with its source,
-and notes on what was left out.
+"""The result of a filter: requirements, preferences and notes.
+
+Each with its source.
 """
 
 from collections.abc import Iterable
@@ -16,42 +17,46 @@ from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.request.spec import RequestGroup
 
 ROOT: Final = "root"
-"""Scope: the root provider of a tree, the compute node (``root_required``,
-Placement 1.35).
+"""Scope: the root provider of a tree, the compute node.
+
+``root_required``, Placement 1.35.
 """
 
 UNSUFFIXED: Final = "unsuffixed"
-"""Scope: the request group without a suffix; each provider that contributes a
-resource to it counts.
+"""Scope: the request group without a suffix.
+
+Each provider that contributes a resource to it counts.
 """
 
 
 class Source(NamedTuple):
-    """The part of a request that a requirement comes from:
+    """The part of a request that a requirement comes from.
+
     ``image property hw_vif_model=e1000e``.
     """
 
     place: str
-    """``image property hw_vif_model``,
-    ``flavor extra spec trait:HW_CPU_X86_AVX``, ``request group port_1``.
+    """Where it is set: ``image property hw_vif_model``.
+
+    Or ``flavor extra spec trait:HW_CPU_X86_AVX``, ``request group port_1``.
     """
     value: str = ""
     """Empty for a place that has no single value, such as a request group."""
     default: str = ""
-    """The property and the default value that apply because of it:
-    ``tpm_model tpm-crb``.
-    """
+    """The property and the default that it implies: ``tpm_model tpm-crb``."""
     beside: tuple["Source", ...] = ()
     """Other parts of the request that say the same."""
     name: str = ""
-    """The property or extra spec as its author wrote it, ``hw_vif_model``;
-    empty for what has no name and value.
+    """The property or extra spec as its author wrote it.
+
+    ``hw_vif_model``; empty for what has no name and value.
     """
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The text of its author, ``hw_vif_model=e1000e``, with that of
-        ``beside``.
+        """What its author wrote: ``hw_vif_model=e1000e``.
+
+        With that of ``beside``.
         """
         own = (f"{self.name}={self.value}",) if self.name else ()
         return own + tuple(
@@ -89,20 +94,24 @@ class Requirement(NamedTuple):
     scope: str
     """:data:`ROOT`, :data:`UNSUFFIXED`, or the suffix of a request group."""
     source: str
-    """The part of the request that it comes from:
+    """The part of the request that it comes from.
+
     ``image property hw_vif_model=e1000e``.
     """
     filter: str = ""
-    """The configured name of the filter, or ``request`` for a trait that
-    flavor, image or groups require themselves.
+    """The configured name of the filter.
+
+    ``request`` for a trait that flavor, image or groups require themselves.
     """
     properties: tuple[str, ...] = ()
-    """The image properties and extra specs that it comes from:
+    """The image properties and extra specs that it comes from.
+
     ``hw_vif_model=e1000e``; none if each request has it.
     """
     public: str = ""
-    """The source as the author of a rejected request may read it; empty if
-    that is :attr:`source`.
+    """The source as a user may read it; empty if that is :attr:`source`.
+
+    The user whose request is rejected.
     """
 
     def __str__(self) -> str:
@@ -114,7 +123,8 @@ class Requirement(NamedTuple):
 
 
 class AggregateRequirement(NamedTuple):
-    """The aggregates of which a host must be in one, or in none, and why:
+    """Aggregates that a host must be in one of, or in none, and why.
+
     ``member_of`` of the unsuffixed group.
     """
 
@@ -123,14 +133,16 @@ class AggregateRequirement(NamedTuple):
     required: bool
     """True: the host is in one of them. False: in none."""
     source: str
-    """Its reason: ``availability zone 'north'``. The author of a rejected
-    request reads it.
+    """Its reason: ``availability zone 'north'``.
+
+    The author of a rejected request reads it.
     """
     filter: str = ""
     """The configured name of the filter."""
     names: str = ""
-    """Text that the operator alone reads, the names of the aggregates above
-    all: ``aggregates rack-1, rack-2``.
+    """Text for the operator alone: ``aggregates rack-1, rack-2``.
+
+    The names of the aggregates above all.
     """
     scope: str = UNSUFFIXED
     """Always the unsuffixed group: Nova writes it there as well."""
@@ -152,8 +164,9 @@ class AggregateRequirement(NamedTuple):
 
 
 class Preference(NamedTuple):
-    """One trait that hosts preferably have: hosts without it remain candidates
-    and are weighed lower.
+    """One trait that hosts preferably have.
+
+    Hosts without it remain candidates and are weighed lower.
 
     It is about the root provider of a host, and is never part of a query.
     """
@@ -191,9 +204,10 @@ class Requirements:
     requirements: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
     own_groups: tuple[RequestGroup, ...] = ()
-    """Groups into which resource classes of the unsuffixed group move. The
-    flavor and the request must not have their suffixes yet; the requirements
-    may name them as scopes.
+    """New groups for resource classes of the unsuffixed group.
+
+    The flavor and the request must not have their suffixes yet; the
+    requirements may name them as scopes.
     """
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
@@ -259,8 +273,9 @@ def forbid(
 def require_aggregates(
     aggregates: Iterable[str], source: str, names: str = ""
 ) -> Requirements:
-    """Return the requirement that a host is in one of the aggregates; each
-    such requirement must be met.
+    """Require that a host is in one of the aggregates.
+
+    Each such requirement must be met.
 
     :param aggregates: UUIDs, in any spelling
     :param names: of the aggregates, for the operator

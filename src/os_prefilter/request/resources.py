@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Resources of the unsuffixed request group, by Nova's rules
-(``nova/scheduler/utils.py``).
+"""Resources of the unsuffixed request group, by Nova's rules.
+
+As in ``nova/scheduler/utils.py``.
 """
 
 from collections import Counter
@@ -36,7 +37,8 @@ _OF_FLAVOR = {
 }
 
 DEVICE_PROFILE = "device_profile_"
-"""The beginning of the suffixes of Cyborg's groups:
+"""Prefix of the suffixes of Cyborg's groups.
+
 ``device_profile_<number>``, with the UUID of the port that brought it
 (``nova/accelerator/cyborg.py``).
 """
@@ -46,8 +48,9 @@ _MOST_CPUS = 65536
 
 
 def unsuffixed_resources(request: Request) -> dict[str, int]:
-    """Return the resources of the unsuffixed group by resource class; in MiB
-    and GiB, as in the flavor.
+    """Return the resources of the unsuffixed group, by resource class.
+
+    In MiB and GiB, as in the flavor.
 
     Unknown values of properties are left out: the query refuses them for its
     traits.
@@ -84,8 +87,7 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
 
 
 def port_groups(request: Request) -> tuple[str, ...]:
-    """Return the suffixes of the groups that request resources for Neutron's
-    ports.
+    """Return the suffixes of the groups of Neutron's ports.
 
     Of the other groups that a request is given, those of Cyborg's device
     profiles and of PCI devices have suffixes that say so.
@@ -101,8 +103,9 @@ def port_groups(request: Request) -> tuple[str, ...]:
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:
-    """Return whether the unsuffixed group is sure to request CPUs or memory,
-    which the root provider of a host has.
+    """Return whether the unsuffixed group certainly uses the root provider.
+
+    So it does where it requests CPUs or memory, which that has.
 
     The amounts are not computed: inside Nova, a filter must not refuse one
     that Nova's own query takes.
@@ -126,8 +129,9 @@ def unsuffixed_group_uses_host(request: Request) -> bool:
 
 
 def _persistent_memory(request: Request) -> Counter[str]:
-    """Return the namespaces of persistent memory, by the class that Nova's
-    operator made of each label.
+    """Return the namespaces of persistent memory by resource class.
+
+    The class that Nova's operator made of each label.
     """
     text = str(request.extra_spec(_PMEM) or "")
     if len(text) > _LONGEST_PMEM:
@@ -173,8 +177,7 @@ def _check_amount(
 
 
 def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
-    """Return what CPU pinning requires by resource class; empty where nothing
-    is pinned.
+    """Return what CPU pinning requires, by class; empty without pinning.
 
     :param vcpus: how many CPUs the flavor has.
     :raises RequestRejected: for a policy that image and flavor contradict each
@@ -228,8 +231,9 @@ def _realtime(
 def _cpus(
     mask: object, vcpus: int, source: str, *, all_is_too_much: bool
 ) -> frozenset[int]:
-    """Return the CPUs of a list such as ``0-3,^2``; one that begins with ``^``
-    leaves out some of all.
+    """Parse a list of CPUs such as ``0-3,^2``.
+
+    One that begins with ``^`` leaves out some of all.
     """
     if not isinstance(mask, str):
         raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")

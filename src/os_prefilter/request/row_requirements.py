@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Translate a request into required traits by rows of the vocabulary: the
-logic of most request filters.
-"""
+"""Translate a request into traits by rows: most filters' logic."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -49,17 +47,16 @@ _DEFAULT_MACHINES = {
 
 
 class _RowMeaning(NamedTuple):
-    """The meaning of a value on a guest's platform: a requirement, a
-    preference, or a note why it is neither.
+    """The meaning of a value on a guest's platform.
+
+    A requirement, a preference, or a note why it is neither.
     """
 
     requirement: Requirement | None
     preference: Preference | None
     note: Note | None
     ruled_out: str
-    """The part of the platform that never has the value; empty if there is
-    none.
-    """
+    """The part of the platform that rules the value out; empty if none."""
     incapable: tuple[Requirement, ...]
     """Forbids the default machine types that can never have the value."""
 
@@ -67,8 +64,7 @@ class _RowMeaning(NamedTuple):
 def require_rows(
     request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT
 ) -> Requirements:
-    """Return the requirements that follow from the values that a request gives
-    to rows.
+    """Return the requirements of the values that a request gives to rows.
 
     A value that is not in the vocabulary, or a trait that no host reports,
     costs that one requirement and no other; it becomes a note. What a row in
@@ -130,8 +126,7 @@ def require_rows(
 def _start_in_nova(
     request: Request, row: Row, found: RowValue
 ) -> Iterator[Requirement]:
-    """Yield what forbids the hosts on which no guest of Nova has a value
-    beside those of other rows.
+    """Forbid the hosts on which no guest of Nova has two values at once.
 
     :raises NeverStarts: if that is every host
     """
@@ -148,8 +143,9 @@ def _start_in_nova(
 def forbid_incapable_hosts(
     request: Request, rows: Iterable[Row], options: Options
 ) -> Requirements:
-    """Return which hosts are incapable of what others than filters require,
-    such as those with a default machine type.
+    """Forbid hosts that lack what others than filters require.
+
+    Such as those with an incapable default machine type.
 
     :raises ImpossibleCombination: for a device that the machine type, or the
         architecture to emulate, never has.
@@ -182,8 +178,7 @@ def _forbid_incapable_defaults(
     found: RowValue,
     requirements: Iterable[Requirement],
 ) -> list[Requirement]:
-    """Return the requirements that the machine type which a host gives by
-    default has the value.
+    """Forbid default machine types that cannot have the value.
 
     One that is among ``requirements`` already is not repeated: many devices
     need a PCI bus.
@@ -262,14 +257,15 @@ def _meaning(
 def _traits_of_defaults(
     families: Iterable[str], guest: Guest, options: Options
 ) -> tuple[Trait, ...]:
-    """Return the traits of hosts with a default machine type of these
-    families, as far as hosts report them.
+    """Return the traits of hosts whose default is one of these families.
+
+    As far as hosts report them.
     """
     architecture = guest.default_architecture
     traits: list[Trait | None] = [
         _DEFAULT_MACHINES[family] for family in sorted(families)
     ]
-    # Each x86_64 host tells its default for i686, whether or not the cloud
+    # Each x86_64 host reports its default for i686, whether or not the cloud
     # offers to emulate.
     if architecture == "i686" or _is_told_apart(architecture, options):
         traits = [
@@ -281,8 +277,9 @@ def _traits_of_defaults(
 def _of_guest(
     row: Row, value: str, guest: Guest, options: Options
 ) -> Trait | None:
-    """Return the trait for guests of the architecture that is to be emulated,
-    where hosts report it.
+    """Return the trait for guests of the emulated architecture.
+
+    Where hosts report it.
 
     The plain trait speaks of guests of the host's own architecture, but for
     one of Nova's: that driver adds up what guests of any architecture have.
@@ -298,8 +295,9 @@ def _of_guest(
 
 
 def _is_told_apart(architecture: str, options: Options) -> bool:
-    """Return whether hosts say of guests of an architecture what they can have
-    by separate traits, or not at all.
+    """Return whether an architecture has traits of its own on hosts.
+
+    Hosts say by these what its guests can have, or not at all.
 
     Where the cloud does not offer to emulate the architecture, only a host of
     that architecture can run the guest, and the trait of its platform says

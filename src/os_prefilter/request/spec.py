@@ -16,9 +16,7 @@ class Image:
     """An image, as Glance has it."""
 
     properties: Mapping[str, object] = field(default_factory=dict)
-    """The properties as Glance has them, legacy names and ``trait:X``
-    included.
-    """
+    """Properties as Glance has them, with legacy names and ``trait:X``."""
     disk_format: str | None = None
     id: str | None = None
     name: str | None = None
@@ -26,8 +24,9 @@ class Image:
 
 @dataclass
 class Flavor:
-    """A flavor: vcpus, memory in MiB, disks in GiB, swap in MiB, and its extra
-    specs.
+    """A flavor: its amounts and its extra specs.
+
+    vcpus, memory in MiB, disks in GiB, swap in MiB.
     """
 
     vcpus: int = 0
@@ -41,8 +40,9 @@ class Flavor:
 
 @dataclass
 class RequestGroup:
-    """Resources and traits of one group of the query: of a flavor, a port, or
-    a device profile.
+    """Resources and traits of one group of the query.
+
+    Of a flavor, a port, or a device profile.
 
     Filters add to the sets of traits of a group in
     ``RequestSpec.requested_resources``; the groups of a view are read-only.
@@ -77,19 +77,19 @@ class RequestLevelParams:
 
 @dataclass
 class NetworkRequest:
-    """A network or a port that the instance is to have, as the service found
-    it in Neutron before it schedules.
+    """A network or a port that the instance is to have.
+
+    As the service found it in Neutron before it schedules.
     """
 
     network_id: str | None = None
     port_id: str | None = None
-    """The port that the user named; None where nova-compute, or its like, is
-    to create one on the network.
+    """The port that the user named; None if it is to be created.
+
+    By nova-compute, or its like, on the network.
     """
     subnet_id: str | None = None
-    """The subnet of the port's first fixed IP address; None if it has no
-    address yet.
-    """
+    """Subnet of the port's first fixed IP address; None without one."""
     vnic_type: str | None = None
     """The port's ``binding:vnic_type``."""
 
@@ -99,24 +99,25 @@ class Destination:
     """The hosts that the instance may go to."""
 
     aggregates: list[str] | None = None
-    """Each item is comma-separated aggregates, in one of which the host must
-    be.
-    """
+    """Comma-separated aggregates; the host must be in one of each item."""
     forbidden_aggregates: set[str] | None = None
     in_tree: str | None = None
-    """UUID of a provider: only its tree is considered. Nova looks it up by the
-    host's name.
+    """UUID of a provider: only its tree is considered.
+
+    Nova looks it up by the host's name.
     """
     cell: str | None = None
-    """Set for a server that exists, which Nova keeps in its cell: it may keep
-    the machine type of its first start.
+    """The cell of a server that exists.
+
+    Nova keeps it there: it may keep the machine type of its first start.
     """
 
 
 @dataclass
 class RequestSpec:
-    """A request for an instance. ``Pipeline.apply`` adds what it requires of
-    the host.
+    """A request for an instance.
+
+    ``Pipeline.apply`` adds what it requires of the host.
     """
 
     flavor: Flavor
@@ -126,8 +127,9 @@ class RequestSpec:
     """Boots from a volume: the root disk takes nothing of the host's."""
     requested_resources: list[RequestGroup] = field(default_factory=list)
     pci_request_ids: frozenset[str] = frozenset()
-    """Groups named ``<one of these>-<number>`` are PCI devices that Nova
-    manages.
+    """Prefixes of the groups of PCI devices that Nova manages.
+
+    They are named ``<one of these>-<number>``.
     """
     requested_destination: Destination | None = None
     request_level_params: RequestLevelParams = field(

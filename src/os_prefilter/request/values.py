@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values that a request gives to rows of the vocabulary: each row is read
-once for all who ask for it.
+"""Values that a request gives to rows of the vocabulary.
+
+Each row is read once for a request.
 """
 
 import re
@@ -57,13 +58,15 @@ class Resolved(NamedTuple):
 
     value: RowValue | None = None
     unknown: tuple[UnknownRowValue, ...] = ()
-    """Values of this row, and of the row on which it depends, that were left
-    out.
+    """Unknown values of this row, and of the row on which it depends.
+
+    They were left out.
     """
     notes: tuple[Note, ...] = ()
     problem: Callable[[], ContradictingSources] | None = None
-    """Makes the error to raise in place of a value: image and flavor, or two
-    rows, contradict each other.
+    """Makes the error to raise in place of a value.
+
+    Image and flavor, or two rows, contradict each other.
 
     None for what a server that exists has lived with: there is a note on it.
 
@@ -91,8 +94,7 @@ def value_of(
     unknown_values: UnknownValues | None = None,
     notes: list[Note] | None = None,
 ) -> RowValue | None:
-    """Return the value that image and flavor give to ``row``; None if they
-    give none.
+    """Return the value that image and flavor give to a row; None if none.
 
     :param unknown_values: None to leave unknown ones out: the filter of their
         row notes or rejects them
@@ -101,7 +103,7 @@ def value_of(
         ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if they give different values, or require and
         forbid a device at once.
-    :raises ImpossibleCombination: if it makes no sense beside the value of
+    :raises ImpossibleCombination: if it is incompatible with the value of
         another row.
 
     None is raised for what a server that exists has lived with
@@ -122,9 +124,7 @@ def value_of(
 
 
 def raw_values(request: Request, row: Row) -> tuple[object, object]:
-    """Return what the image property and the extra spec of a row say; None
-    where they say nothing.
-    """
+    """Return the raw values of a row in image and flavor, or None for each."""
     in_image = (
         request.image_property(row.image_property)
         if row.image_property
@@ -151,8 +151,9 @@ def resolve(request: Request, row: Row) -> Resolved:
 
 
 def rows_of(request: Request, name: str) -> Sequence[Row]:
-    """Return the rows of the request filter ``name`` for which a request may
-    have a value, in the order of the table.
+    """Return the rows of a filter for which a request may have a value.
+
+    In the order of the table.
 
     A request sets a few of some hundred properties and extra specs: rows are
     found by these, not asked in turn.
@@ -184,13 +185,12 @@ def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
 
 
 class _Index(NamedTuple):
-    """The rows of the table for which a request may have a value, each by its
-    number.
-    """
+    """Rows of the table by their number, to find those of a request."""
 
     by_name: dict[str, list[int]]
-    """By image property and extra spec alike; a row that the wrong one of them
-    finds turns out to have no value.
+    """Rows by image property and by extra spec in one mapping.
+
+    A false match has no value and is skipped.
     """
     always: list[int]
     """Rows about a field of the image."""
@@ -223,9 +223,7 @@ def _index() -> _Index:
 
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Return whether another row of the request requires the value of a row,
-    and more.
-    """
+    """Return whether another row of the request requires a value, and more."""
     constraints = row.constraints.get(value)
     # Of an emulated guest the other row's trait says nothing: it is about
     # guests of the host's own architecture.
@@ -243,8 +241,9 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
 def incompatible_in_nova(
     request: Request, row: Row, found: RowValue
 ) -> Iterator[tuple[Incompatible, str]]:
-    """Yield the values of other rows beside which no guest of Nova has a
-    value, each with its source.
+    """Yield incompatible values of other rows as Nova builds guests.
+
+    Each with its source.
 
     None of a server that exists and has lived with both.
     """
@@ -263,8 +262,7 @@ def incompatible_in_nova(
 
 
 def lives_without(request: Request, row: Row, found: RowValue) -> bool:
-    """Return whether a server that exists has lived without a value that
-    Nova's query requires.
+    """Return whether a server has lived without what Nova's query requires.
 
     So has one with ``os_secure_boot=required`` and a BIOS: on its next host,
     it needs nothing for Secure Boot.
@@ -283,8 +281,9 @@ def lives_without(request: Request, row: Row, found: RowValue) -> bool:
 def uncertain_in_nova(
     request: Request, row: Row, found: RowValue
 ) -> Iterator[tuple[Incompatible, str]]:
-    """Yield the values of other rows beside which no request says whether a
-    guest of Nova has a value.
+    """Yield values of other rows that may be incompatible in Nova.
+
+    No request says whether they are.
     """
     for pair, source in _all_incompatible_in_nova(request, row, found.value):
         if not pair.is_certain:
@@ -313,9 +312,7 @@ def _all_incompatible_in_nova(
 
 
 class AddressBits(NamedTuple):
-    """The number of address bits that a request has, for the row
-    ``maxphysaddr_mode``.
-    """
+    """The number of address bits of a request: row ``maxphysaddr_mode``."""
 
     place: str
     value: object
@@ -325,8 +322,9 @@ class AddressBits(NamedTuple):
 
 
 def address_bits_of(request: Request) -> AddressBits:
-    """Return the address bits, of the flavor if it has any: Nova takes those
-    of either beside a mode of either.
+    """Return the address bits, of the flavor if it has any.
+
+    Nova takes those of either with a mode of either.
     """
     place, value = (
         "flavor extra spec hw:maxphysaddr_bits",
@@ -346,8 +344,9 @@ def address_bits_of(request: Request) -> AddressBits:
 
 
 def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the value and why no guest of Nova starts with it, on
-    any host.
+    """Yield the place, the value and why no guest of Nova starts with it.
+
+    On any host.
 
     Nothing that a server has lived with: it may have started before Nova built
     guests so.
@@ -383,8 +382,9 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
 
 
 def _encrypts_memory(request: Request) -> bool:
-    """Return whether Nova may leave out the device: it encrypts memory by the
-    property, or by a trait's model.
+    """Return whether Nova may leave out the device: it encrypts memory.
+
+    By the property, or by a trait's model.
     """
     return any(
         value_of(request, row_named(name))
@@ -414,7 +414,8 @@ def _is_excused(request: Request, pair: Incompatible) -> bool:
 
 
 def advice_of(pair: Incompatible) -> str:
-    """Return what to write so that a guest starts with both values:
+    """Return what to set so that both values work.
+
     ``hw_usb_model=qemu-xhci``.
     """
     name, values = pair.unless[0]
@@ -422,8 +423,9 @@ def advice_of(pair: Incompatible) -> str:
 
 
 def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
-    """Return the flavor's extra specs that start as a configuration
-    (:attr:`Row.namespace`) and have no row.
+    """Return the flavor's configurations without a row.
+
+    They start as :attr:`Row.namespace` says.
     """
     rows = tuple(rows)
     namespaces = tuple([row.namespace for row in rows if row.namespace])
@@ -447,8 +449,9 @@ def _read(request: Request, row: Row) -> Resolved:
 
 
 def _as_lived_with(request: Request, row: Row, read: Resolved) -> Resolved:
-    """Return the reading for a server that exists: a contradiction that it has
-    lived with is noted.
+    """Return the reading for a server that exists.
+
+    A contradiction that it has lived with is noted.
     """
     named_otherwise = (
         _named_otherwise(request, row, read.value) if read.value else None
@@ -472,9 +475,7 @@ def _as_lived_with(request: Request, row: Row, read: Resolved) -> Resolved:
 def _named_otherwise(
     request: Request, row: Row, found: RowValue
 ) -> ContradictingSources | None:
-    """Return the contradiction between what a value requires of a host, and
-    what a name of the trait does.
-    """
+    """Return the contradiction of a value and a trait named by the request."""
     term = row.values[found.value]
     if not term.trait:
         return None
@@ -546,8 +547,7 @@ _Raws = tuple[object, object, object]
 
 
 def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
-    """Return the one value that image and flavor agree on, or that of the
-    source which overrides the other.
+    """Return the one value of image and flavor, or the one that wins.
 
     :param raws: of image property, image field and extra spec; None for one
         that is not set
@@ -636,9 +636,7 @@ def _may_be_kept(raws: _Raws) -> bool:
 def _problem_beside(
     request: Request, row: Row, found: RowValue
 ) -> Callable[[], ContradictingSources] | None:
-    """Return the error if the values of other rows make no sense beside
-    ``found``.
-    """
+    """Return the error if ``found`` violates its constraints."""
     constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
     others = [
         (each.row, each.value, False)
@@ -668,11 +666,10 @@ def _problem_beside(
 
 
 def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
-    """Return whether a device is to be there, by its property or by its trait.
+    """Return whether a device is requested, by its property or by its trait.
 
-    The decision on traits as configuration: the trait that is required is the
-    cue to switch the device on, so beside a property that switches it off it
-    is a contradiction.
+    The decision on traits as configuration: a required trait switches the
+    device on, so it contradicts a property that switches it off.
     """
     # Most requests name no trait.
     if not request.image_traits and not request.flavor_groups:

@@ -50,8 +50,9 @@ _Found = TypeVar("_Found")
 def _problem_in(
     part: Any, what: str, names: Sequence[str], important: Sequence[str]
 ) -> str:
-    """Return why an object is not what it should be, so that a part of the
-    request would be lost; empty if it is.
+    """Return why an object is not the expected part; empty if it is.
+
+    A part of the request would be lost.
 
     :param names: fields of which it has at least one
     :param important: fields that must not be misspelt
@@ -94,8 +95,9 @@ _PROPERTY_PREFIXES = ("hw_", "img_", "os_", _TRAIT_PREFIX)
 
 
 def loose_properties(values: Mapping[Any, Any]) -> str:
-    """Return the first name of an image property that stands beside the
-    properties, where it is ignored; "" if none.
+    """Return the first image property outside the properties, or "".
+
+    It is ignored there.
     """
     return next(
         (
@@ -110,8 +112,9 @@ def loose_properties(values: Mapping[Any, Any]) -> str:
 def _problem_in_parts(
     spec: Any, image: Any, flavor: Any, destination: Any, params: Any
 ) -> str:
-    """Return the first reason why a request spec cannot be read; None stands
-    for a part that is not there.
+    """Return the first reason why a request spec cannot be read.
+
+    None stands for a part that is not there.
     """
     if isinstance(spec, (Mapping, type(None), type)):
         return (
@@ -140,9 +143,7 @@ def _problem_in_parts(
 
 
 def _problem_of_image(spec: Any, image: Any) -> str:
-    """Return why the image, or its properties, would be passed over; empty if
-    they are not.
-    """
+    """Return why the image or its properties would be ignored, or ""."""
     if image is None:
         others = [
             name
@@ -210,8 +211,9 @@ _UNCHANGEABLE = frozenset((str, bool, int, float, type(None)))
 
 
 def _unchangeable(value: Any) -> Any:
-    """Return a value whose lists a filter cannot change for the filters after
-    it, or for Nova.
+    """Return a value whose lists no filter can change.
+
+    Filters after it, and Nova, read the same.
     """
     return (
         tuple(map(_unchangeable, value))
@@ -242,8 +244,8 @@ def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _has_hint_of_rebuild(spec: Any) -> bool:
-    # Users may give the hint as well: only nova-api forces the server's host
-    # beside it, or an administrator.
+    # Users may give the hint as well: only nova-api, or an administrator, also
+    # forces the server's host.
     hints = field_of(spec, "scheduler_hints")
     return isinstance(hints, Mapping) and tuple(
         _as_list(hints.get("_nova_check_type"))
@@ -316,8 +318,9 @@ _EXTRA_FIELDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def read_extra_field(request_spec: Any, name: str) -> Any:
-    """Return a field that the view does not hold: ``project_id``, or
-    ``flavor.name``.
+    """Return a field that is not in the view, such as ``project_id``.
+
+    Or ``flavor.name``.
     """
     if name in _EXTRA_FIELDS:
         return _EXTRA_FIELDS[name](request_spec)
@@ -330,8 +333,7 @@ def read_extra_field(request_spec: Any, name: str) -> Any:
 
 
 class Request:
-    """A request as filters see it: read-only, and not to be kept longer than
-    the call.
+    """A request as filters see it: read-only, for the time of the call.
 
     :param request_spec: Nova's RequestSpec, or
         :class:`os_prefilter.RequestSpec`
@@ -344,8 +346,8 @@ class Request:
         for everything
     :param implied: image properties that are not set, and that its
         ``os_distro`` implies (``adapters/osinfo.py``)
-    :param has_new_flavor: True for a resize, which no request spec tells from
-        a cold migration
+    :param has_new_flavor: True for a resize; a request spec does not say
+        whether it is one or a cold migration
     :raises UnsuitableRequestSpec: if the object cannot be read; it would
         require nothing, and any host would do.
     """
@@ -423,25 +425,26 @@ class Request:
         )
         """The traits that the request spec forbids on the root provider."""
         self.boots_from_volume: Final = bool(is_bfv)
-        """True if the root disk is a volume, so that the host does not read
-        the image.
-        """
+        """True if the root disk is a volume: the host reads no image."""
         self.kept_machine_type: Final = kept_machine_type
-        """The machine type that the server keeps, in place of one in the
-        image; as it was given for the view.
+        """Machine type that the server keeps, as given for the view.
+
+        In place of one in the image.
         """
         self.server_exists: Final = destination is not None and (
             field_of(destination, "cell") is not None
             or bool(field_of(destination, "allow_cross_cell_move"))
         )
-        """True if the server was started before: Nova then names its cell, or
-        allows it to leave its cell.
+        """True if the server was started before.
+
+        Nova then names its cell, or allows it to leave its cell.
         """
         self.is_rebuild: Final = bool(
             field_of(request_spec, "force_hosts")
         ) and _has_hint_of_rebuild(request_spec)
-        """True if Nova rebuilds the server on its host, with a new image and
-        the flavor that it has.
+        """True if Nova rebuilds the server on its host.
+
+        With a new image and the flavor that it has.
         """
         self.has_new_flavor: Final = has_new_flavor
         """True for a resize; as it was given for the view."""
@@ -449,8 +452,9 @@ class Request:
             self.server_exists, self.is_rebuild, has_new_flavor
         )
         self.cache: Final[dict[Any, Any]] = {}
-        """Results for this request: readings by row of the vocabulary, others
-        by function (``cached_per_request``).
+        """Results for this request: readings by row, others by function.
+
+        See ``cached_per_request``.
         """
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
@@ -465,8 +469,7 @@ class Request:
         if not lists_traits and not _ALL_LEGACY.isdisjoint(properties):
             properties = _with_current_names(properties)
         self.implied: Final = implied
-        """Image properties that no one has written: Nova takes them from
-        libosinfo.
+        """Image properties that Nova takes from libosinfo, as none set them.
         """
         if not _UNCHANGEABLE.issuperset(map(type, properties.values())):
             properties = dict(
@@ -517,8 +520,9 @@ class Request:
             raise UnsuitableRequestSpec(self._spec, problem) from error
 
     def cache_key(self) -> tuple[Any, ...] | None:
-        """Return all that the view holds, to compare requests by; None for one
-        with groups of devices or ports.
+        """Return all that the view holds, as the key of cached decisions.
+
+        None for one with groups of devices or ports.
 
         Those hardly ever come twice.
         """
@@ -549,8 +553,9 @@ class Request:
         )
 
     def asks_anew(self, *sources: str) -> bool:
-        """Return whether one of these parts is new in the request, so that it
-        may be a reason to reject it.
+        """Return whether one of these sources is new in the request.
+
+        Then it may be a reason to reject it.
 
         All are in the request of a new server, none in that of a server that
         moves: it has lived with them. A rebuild has a new image, a resize a
@@ -561,9 +566,7 @@ class Request:
         return any(source.startswith(self._new_parts) for source in sources)
 
     def image_property(self, name: str) -> object:
-        """Return the value of an image property under its current name; None
-        if it is not set.
-        """
+        """Return an image property by its current name; None if not set."""
         return self.image_properties.get(name)
 
     def place_of(self, name: str | None) -> str:
@@ -579,8 +582,9 @@ class Request:
 
     @property
     def takes_default_machine_type(self) -> bool:
-        """True if a guest whose image names no machine type gets the host's
-        default.
+        """True if the guest gets the host's default machine type.
+
+        Its image names none.
         """
         return (
             self.kept_machine_type is None
@@ -588,7 +592,8 @@ class Request:
         )
 
     def image_attribute(self, name: str) -> object:
-        """Return a field of the image itself, for instance ``disk_format``;
+        """Return a field of the image, such as ``disk_format``, or None.
+
         None without it or without an image.
         """
         return (
@@ -602,9 +607,7 @@ class Request:
         return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
-        """Return a field of the flavor itself, for instance ``memory_mb``;
-        None without it.
-        """
+        """Return a field of the flavor, such as ``memory_mb``, or None."""
         if name in _FLAVOR_FIELDS:
             return self._amounts[_FLAVOR_FIELDS.index(name)]
         return self._read_extra_field(f"flavor.{name}")
@@ -621,8 +624,9 @@ class Request:
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
-        """The scheduler hints, each with its values: tenants' text, as
-        everything else of a request.
+        """The scheduler hints, each with its values.
+
+        They are tenants' text, as everything else of a request.
         """
         return MappingProxyType(
             dict(self._read_extra_field("scheduler_hints"))
@@ -660,8 +664,7 @@ class Request:
     # query that needs it.
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
-        """The traits that the image itself requires (``trait:X=required``),
-        sorted.
+        """The traits that the image requires (``trait:X=required``), sorted.
 
         :raises MalformedRequest: for a name that Placement cannot have.
         """
@@ -700,8 +703,9 @@ class Request:
 
     @cached_property
     def flavor_groups(self) -> Mapping[str, RequestGroup]:
-        """The request groups in the flavor's extra specs by suffix, the
-        unsuffixed one under ``""``.
+        """The request groups of the flavor's extra specs, by suffix.
+
+        The unsuffixed one is under ``""``.
 
         :raises MalformedRequest: for a malformed trait, an amount out of
             range, or a suffix that is reserved.
@@ -713,8 +717,7 @@ class Request:
 
     @cached_property
     def requested_groups(self) -> Mapping[str, RequestGroup]:
-        """The request groups of ports, device profiles and PCI devices, by
-        suffix.
+        """The groups of ports, device profiles and PCI devices, by suffix.
 
         :raises MalformedRequest: if two have one suffix, or for a reserved
             one, or a malformed trait.
@@ -742,8 +745,7 @@ class Request:
         return MappingProxyType(groups)
 
     def is_of_host(self, scope: str) -> bool:
-        """Return whether a trait that is required or forbidden in a scope is
-        one of the host.
+        """Return whether a trait in a scope is one of the host.
 
         So it is on the root, in the unsuffixed group, in a group that requests
         CPUs or memory, and in one of the flavor that requests no resources. In
@@ -766,8 +768,9 @@ class Request:
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
-        """The PCI requests of the flavor, not those of Neutron's ports; their
-        groups are named ``<id>-<number>``.
+        """The PCI requests of the flavor, not those of Neutron's ports.
+
+        Their groups are named ``<id>-<number>``.
         """
         requests = self._pci_requests
         if requests is None or isinstance(
@@ -787,8 +790,9 @@ def _new_parts(
     is_rebuild: bool,  # noqa: FBT001
     has_new_flavor: bool,  # noqa: FBT001
 ) -> tuple[str, ...]:
-    """Return how those sources of a request begin that the server, if it
-    exists, has not lived with.
+    """Return the prefixes of the sources that are new in a request.
+
+    The server, if it exists, has not lived with them.
     """
     if is_rebuild:
         return ("image ", "an image ", "by os_distro=")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The vocabulary: one table of the values that a request may require, and the
-trait that a host reports for each.
+"""The vocabulary: values of a request, and the trait that each requires.
+
+One table, by which hosts report the same traits.
 
 Only this package produces trait names. Request filters, capability reporters,
 the driver-side check, the command ``os-prefilter vocabulary list`` and the
@@ -70,9 +71,7 @@ def row_named(name: str) -> Row:
 
 
 def enabling_values(depends_on: DependsOn) -> frozenset[str]:
-    """Return the values of the other row with which the one that depends on it
-    means something.
-    """
+    """Return the values of the other row with which a row has a meaning."""
     terms = row_named(depends_on.row).values.items()
     return depends_on.values or frozenset(
         value for value, term in terms if term.trait
@@ -80,26 +79,27 @@ def enabling_values(depends_on: DependsOn) -> frozenset[str]:
 
 
 def rows_required_by(name: str) -> tuple[Row, ...]:
-    """Return the rows that the request filter ``name`` requires, in the order
-    of the table.
-    """
+    """Return the rows of a request filter, in the order of the table."""
     return tuple(row for row in table() if name in row.required_by)
 
 
 QUALIFIED: Mapping[tuple[Trait, str], Trait] = qualify(ROWS)
-"""(trait, architecture) -> the trait that means the same for guests of that
-architecture, the host's or emulated.
+"""(trait, architecture) -> the trait for guests of that architecture.
+
+It means the same, for the host's own or an emulated one.
 """
 
 TRAITS_OF_EMULATION: Mapping[Trait, str] = traits_of_emulation(QUALIFIED)
-"""Trait -> the architecture; reported and required only where the cloud offers
-to emulate that one.
+"""Trait -> the emulated architecture that it is about.
+
+Reported and required only where the cloud offers to emulate it.
 """
 
 
 def reported_architecture(trait: Trait | None, architecture: str) -> str:
-    """Return the architecture by which hosts report what a trait stands for:
-    that of the guest, or of its platform.
+    """Return the architecture by which hosts report a trait for a guest.
+
+    That of the guest, or of its platform.
 
     Empty for one of whose guests they report nothing apart, such as sparc.
     """
@@ -110,8 +110,9 @@ def reported_architecture(trait: Trait | None, architecture: str) -> str:
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
-    """Return the traits that no virt driver of Nova reports: all ``CUSTOM_``,
-    and a few others.
+    """Return the traits that no virt driver of Nova reports.
+
+    All ``CUSTOM_``, and a few others.
 
     :param rows: of which; the whole table by default
     """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration templates: what ``deploy-config:TYPE=VALUE`` needs of a
-bare-metal node, and how Ironic applies it.
+"""Configuration templates of bare-metal nodes.
+
+What ``deploy-config:TYPE=VALUE`` needs of a node, and how Ironic applies it.
 
 The request filter ``deploy_config``, the reporter ``ironic`` and the driver's
 side read the same templates: the bundled ones, and those of the file that
@@ -17,9 +18,7 @@ from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, nothing
 
 PREFIX = "deploy-config:"
-"""The prefix of the extra specs and image properties that request a
-configuration.
-"""
+"""Prefix of extra specs and image properties that request one."""
 
 INTERFACES = (
     "bios",
@@ -30,21 +29,24 @@ INTERFACES = (
     "raid",
     "vendor",
 )
-"""The interfaces of Ironic that have deploy steps
-(``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``).
+"""The interfaces of Ironic that have deploy steps.
+
+``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``.
 """
 
 BIOS_STEP = ("bios", "apply_configuration")
 """The interface and the step that change BIOS settings."""
 
 NODE_FIELDS = ("driver", "vendor")
-"""Fields of a node that a variant may require: its driver, and ``vendor`` in
-its properties.
+"""Fields of a node that a variant may require.
+
+Its driver, and ``vendor`` in its properties.
 """
 
 RECORD = "deploy_config"
-"""The key in the ``instance_info`` of a node: the configuration of its server
-after a change, type -> value.
+"""Key in a node's ``instance_info``: its server's configuration.
+
+After a change, by type.
 """
 
 
@@ -59,9 +61,7 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The interface and the step, which may be there once in a list of
-        steps.
-        """
+        """Interface and step, which a list of steps may have once."""
         return self.interface, self.step
 
     def for_ironic(self) -> dict[str, Any]:
@@ -85,19 +85,19 @@ class BiosChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to apply a configuration; it fits a node that has all its BIOS
-    settings and is as ``node`` says.
+    """One of the steps and BIOS settings that apply a configuration.
+
+    It fits a node that has all its BIOS settings and is as ``node`` says.
     """
 
     bios: tuple[BiosChange, ...] = ()
     steps: tuple[Step, ...] = ()
     node: Mapping[str, str] = field(default_factory=dict)
-    """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for
-    any characters.
-    """
+    """Field of :data:`NODE_FIELDS` -> pattern, in any case, with ``*``."""
     in_use: bool = False
-    """True if ``steps`` may run on a node that is in use: those of a RAID
-    controller would erase its disks.
+    """True if ``steps`` may run on a node that is in use.
+
+    Those of a RAID controller would erase its disks.
     """
 
 
@@ -110,11 +110,9 @@ class Template:
     traits: tuple[Trait, ...] = ()
     """The traits that a node must have."""
     variants: tuple[Variant, ...] = ()
-    """The ways to apply it; the first that fits a node is taken."""
+    """Its variants; the first one that fits a node is taken."""
     is_default: bool = False
-    """True if a node is configured so where a server asks for no value of the
-    type.
-    """
+    """True if nodes are configured so for a server that names no value."""
 
     @property
     def extra_spec(self) -> str:
@@ -123,8 +121,9 @@ class Template:
 
     @property
     def is_found(self) -> bool:
-        """True if a node itself says if it can: by its BIOS settings, its
-        driver or its maker.
+        """True if a node says itself whether it can be configured so.
+
+        By its BIOS settings, its driver or its maker.
         """
         return bool(self.variants) and all(
             each.bios or each.node for each in self.variants
@@ -174,8 +173,9 @@ class Templates:
             )
             for name, terms in values.items()
         )
-        """A row for each type, named after its extra spec; its values stand
-        for the traits of their templates.
+        """A row for each type, named after its extra spec.
+
+        Its values stand for the traits of their templates.
         """
 
     def __iter__(self) -> Iterator[Template]:
@@ -196,8 +196,9 @@ class Templates:
         return self._naming.get(trait, ())
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
-        """Return these templates, each replaced by one of ``others`` of the
-        same type and value if there is one.
+        """Return these templates, with others in place of equal ones.
+
+        They are equal in type and value.
 
         A type whose default ``others`` do not name keeps its own: else a
         forgotten word hands on what a tenant left.

@@ -48,7 +48,7 @@ EMULATION = Row(
 )
 
 # The values of which libvirt says something else of guests of i686 than of
-# those of x86_64, beside the default machine type: compared with 9.0, and with
+# those of x86_64, but for the default machine type: compared with 9.0 and
 # the guests of tests/guests/starts. They have other firmware, and Nova
 # emulates them.
 _APART_FOR_I686 = (
@@ -59,8 +59,9 @@ _APART_FOR_I686 = (
 
 
 def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
-    """Return, for rows ``per_architecture``: (trait, architecture) -> the
-    trait that means the same for such guests.
+    """Return the qualified traits: (trait, architecture) -> trait.
+
+    Of rows ``per_architecture``; it means the same for such guests.
     """
     by_name = {row.name: row for row in rows}
     of_machines = {
@@ -101,9 +102,7 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
 def traits_of_emulation(
     qualified: Mapping[tuple[Trait, str], Trait],
 ) -> Mapping[Trait, str]:
-    """Return the architecture of each trait that is about guests of an
-    emulated one.
-    """
+    """Return trait -> architecture, of traits about emulated guests."""
     return {
         # Each x86_64 host runs guests of i686, whether or not the cloud offers
         # to emulate.
@@ -121,8 +120,9 @@ def traits_of_emulation(
 
 
 def trait_of_platform(architecture: str) -> Trait | None:
-    """Return the trait that Nova's drivers report of hosts whose guests may be
-    of an architecture, or of its platform.
+    """Return the trait by which Nova's drivers report an architecture.
+
+    Hosts with it may have guests of it, or of its platform.
 
     That of x86_64 for i686; None if Nova has none, as for sparc.
     """

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows of the request filters: device models, guest types, the disk's
-format.
-"""
+"""Rows of the request filters: device models, guest types, disk format."""
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import machine_types
@@ -34,13 +32,15 @@ _USB_REDIRECTION = Term(Trait("CUSTOM_COMPUTE_USB_REDIRECTION"))
 _MOST_USB_PORTS = 15
 
 HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
-"""The host's virt driver can give a guest a High Precision Event Timer (x86
-only).
+"""The virt driver can give a guest a High Precision Event Timer.
+
+On x86 only.
 """
 
 HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
-"""libvirt host: it has SMT. Bare metal: it can be switched, and may be on or
-off.
+"""Hyperthreading: libvirt hosts have it, bare-metal nodes can switch it.
+
+On bare metal it may be on or off.
 """
 
 

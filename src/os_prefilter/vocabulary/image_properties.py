@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Image properties in Nova: the properties that it keeps, legacy names, and
-the spelling of values.
+"""Image properties in Nova: names, legacy names, spelling of values.
 
 Nova hands its filters no dictionary but an object with a field for each
 property that it knows (``nova/objects/image_meta.py``, 34.0.0); any other
@@ -70,8 +69,9 @@ os_secure_boot os_type
 """
 
 KEPT_BY_NOVA = BOOLEANS | frozenset(_OTHERS.split())
-"""The properties that a filter inside Nova can see as one value. Lists
-(``hw_numa_cpus.0`` and the like) are not.
+"""Properties that a filter inside Nova can see as one value.
+
+Lists (``hw_numa_cpus.0`` and the like) are not.
 """
 
 LISTS = frozenset(

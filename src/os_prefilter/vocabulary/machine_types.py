@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guest platforms: architectures, QEMU's machine types, and what a machine
-type can never have.
+"""Guest platforms: architectures, machine types, and what these lack.
 
 A host that offers a device on one machine type does not offer it on every one:
 q35 has no IDE, isapc no HPET. Nova's libvirt driver reports what any machine
@@ -31,16 +30,18 @@ ARCHITECTURE_ALIASES: Mapping[str, str] = {
 }
 
 LIBVIRT_ARCHITECTURES: Mapping[str, str] = {"armv6": "armv6l"}
-"""Nova's name of an architecture -> libvirt's (``src/util/virarch.c``), where
-they differ.
+"""Nova's name of an architecture -> libvirt's, where they differ.
+
+As in ``src/util/virarch.c``.
 """
 
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""
 
 NONE = "none"
-"""The family of a default machine type that no guest of the architecture can
-have: Nova gives an emulated guest that of the host's own architecture.
+"""Family of a default machine type that no guest of the architecture has.
+
+Nova gives an emulated guest that of the host's own architecture.
 """
 
 MACHINES: Mapping[str, tuple[str, ...]] = {
@@ -52,9 +53,7 @@ MACHINES: Mapping[str, tuple[str, ...]] = {
     "s390-ccw-virtio": ("s390x",),
     "virt": ("aarch64", "armv7l"),
 }
-"""The families of machine types that can be requested, and the architectures
-of their guests.
-"""
+"""Family of machine types -> the architectures of their guests."""
 
 MACHINE_PREFIXES: Mapping[str, str] = {
     "pc-q35-": "q35",
@@ -68,8 +67,9 @@ MACHINE_PREFIXES: Mapping[str, str] = {
 PLATFORM_ARCHITECTURES = tuple(
     sorted({arch for archs in MACHINES.values() for arch in archs})
 )
-"""The architectures whose machine types are known. The same device may exist
-for one of them and not for another.
+"""The architectures whose machine types are known.
+
+The same device may exist for one of them and not for another.
 """
 
 _EVERYWHERE = frozenset((*MACHINES, OTHER))
@@ -175,15 +175,11 @@ NEVER_OF: Mapping[str, frozenset[tuple[str, str]]] = {
         (("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))
     ),
 }
-"""Architecture -> each (row, value) that no guest of it has on any machine
-type.
-"""
+"""Architecture -> (row, value) pairs that none of its machine types has."""
 
 
 def families_of(architecture: str) -> frozenset[str]:
-    """Return the families of machine types that a guest of an architecture may
-    have.
-    """
+    """Return the families of machine types of an architecture's guests."""
     platform = guest_architecture(architecture)
     return frozenset(
         (
@@ -198,8 +194,9 @@ def families_of(architecture: str) -> frozenset[str]:
 
 
 def family_of(machine: str) -> str:
-    """Return the family of a machine type by its name: ``q35`` for
-    ``pc-q35-9.1``; :data:`OTHER` for an unknown one.
+    """Return the family of a machine type: ``q35`` for ``pc-q35-9.1``.
+
+    :data:`OTHER` for an unknown one.
     """
     if machine in MACHINES:
         return machine
@@ -214,9 +211,7 @@ def family_of(machine: str) -> str:
 
 
 def guest_architecture(architecture: str) -> str:
-    """Return the architecture as a platform: a guest of i686 runs on that of
-    x86_64.
-    """
+    """Return the platform of an architecture: x86_64 for i686."""
     return "x86_64" if architecture == "i686" else architecture
 
 
@@ -232,7 +227,5 @@ _FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
 
 
 def families_without(row: str, value: str) -> frozenset[str]:
-    """Return the families of machine types that can never have the value of a
-    row of the vocabulary.
-    """
+    """Return the families of machine types that never have a row's value."""
     return _FAMILIES_WITHOUT.get((row, value), frozenset())

@@ -21,8 +21,10 @@ class UnknownValues(Enum):
     """Treatment of a value that is not in the vocabulary."""
 
     SKIP = "skip"
-    """Leave it out with a note; reject it only in a row that refuses unknown
-    values (``Row.refuses_unknown``).
+    """Leave it out with a note.
+
+    It is rejected only in a row that refuses unknown values
+    (``Row.refuses_unknown``).
     """
     REJECT = "reject"
 
@@ -42,9 +44,7 @@ class Term:
     reason: str = ""
     unknown_to_nova: bool = False
     more_traits: tuple[Trait, ...] = ()
-    """Traits beside ``trait``: a configuration of a bare-metal node may need
-    several.
-    """
+    """Further traits, of which a bare-metal configuration may need several."""
 
     @property
     def traits(self) -> tuple[Trait, ...]:
@@ -53,9 +53,7 @@ class Term:
 
     @property
     def kind(self) -> str:
-        """``standard`` (in os-traits), ``custom`` (``CUSTOM_``) or
-        ``none``.
-        """
+        """``standard`` (in os-traits), ``custom`` (``CUSTOM_``), ``none``."""
         if self.trait is None:
             return "none"
         return "custom" if self.trait.startswith(CUSTOM_PREFIX) else "standard"
@@ -68,11 +66,12 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Other ways to write a value than the keys of :attr:`Row.values`."""
+    """Other spellings of a value than the keys of :attr:`Row.values`."""
 
     any_case: bool = False
-    """True if Nova lower-cases the value before it compares; so it does
-    wherever there are older spellings.
+    """True if Nova lower-cases the value before it compares.
+
+    So it does wherever there are older spellings.
     """
     older: Mapping[str, str] = field(default_factory=dict)
     """Spelling of an older Nova, in lower case -> value."""
@@ -88,8 +87,9 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Choice of a value where image and flavor give different ones; without it
-    they contradict each other.
+    """Choice between different values of image and flavor.
+
+    Without it they contradict each other.
     """
 
     wins: Literal["", "image", "flavor"] = ""
@@ -100,17 +100,19 @@ class Precedence:
 
 @dataclass(frozen=True, slots=True)
 class DependsOn:
-    """Another row, without which a row means nothing: the model of a TPM
-    depends on its version.
+    """Another row, without which a row means nothing.
+
+    The model of a TPM depends on its version.
     """
 
     row: str
     values: frozenset[str] = frozenset()
-    """The values of that row with which this one means something; empty for
-    all that require a trait.
+    """The values of that row with which this one has a meaning.
+
+    Empty for all that require a trait.
     """
     default: str | None = None
-    """The value of this row beside those, where it is not set."""
+    """The value of this row with one of those, where it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +126,14 @@ class Incompatible:
     value: str
     """Empty where the other row has no value."""
     by_nova: bool = False
-    """True if that holds of guests alone that Nova's drivers build."""
+    """True if that holds only for guests that Nova's drivers build."""
     unless: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(row, values): with one of these it has it all the same; the first one
-    is the advice.
-    """
+    """(row, values) that make both possible; the first one is the advice."""
     on: Trait | None = None
     """The trait of the hosts where that holds; None if it holds on every host.
     """
     is_certain: bool = True
-    """False if a guest may have it by what no request says: it is noted, and
-    rejects nothing.
-    """
+    """False if it depends on what no request says: noted, not rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +141,11 @@ class Constraints:
     """Constraints between values of different rows, each as (row, value)."""
 
     incompatible: tuple[Incompatible, ...] = ()
-    """The values beside which no guest has it."""
+    """The values that no guest has together with it."""
     needs: tuple[tuple[str, str], ...] = ()
     """The values that it needs."""
     implied_by: tuple[str, str] | None = None
-    """The value that includes it: beside that it requires no trait of its own.
-    """
+    """The value that includes it, so that it requires no trait of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +159,9 @@ class Row:
 
     name: str
     values: Mapping[str, Term]
-    """With "true" and "false" alone, any spelling of a boolean is one of them,
+    """Value -> its requirement on a host.
+
+    With "true" and "false" alone, any spelling of a boolean is one of them,
     unless they are configurations.
     """
     image_property: str | None = None
@@ -171,21 +170,25 @@ class Row:
     """A field of the image itself, not one of its properties: ``disk_format``.
     """
     required_by: tuple[str, ...] = ("image_metadata",)
-    """The request filters that require it; ``query`` where Nova translates it
-    while it builds the query.
+    """The request filters that require it.
+
+    ``query`` where Nova translates it while it builds the query.
     """
     refuses_unknown: bool = False
-    """True if an unknown value is rejected even if ``unknown_values`` is
-    ``skip``, as Nova's own filter does.
+    """True if unknown values are rejected with ``skip``, too.
+
+    As Nova's own filter does, whatever ``unknown_values`` is.
     """
     per_architecture: bool = False
-    """True if its traits have qualified ones for guests of an emulated
-    architecture, where a host may differ. False for a new row: that set is
-    frozen (``emulated_architectures.py``).
+    """True if its traits have qualified ones for emulated guests.
+
+    A host may differ there. False for a new row: that set is frozen
+    (``emulated_architectures.py``).
     """
     namespace: str = ""
-    """For a configuration that the driver applies to its host: the start of
-    its extra spec, ``deploy-config:``.
+    """Start of a configuration's extra spec: ``deploy-config:``.
+
+    For a configuration that the driver applies to its host.
 
     An extra spec that starts so and has no row is an unknown configuration.
     """
@@ -196,8 +199,9 @@ class Row:
     """By value."""
     boolean: bool = field(init=False)
     device: Trait | None = field(init=False)
-    """The trait that switches the device of this row on as well, in guest
-    settings; None if it is no switch.
+    """The trait that switches the device of this row on as well.
+
+    In guest settings; None if it is no switch.
     """
     _numbers: Mapping[int, str] = field(init=False, repr=False)
 
@@ -223,8 +227,9 @@ class Row:
 
     @property
     def legacy_names(self) -> tuple[str, ...]:
-        """Older names of the image property, still found in Glance; the
-        current name wins.
+        """Older names of the image property; the current name wins.
+
+        They are still found in Glance.
         """
         return tuple(
             old
@@ -233,9 +238,7 @@ class Row:
         )
 
     def canonical(self, value: object) -> str | None:
-        """Return the key of :attr:`values` for ``value``; None if it is
-        unknown.
-        """
+        """Return the key of :attr:`values` for ``value``, or None."""
         if isinstance(value, str) and value in self.values:
             return value
         if self.boolean:
@@ -266,8 +269,9 @@ class Row:
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
-    """Map each value to ``prefix`` plus the value in capitals, or to the
-    suffix given for it.
+    """Map each value to a trait: ``prefix`` plus the value in capitals.
+
+    Or plus the suffix given for it.
     """
     suffixes = {
         value: exceptions.get(value, value.upper().replace("-", "_"))
@@ -280,9 +284,7 @@ def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
 
 
 def unknown_to_nova(some: Mapping[str, Term]) -> dict[str, Term]:
-    """Return the same terms, marked as traits that no virt driver of Nova
-    reports.
-    """
+    """Return the terms, marked as traits that no driver of Nova reports."""
     return {
         value: replace(term, unknown_to_nova=True)
         for value, term in some.items()
@@ -305,9 +307,7 @@ _LONGEST_VALUE = 64
 
 
 def canonical_boolean(value: object) -> str | None:
-    """Return "true" or "false" for any spelling of a boolean that Nova takes;
-    None for anything else.
-    """
+    """Return "true" or "false" for a boolean as Nova spells it, or None."""
     if isinstance(value, (bool, int)):
         return {1: "true", 0: "false"}.get(value)
     if not isinstance(value, str):
@@ -319,8 +319,9 @@ def canonical_boolean(value: object) -> str | None:
 
 
 def as_boolean(value: object) -> bool | None:
-    """Return the boolean in a value of an image property or extra spec; None
-    if it is not set, or is none.
+    """Parse the boolean value of an image property or extra spec.
+
+    None if it is not set, or is none.
 
     Nova's objects have True where Glance and JSON have "true", "yes" or
     another spelling.
@@ -329,6 +330,7 @@ def as_boolean(value: object) -> bool | None:
 
 
 RESERVED = "CUSTOM_PREFILTER_"
-"""The start of the names by which schedulers and agents tell what is wanted
-and reported (``hosts/marker_traits.py``).
+"""Prefix of the marker traits of schedulers and agents.
+
+They say what is wanted and reported (``hosts/marker_traits.py``).
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows that Nova itself translates into traits while it builds the query, as
-does ``os_prefilter.request.query``.
+"""Rows that Nova itself translates into traits in its query.
+
+So does ``os_prefilter.request.query``.
 """
 
 from dataclasses import replace

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of the library as plain values, for the core;
+"""The options of the library as plain values, for the core.
+
 :mod:`os_prefilter.service.conf` reads them.
 """
 
@@ -21,8 +22,9 @@ from os_prefilter.vocabulary.model import Row, UnknownValues
 
 
 class TraitScope(Enum):
-    """Scopes in which the traits of a host are required: the values of
-    ``[prefilter] trait_scope``.
+    """Scopes in which a host's traits are required: ``trait_scope``.
+
+    The values of that option in ``[prefilter]``.
     """
 
     AUTO = "auto"
@@ -32,17 +34,16 @@ class TraitScope(Enum):
 
 @dataclass(frozen=True)
 class Options:
-    """How filters turn requests into requirements. See
-    :mod:`os_prefilter.service.conf` for each option's meaning.
+    """Options of the filters, as :mod:`os_prefilter.service.conf` reads them.
+
+    There is the meaning of each option.
     """
 
     trait_scope: TraitScope = TraitScope.AUTO
     unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
     emulated_architectures: frozenset[str] = frozenset()
-    """The architectures, as Nova spells them, of which hosts of another one
-    may run guests.
-    """
+    """Architectures, as Nova spells them, that hosts of others may run."""
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
     owner_trait: str = os_traits.OWNER_NOVA
@@ -57,21 +58,19 @@ class Options:
     )
 
     nova_builds_guests: bool = False
-    """True if Nova's own drivers build the guests, by properties alone and in
-    ways with which some do not start.
+    """True if Nova's own drivers build the guests.
+
+    By properties alone, and so that some do not start.
     """
     wait_for_reports: bool = True
-    """True if a requirement is deferred until every compute node has reported
-    whether it has the trait.
-    """
+    """True to defer requirements until every compute node has reported."""
 
     preferred_properties: tuple[str, ...] = ()
-    """Names of rows, image properties or extra specs whose traits are
-    preferred instead of required.
-    """
+    """Rows, image properties or extra specs to prefer, not to require."""
     tenant_aggregate_required: bool = False
-    """True if the filter ``tenant_isolation`` rejects the requests of a tenant
-    for which no aggregate is.
+    """True to reject requests of a tenant without an aggregate.
+
+    The filter ``tenant_isolation`` does.
     """
 
     def __hash__(self) -> int:
@@ -84,22 +83,19 @@ class Options:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows of the deployment: the vocabulary, and its configuration
-        templates.
-        """
+        """All rows: the vocabulary, and the configuration templates."""
         return rows_with(self.templates)
 
     def prefers(self, row: Row) -> bool:
-        """Return whether the traits of a row are preferred instead of
-        required.
-        """
+        """Return whether the traits of a row are preferred, not required."""
         return bool(self.preferred_properties) and not names_of(
             row
         ).isdisjoint(self.preferred_properties)
 
     def reports(self, trait: str) -> bool:
-        """Return whether hosts report this trait, which no driver of Nova
-        reports, so that filters may require it.
+        """Return whether hosts report a trait that no driver of Nova reports.
+
+        Filters may require it then.
         """
         emulated = TRAITS_OF_EMULATION.get(Trait(trait))
         return (not emulated or self.emulates(emulated)) and matches_any(
@@ -112,21 +108,21 @@ class Options:
 
     @property
     def owns_hosts(self) -> bool:
-        """True if the owning service creates the root providers of hosts, not
-        only what is below them.
+        """True if the owning service creates the root providers of hosts.
+
+        Not only what is below them.
         """
         return any(map(self.owns, HOST_CLASSES))
 
     def owns(self, resource_class: str) -> bool:
-        """Return whether the owning service creates the providers of that
-        resource class.
-        """
+        """Return whether the owning service creates providers of a class."""
         return matches_any(resource_class, self.owned_resource_classes)
 
 
 def names_of(row: Row) -> frozenset[str]:
-    """Return the names under which an operator may write a row: its own, its
-    image property and its extra spec.
+    """Return the names of a row: its own, its property, its extra spec.
+
+    An operator may write any of them.
     """
     return frozenset(
         filter(None, (row.name, row.image_property, row.extra_spec))
@@ -135,17 +131,16 @@ def names_of(row: Row) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether ``name`` is one of ``patterns`` or matches one that has a
-    ``*``.
-    """
+    """Return whether a name is one of the patterns, which may have a ``*``."""
     return name in patterns or any(
         "*" in pattern and fnmatchcase(name, pattern) for pattern in patterns
     )
 
 
 def is_offered(architecture: str, emulated: Collection[str]) -> bool:
-    """Return whether an architecture is among those to be emulated; a guest of
-    i686 has the platform of x86_64.
+    """Return whether an architecture is among those to be emulated.
+
+    A guest of i686 has the platform of x86_64.
     """
     return architecture in emulated or architecture in map(
         guest_architecture, emulated
@@ -153,7 +148,5 @@ def is_offered(architecture: str, emulated: Collection[str]) -> bool:
 
 
 def rows_with(templates: Templates) -> tuple[Row, ...]:
-    """Return the vocabulary and the rows of a deployment's configuration
-    templates.
-    """
+    """Return the vocabulary and the rows of configuration templates."""
     return (*table(), *templates.rows)

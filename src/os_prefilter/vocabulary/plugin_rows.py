@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows that other packages add to the table, offered under the entry point
-group ``os_prefilter.vocabulary``.
+"""Rows that other packages add to the table.
+
+They are offered under the entry point group ``os_prefilter.vocabulary``.
 
 A row that does not load, or that would make the table ambiguous, is an error
 and never skipped: requests would be scheduled as if they did not have it.
@@ -30,8 +31,8 @@ GROUP = "os_prefilter.vocabulary"
 def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows of all installed packages, in the order of their names.
 
-    :raises UnusableRow: for one that is offered twice, does not load, or does
-        not fit beside the others.
+    :raises UnusableRow: for one that is offered twice, does not load, or
+        contradicts the others.
     """
     found: list[Row] = []
     for name in installed_entry_points(GROUP):

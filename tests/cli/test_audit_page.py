@@ -17,7 +17,7 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_tools.cli import audit_page
 from os_prefilter_tools.cli.audit_page import image_page, server_page
-from os_prefilter_tools.cli.listing import ItemList, Totals
+from os_prefilter_tools.cli.audit_rows import ItemList, Totals
 from os_prefilter_tools.fleet.model import (
     Fleet,
     Inventory,

@@ -21,11 +21,13 @@ from os_prefilter_tools.cli.audit_arguments import (
     add_audit_arguments,
 )
 from os_prefilter_tools.cli.audit_page import Lines, image_page, server_page
+from os_prefilter_tools.cli.audit_rows import first_of
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.filters_and_hosts import names_in
-from os_prefilter_tools.cli.listing import NO_HOST, Listing, first_of
+from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.cli.output import check_output, write_output
+from os_prefilter_tools.cli.program import NO_HOST
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import (

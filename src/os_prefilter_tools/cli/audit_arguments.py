@@ -16,10 +16,15 @@ from os_prefilter.request.spec import Flavor, Image
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter_tools.cli import filters_and_hosts
-from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
+from os_prefilter_tools.cli.configuration import read_configuration
+from os_prefilter_tools.cli.context import (
+    CloudCommand,
+    Context,
+    add_repeatable,
+    option_name,
+)
 from os_prefilter_tools.cli.deadline import TIMEOUT, seconds
 from os_prefilter_tools.cli.request_arguments import (
-    add_repeatable,
     flavor_named,
 )
 from os_prefilter_tools.fleet.model import Fleet
@@ -164,9 +169,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         if enable:
             before = (
                 before
-                or filters_and_hosts.read_configuration(self.config_file)[
-                    GROUP
-                ].enabled_filters
+                or read_configuration(self.config_file)[GROUP].enabled_filters
             )
         else:
             enable = [each.name for each in service(()).filters]
@@ -237,7 +240,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
                 cfg.ListOpt("enabled_filters", default=[]), "filter_scheduler"
             )
 
-        conf = filters_and_hosts.read_configuration(self.config_file, register)
+        conf = read_configuration(self.config_file, register)
         return [
             escape_line(name)
             for name in conf.filter_scheduler.enabled_filters

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import escape_line, pluralize
-from os_prefilter_tools.cli.listing import SummaryLine, Totals
+from os_prefilter_tools.cli.audit_rows import SummaryLine, Totals
 from os_prefilter_tools.operators.audit.image_audit import Audit, ImageVerdict
 from os_prefilter_tools.operators.audit.server_audit import (
     MOST_HOSTS,

@@ -5,7 +5,8 @@ take each server that runs.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import (
@@ -15,24 +16,65 @@ from os_prefilter.common.quoting import (
     shorten,
 )
 from os_prefilter.request.query import BY_REQUEST
-from os_prefilter_tools.cli.listing import (
-    Cell,
-    SummaryLine,
-    Totals,
-    cut,
-    escape_formula,
-    first_of,
-)
+from os_prefilter_tools.cli.listing import Cell
 from os_prefilter_tools.operators.audit import image_audit, server_audit
 from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 
 _MOST_NAMES = 3
 _FIRST = 10
+_MOST_SHOWN = 10
 _ONLY = {
     "changed": image_audit.CHANGED,
     "unschedulable": image_audit.BECOMES_UNSCHEDULABLE,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemList:
+    """A line of a summary: how many items there are, and the first ones."""
+
+    what: str
+    items: Sequence[str]
+    number: int
+    """Of all, where ``items`` are but some of them."""
+
+    def __str__(self) -> str:
+        first = [item.rstrip(".") for item in self.items[:_MOST_SHOWN]]
+        return (
+            f"{self.what}: {self.number}:"
+            f" {'; '.join(shorten(first, _MOST_SHOWN, self.number))}."
+        )
+
+
+class Totals(str):
+    """A line of a summary whose numbers a page shows in another way."""
+
+    __slots__ = ()
+
+
+SummaryLine: TypeAlias = "str | ItemList"
+"""A line of a summary; a page shows all items of a list."""
+
+
+def first_of(
+    what: str, items: Sequence[str], count: int | None = None
+) -> Iterator[ItemList]:
+    """Yield the line of the items, if there are any."""
+    if items:
+        yield ItemList(what, items, len(items) if count is None else count)
+
+
+def cut(name: str) -> str:
+    """Return a name that is no wider than a column of a table should be."""
+    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
+
+
+def escape_formula(text: str) -> str:
+    """Return text that a spreadsheet does not execute as a formula: tenants
+    name images.
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def format_loss(loss: image_audit.Loss) -> str:

@@ -15,8 +15,11 @@ from os_prefilter_tools.cli.filters_and_hosts import (
     MOST_CANDIDATES,
     FiltersAndHosts,
 )
-from os_prefilter_tools.cli.listing import NO_HOST, RequestListing
-from os_prefilter_tools.cli.request_arguments import RequestArguments
+from os_prefilter_tools.cli.program import NO_HOST
+from os_prefilter_tools.cli.request_arguments import (
+    RequestArguments,
+    RequestListing,
+)
 
 
 class ShowCandidates(RequestListing):

@@ -33,9 +33,9 @@ from os_prefilter.hosts.marker_traits import REPORTED, emulated_in, names_with
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter_tools.cli import agent
+from os_prefilter_tools.cli.configuration import read_configuration
 from os_prefilter_tools.cli.context import Context, needs_packages, values_of
 from os_prefilter_tools.cli.deadline import seconds
-from os_prefilter_tools.cli.filters_and_hosts import read_configuration
 from os_prefilter_tools.cli.host import (
     OF_FILES,
     HostArguments,

@@ -59,6 +59,16 @@ def option_name(argument: str) -> str:
     return f"--{argument.replace('_', '-')}"
 
 
+def add_repeatable(parser: Any, name: str, metavar: str, text: str) -> None:
+    """Add an option that may be given several times to a parser or a group.
+
+    :param text: the help
+    """
+    parser.add_argument(
+        name, metavar=metavar, action="append", default=[], help=text
+    )
+
+
 class Context:
     """The cloud of a command, connected to once, and its way to the standard
     error.

@@ -9,8 +9,10 @@ from typing import Any
 
 from os_prefilter_tools.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
-from os_prefilter_tools.cli.listing import RequestListing
-from os_prefilter_tools.cli.request_arguments import RequestArguments
+from os_prefilter_tools.cli.request_arguments import (
+    RequestArguments,
+    RequestListing,
+)
 from os_prefilter_tools.operators.explain import explain
 
 

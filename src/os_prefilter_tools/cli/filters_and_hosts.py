@@ -6,7 +6,7 @@ fleet, the service, and a Placement.
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,6 @@ from oslo_config import cfg
 from os_prefilter.adapters.osinfo import implied_by
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, pluralize
-from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.hosts.marker_traits import REPORTED, TraitGroup
@@ -30,8 +29,12 @@ from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.wanted import wanted_groups
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.context import CloudCommand, Context
-from os_prefilter_tools.cli.request_arguments import add_repeatable
+from os_prefilter_tools.cli.configuration import read_configuration
+from os_prefilter_tools.cli.context import (
+    CloudCommand,
+    Context,
+    add_repeatable,
+)
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet, load_fleet
 from os_prefilter_tools.operators.candidates import (
@@ -337,52 +340,8 @@ class Backend(NamedTuple):
     """None for the Placement of a cloud."""
 
 
-def read_configuration(
-    path: str | None, *register: Callable[[cfg.ConfigOpts], Any]
-) -> cfg.ConfigOpts:
-    """Return the configuration in a file with our options registered; their
-    defaults without a file.
-
-    :param register: registers options of another library
-    :raises DocumentError: if there is no such file, or it cannot be read
-    :raises ConfigurationError: if it is no configuration file, or an option of
-        ours has a wrong value
-    """
-    conf = cfg.ConfigOpts()
-    for each in (service_conf.register_opts, *register):
-        each(conf)
-    with open_file(path) if path else nullcontext():
-        try:
-            conf(
-                [],
-                project="os-prefilter",
-                default_config_files=[path] if path else [],
-                default_config_dirs=[],
-            )
-        except SystemExit as error:
-            # oslo.log's options are also command-line options: argparse prints
-            # what is wrong, without the file's name.
-            raise ConfigurationError(
-                f"{path}: an option of oslo.log has a wrong value. Correct it."
-            ) from error
-        except UnicodeDecodeError as error:
-            raise not_utf8(path, error) from error
-        except cfg.Error as error:
-            from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
-                reason_of,
-            )
-
-            # Without its cause, which has the line, in which a password may
-            # be.
-            raise ConfigurationError(
-                f"{path}: {reason_of(error)} Correct it."
-            ) from None
-    service_conf.check_values(conf)
-    return conf
-
-
 def _host_aggregates(context: Context) -> Any:
-    from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
+    from os_prefilter_tools.adapters.cloud.aggregates import (  # noqa: PLC0415
         host_aggregates,
     )
 

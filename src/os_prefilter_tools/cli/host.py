@@ -21,8 +21,12 @@ from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.context import CloudCommand, Context, option_name
-from os_prefilter_tools.cli.request_arguments import add_repeatable
+from os_prefilter_tools.cli.context import (
+    CloudCommand,
+    Context,
+    add_repeatable,
+    option_name,
+)
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode

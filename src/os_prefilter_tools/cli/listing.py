@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -19,14 +18,7 @@ from cliff.formatters.table import TableFormatter
 from cliff.lister import Lister
 from cliff.utils import terminal_width
 
-from os_prefilter.common.quoting import shorten
 from os_prefilter_tools.cli.context import CloudCommand
-from os_prefilter_tools.cli.filters_and_hosts import add_pipeline_arguments
-from os_prefilter_tools.cli.request_arguments import add_request_arguments
-
-_MOST_SHOWN = 10
-NO_HOST = 2
-"""Exit code of a command that succeeds but finds no host."""
 
 if TYPE_CHECKING:
     _Column = FormattableColumn[Any]
@@ -83,53 +75,6 @@ class Listing(CloudCommand, Lister):
         return int(
             super().produce_output(parsed_args, column_names, data) or 0
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ItemList:
-    """A line of a summary: how many items there are, and the first ones."""
-
-    what: str
-    items: Sequence[str]
-    number: int
-    """Of all, where ``items`` are but some of them."""
-
-    def __str__(self) -> str:
-        first = [item.rstrip(".") for item in self.items[:_MOST_SHOWN]]
-        return (
-            f"{self.what}: {self.number}:"
-            f" {'; '.join(shorten(first, _MOST_SHOWN, self.number))}."
-        )
-
-
-class Totals(str):
-    """A line of a summary whose numbers a page shows in another way."""
-
-    __slots__ = ()
-
-
-SummaryLine: TypeAlias = "str | ItemList"
-"""A line of a summary; a page shows all items of a list."""
-
-
-def first_of(
-    what: str, items: Sequence[str], count: int | None = None
-) -> Iterator[ItemList]:
-    """Yield the line of the items, if there are any."""
-    if items:
-        yield ItemList(what, items, len(items) if count is None else count)
-
-
-def cut(name: str) -> str:
-    """Return a name that is no wider than a column of a table should be."""
-    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
-
-
-def escape_formula(text: str) -> str:
-    """Return text that a spreadsheet does not execute as a formula: tenants
-    name images.
-    """
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 class _Document(JSONFormatter):
@@ -246,11 +191,3 @@ def _fold(text: str, width: int) -> str:
         for line in text.split("\n")
     )
     return "\n".join(chain.from_iterable(each or [""] for each in lines))
-
-
-class RequestListing(Listing):
-    """A listing about one request."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_request_arguments(parser)
-        add_pipeline_arguments(self, parser)

@@ -15,12 +15,13 @@ from os_prefilter_tools.cli.filters_and_hosts import (
     FiltersAndHosts,
     add_pipeline_arguments,
 )
-from os_prefilter_tools.cli.listing import NO_HOST, Cell, Listing
+from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.cli.output import (
     add_output_arguments,
     check_output,
     write_output,
 )
+from os_prefilter_tools.cli.program import NO_HOST
 from os_prefilter_tools.operators.offer.formats import as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
 from os_prefilter_tools.operators.offer.offered_values import (

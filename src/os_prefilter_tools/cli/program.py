@@ -13,6 +13,8 @@ from pathlib import Path
 from os_prefilter.common.quoting import mask_passwords
 
 ERROR = 1
+NO_HOST = 2
+"""Exit code of a command that succeeds but finds no host."""
 BROKEN_PIPE = 141
 
 

@@ -5,7 +5,6 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from os_prefilter.adapters.from_json import (
     flavor_from,
@@ -19,18 +18,10 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import is_file
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter_tools.cli.context import Context
+from os_prefilter_tools.cli.context import Context, add_repeatable
+from os_prefilter_tools.cli.filters_and_hosts import add_pipeline_arguments
+from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.examples import example_requests
-
-
-def add_repeatable(parser: Any, name: str, metavar: str, text: str) -> None:
-    """Add an option that may be given several times to a parser or a group.
-
-    :param text: the help
-    """
-    parser.add_argument(
-        name, metavar=metavar, action="append", default=[], help=text
-    )
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,3 +210,11 @@ def flavor_named(name: str, context: Context) -> Flavor:
     if kind_of(document) != "a flavor":
         raise not_of_kind("flavor", document, name)
     return flavor_from(document, name)
+
+
+class RequestListing(Listing):
+    """A listing about one request."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request_arguments(parser)
+        add_pipeline_arguments(self, parser)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import openstack
 import yaml
@@ -26,14 +25,6 @@ from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
-from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
-from os_prefilter_tools.fleet.model import Aggregate
-
-# The first that shows the UUIDs of aggregates, by which Placement knows them:
-# Nova 15.0.0 (Ocata).
-_AGGREGATE_UUIDS = "2.41"
-# Of its metadata, the keys that request filters read.
-_READ = ("filter_tenant_id", "trait:")
 
 
 def connect(name: str) -> Any:
@@ -85,36 +76,6 @@ def placement_of(connection: Any) -> PlacementClient:
         return PlacementClient(proxy_of(connection, "placement"))
     except (SDKException, ClientException) as error:
         raise PlacementUnavailable("GET /", describe_error(error)) from error
-
-
-def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
-    """Return Nova's host aggregates with their availability zones and the
-    metadata that filters read, in Nova's order.
-
-    :raises CloudError: Nova does not answer, or refuses: by default only
-        administrators may see them
-    """
-    rows: Any = (
-        CloudService(connection, "compute")
-        .get("/os-aggregates", _AGGREGATE_UUIDS)
-        .get("aggregates")
-    )
-    try:
-        return tuple(
-            Aggregate(
-                str(UUID(row["uuid"])),
-                str(row["name"]),
-                str(row["availability_zone"] or ""),
-                {
-                    key: str(value)
-                    for key, value in (row.get("metadata") or {}).items()
-                    if key.startswith(_READ)
-                },
-            )
-            for row in rows
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise unexpected("Nova, the host aggregates", rows) from error
 
 
 def _configuration_files() -> Iterator[Path]:

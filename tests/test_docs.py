@@ -28,7 +28,7 @@ from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.decision_log import LOGGER
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
-from os_prefilter_tools.cli.capabilities import ReportCapabilities
+from os_prefilter_agent.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.pages import (
     DOCS,
@@ -332,7 +332,7 @@ def test_each_error_class_and_each_public_name_has_its_entry() -> None:
     assert set(os_prefilter.__all__) - set(listed) == set()
 
 
-_DOTTED = re.compile(r"\bos_prefilter(?:_tools)?(?:\.[A-Za-z_]\w*)+")
+_DOTTED = re.compile(r"\bos_prefilter(?:_agent|_tools)?(?:\.[A-Za-z_]\w*)+")
 _PATH = re.compile(
     r"(?<!formerly )(?<!`)(``?)((?:[\w.-]+/)*[\w-]+\.py)\1(?!`)"
 )
@@ -342,6 +342,7 @@ _FOLDERS = (
     DOCS,
     _SOURCE,
     _SOURCE / "os_prefilter",
+    _SOURCE / "os_prefilter_agent",
     _SOURCE / "os_prefilter_tools",
 )
 # Code of other projects.

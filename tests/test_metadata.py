@@ -16,7 +16,7 @@ def test_every_entry_point_loads() -> None:
         "oslo.config.opts",
         "console_scripts",
     )
-    own = ("os_prefilter.", "os_prefilter_tools.")
+    own = ("os_prefilter.", "os_prefilter_agent.", "os_prefilter_tools.")
     ours = [
         point
         for group in groups

@@ -28,9 +28,10 @@ from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.threads import start_thread
-from os_prefilter_tools.adapters.cloud.connection import log_in
-from os_prefilter_tools.cli import agent, context
-from os_prefilter_tools.cli.agent import Watch
+from os_prefilter_agent import agent
+from os_prefilter_agent.adapters.connection import log_in
+from os_prefilter_agent.agent import Watch
+from os_prefilter_agent.cli import context
 from os_prefilter_tools.cli.main import main
 from tests.faults.watched import Host
 from tests.support.logins import Logins

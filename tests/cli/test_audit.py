@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from os_prefilter_agent.cli.output import progress_on
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.cli.output import progress_on
 from tests.support.commands import Capture, json_of, placed
 
 

@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from os_prefilter_tools.cli.context import CloudCommand
+from os_prefilter_agent.cli.context import CloudCommand
 from os_prefilter_tools.cli.main import COMMANDS
 from tests.support.project import our_commands
 

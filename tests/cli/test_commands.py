@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from os_prefilter_tools.cli import candidates, context, filters_and_hosts
+from os_prefilter_agent.cli import context
+from os_prefilter_tools.cli import candidates, filters_and_hosts
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, json_of, placed
 from tests.support.project import our_commands
@@ -265,7 +266,7 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
         lock.acquire()
 
     monkeypatch.setattr(
-        "os_prefilter_tools.adapters.cloud.connection.connect", connect
+        "os_prefilter_agent.adapters.connection.connect", connect
     )
     monkeypatch.setattr(context, "TIMEOUT", 0.2)
     assert main(["readiness", "--os-cloud", "c"]) == 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter_tools.cli.context import _StoreOnce
+from os_prefilter_agent.cli.context import _StoreOnce
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, placed
 

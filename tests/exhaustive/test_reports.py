@@ -21,8 +21,8 @@ from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.marker_traits import names_noting
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter_agent.agent import LOG, Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.cli.agent import LOG, Watch
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, broken, client_of

@@ -13,7 +13,7 @@ from os_prefilter import Options
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.marker_traits import REPORTED
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter_tools.cli.agent import LOG, Watch
+from os_prefilter_agent.agent import LOG, Watch
 
 _STATES = (
     {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},

@@ -23,7 +23,7 @@ from nova.conf import CONF
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter_tools.cli.capabilities import ReportCapabilities
+from os_prefilter_agent.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
 from tests.support.deployment_tools import (
     BLAZARS,

@@ -20,7 +20,7 @@ def our_commands() -> dict[str, EntryPoint]:
     ours = (
         it
         for it in entry_points(group="openstack.prefilter.v1")
-        if it.value.startswith("os_prefilter_tools.")
+        if it.value.startswith(("os_prefilter_agent.", "os_prefilter_tools."))
     )
     return {
         point.name.removeprefix("prefilter_").replace("_", " "): point

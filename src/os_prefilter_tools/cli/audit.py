@@ -15,6 +15,11 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
+from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.deadline import UntilStopped
+from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.output import check_output, write_output
+from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli import audit_rows
 from os_prefilter_tools.cli.audit_arguments import (
     AuditArguments,
@@ -22,12 +27,7 @@ from os_prefilter_tools.cli.audit_arguments import (
 )
 from os_prefilter_tools.cli.audit_page import Lines, image_page, server_page
 from os_prefilter_tools.cli.audit_rows import first_of
-from os_prefilter_tools.cli.context import values_of
-from os_prefilter_tools.cli.deadline import UntilStopped
 from os_prefilter_tools.cli.filters_and_hosts import names_in
-from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.cli.output import check_output, write_output
-from os_prefilter_tools.cli.program import NO_HOST
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import (

@@ -15,15 +15,15 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.spec import Flavor, Image
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
-from os_prefilter_tools.cli import filters_and_hosts
-from os_prefilter_tools.cli.configuration import read_configuration
-from os_prefilter_tools.cli.context import (
+from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.context import (
     CloudCommand,
     Context,
     add_repeatable,
     option_name,
 )
-from os_prefilter_tools.cli.deadline import TIMEOUT, seconds
+from os_prefilter_agent.cli.deadline import TIMEOUT, seconds
+from os_prefilter_tools.cli import filters_and_hosts
 from os_prefilter_tools.cli.request_arguments import (
     flavor_named,
 )

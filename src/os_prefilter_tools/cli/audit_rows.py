@@ -16,7 +16,7 @@ from os_prefilter.common.quoting import (
     shorten,
 )
 from os_prefilter.request.query import BY_REQUEST
-from os_prefilter_tools.cli.listing import Cell
+from os_prefilter_agent.cli.listing import Cell
 from os_prefilter_tools.operators.audit import image_audit, server_audit
 from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut

@@ -21,16 +21,16 @@ from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.facts_from_conf import DERIVED, facts_from
 from os_prefilter.service.loading import load_filters
 from os_prefilter.vocabulary.config_templates import PREFIX
-from os_prefilter_tools.cli.configuration import read_configuration
-from os_prefilter_tools.cli.context import values_of
-from os_prefilter_tools.cli.deadline import seconds
-from os_prefilter_tools.cli.host import (
+from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.deadline import seconds
+from os_prefilter_agent.cli.host import (
     NodeArguments,
     add_node_arguments,
     node_of,
 )
-from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.cli.program import NO_HOST
+from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
     add_request_arguments,

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of
-from os_prefilter_tools.cli.context import values_of
+from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.filters_and_hosts import (
     MOST_CANDIDATES,
     FiltersAndHosts,
 )
-from os_prefilter_tools.cli.program import NO_HOST
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
     RequestListing,

@@ -12,7 +12,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing
 from os_prefilter_tools.operators.property_names import properties_without_rows
 from os_prefilter_tools.operators.releases import (
     release_of_trait,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_tools.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing
 from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.explain import line_of
 

@@ -18,13 +18,13 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import query_of
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.context import values_of
+from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.listing import Cell, Listing
 from os_prefilter_tools.cli.filters_and_hosts import (
     Backend,
     FiltersAndHosts,
     add_pipeline_arguments,
 )
-from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.examples import Example, example_requests
 from os_prefilter_tools.operators.explain import Explanation, lines_of
 

@@ -29,9 +29,9 @@ from os_prefilter.common.quoting import (
 )
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
-from os_prefilter_tools.cli.context import Context, add_repeatable, values_of
+from os_prefilter_agent.cli.context import Context, add_repeatable, values_of
+from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
-from os_prefilter_tools.cli.program import NO_HOST
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
     RequestListing,

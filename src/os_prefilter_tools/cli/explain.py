@@ -7,7 +7,7 @@ sources.
 import argparse
 from typing import Any
 
-from os_prefilter_tools.cli.context import values_of
+from os_prefilter_agent.cli.context import values_of
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,

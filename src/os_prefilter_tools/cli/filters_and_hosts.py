@@ -29,8 +29,8 @@ from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.wanted import wanted_groups
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.configuration import read_configuration
-from os_prefilter_tools.cli.context import (
+from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.context import (
     CloudCommand,
     Context,
     add_repeatable,

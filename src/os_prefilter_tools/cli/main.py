@@ -18,7 +18,7 @@ from stevedore.named import NamedExtensionManager
 
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_tools.cli.program import (
+from os_prefilter_agent.cli.program import (
     ERROR,
     PasswordMaskingFormatter,
     flush,

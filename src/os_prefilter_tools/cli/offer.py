@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, pluralize
-from os_prefilter_tools.cli.context import CloudCommand, values_of
-from os_prefilter_tools.cli.filters_and_hosts import (
-    FiltersAndHosts,
-    add_pipeline_arguments,
-)
-from os_prefilter_tools.cli.listing import Cell, Listing
-from os_prefilter_tools.cli.output import (
+from os_prefilter_agent.cli.context import CloudCommand, values_of
+from os_prefilter_agent.cli.listing import Cell, Listing
+from os_prefilter_agent.cli.output import (
     add_output_arguments,
     check_output,
     write_output,
 )
-from os_prefilter_tools.cli.program import NO_HOST
+from os_prefilter_agent.cli.program import NO_HOST
+from os_prefilter_tools.cli.filters_and_hosts import (
+    FiltersAndHosts,
+    add_pipeline_arguments,
+)
 from os_prefilter_tools.operators.offer.formats import as_json, as_markdown
 from os_prefilter_tools.operators.offer.metadefs import MARK, namespaces
 from os_prefilter_tools.operators.offer.offered_values import (

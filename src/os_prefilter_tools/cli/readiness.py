@@ -14,13 +14,13 @@ from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.wanted import configured_filters
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.configuration import read_configuration
-from os_prefilter_tools.cli.context import values_of
+from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.listing import Cell, Listing
 from os_prefilter_tools.cli.filters_and_hosts import (
     FiltersAndHosts,
     add_pipeline_arguments,
 )
-from os_prefilter_tools.cli.listing import Cell, Listing
 from os_prefilter_tools.operators.readiness import (
     DEFERRED,
     find_unwanted,

@@ -18,9 +18,9 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import is_file
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter_tools.cli.context import Context, add_repeatable
+from os_prefilter_agent.cli.context import Context, add_repeatable
+from os_prefilter_agent.cli.listing import Listing
 from os_prefilter_tools.cli.filters_and_hosts import add_pipeline_arguments
-from os_prefilter_tools.cli.listing import Listing
 from os_prefilter_tools.operators.examples import example_requests
 
 

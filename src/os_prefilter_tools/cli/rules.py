@@ -12,7 +12,7 @@ from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import SUFFIXES, read_rules, rule_files
-from os_prefilter_tools.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing
 
 
 class CheckRules(Listing):

@@ -4,13 +4,13 @@
 
 import argparse
 
-from os_prefilter_tools.cli.context import CloudCommand
-from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
-from os_prefilter_tools.cli.output import (
+from os_prefilter_agent.cli.context import CloudCommand
+from os_prefilter_agent.cli.output import (
     add_output_arguments,
     check_output,
     write_output,
 )
+from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.fleet.snapshot import snapshot
 
 

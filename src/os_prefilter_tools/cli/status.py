@@ -52,8 +52,8 @@ from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.wanted import traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_agent.cli.program import flush, prepare_output
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
-from os_prefilter_tools.cli.program import flush, prepare_output
 from os_prefilter_tools.operators.readiness import compute_nodes, readiness
 
 _OURS, _NOVAS = (

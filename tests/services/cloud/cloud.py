@@ -21,7 +21,7 @@ from typing import Any
 import openstack
 import yaml
 
-from os_prefilter_tools.adapters.cloud.connection import connect
+from os_prefilter_agent.adapters.connection import connect
 from tests.services.cloud import services
 from tests.services.cloud.others import Others, others
 from tests.services.cloud.services import (

@@ -13,8 +13,8 @@ import pytest
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
+from os_prefilter_agent.adapters import connection as clouds
 from os_prefilter_tools.adapters.cloud import aggregates, resources
-from os_prefilter_tools.adapters.cloud import connection as clouds
 from os_prefilter_tools.adapters.cloud.servers import request_of_server
 from os_prefilter_tools.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused
-from os_prefilter_tools.adapters.cloud import connection as clouds
+from os_prefilter_agent.adapters import connection as clouds
 from os_prefilter_tools.adapters.cloud import resources
 from os_prefilter_tools.cli.main import main
 from tests.services.cloud.cloud import Cloud

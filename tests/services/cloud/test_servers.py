@@ -279,9 +279,7 @@ def test_servers_of_volumes_are_not_judged_where_cinder_hangs_or_refuses(
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "os_prefilter_tools.adapters.cloud.connection.TIMEOUT", 1
-    )
+    monkeypatch.setattr("os_prefilter_agent.adapters.connection.TIMEOUT", 1)
     end = threading.Event()
 
     def respond(path: str) -> Any:

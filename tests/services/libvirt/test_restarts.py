@@ -17,8 +17,8 @@ from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.marker_traits import REPORTED
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter_agent.agent import LOG, Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.cli.agent import LOG, Watch
 from tests.faults.watched import after_round, levels, records_of
 from tests.services.own_services import Service, needs, own_libvirtd
 from tests.support.placements import HOST, everything, lone_host

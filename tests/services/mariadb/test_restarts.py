@@ -21,7 +21,7 @@ from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.marker_traits import names_noting
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter_tools.cli.agent import LOG, Watch
+from os_prefilter_agent.agent import LOG, Watch
 from tests.conftest import times
 from tests.faults.watched import (
     GOALS,

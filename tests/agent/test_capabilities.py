@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from os_prefilter.hosts.capabilities import known_traits
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter_tools.operators.capabilities import Capability, capabilities
+from os_prefilter_agent.capabilities import Capability, capabilities
 from tests.support.hosts import ARM, KVM, X86
 
 

@@ -18,7 +18,7 @@ from nova.exception import ProviderConfigException
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import TraitChange
-from os_prefilter_tools.adapters.provider_config import (
+from os_prefilter_agent.adapters.provider_config import (
     COMPUTE_NODE,
     document,
     write_document,

@@ -19,8 +19,8 @@ from cliff.command import Command
 
 from os_prefilter.common.errors import ConfigurationError, install_extra
 from os_prefilter.common.quoting import describe_error, quote
-from os_prefilter_tools.cli.deadline import TIMEOUT, deadline
-from os_prefilter_tools.cli.output import progress_on
+from os_prefilter_agent.cli.deadline import TIMEOUT, deadline
+from os_prefilter_agent.cli.output import progress_on
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
@@ -121,7 +121,7 @@ class Context:
             return self._connect_as_client()
         # Late, as each import of the SDK: it takes a second, and many commands
         # need no cloud.
-        from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
+        from os_prefilter_agent.adapters.connection import (  # noqa: PLC0415
             connect,
         )
 
@@ -130,7 +130,7 @@ class Context:
     @cached_property
     def placement(self) -> "PlacementClient":
         """A client of the cloud's Placement."""
-        from os_prefilter_tools.adapters.cloud.connection import (  # noqa: PLC0415
+        from os_prefilter_agent.adapters.connection import (  # noqa: PLC0415
             placement_of,
         )
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from os_prefilter_tools.cli.context import Context
-from os_prefilter_tools.cli.host import HostArguments
+from os_prefilter_agent.cli.context import Context
+from os_prefilter_agent.cli.host import HostArguments
 from os_prefilter_tools.cli.main import main
 from tests.support.libvirt_xml import (
     FakeLibvirt,

@@ -21,7 +21,7 @@ from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.conf import options_from
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.cli.context import (
+from os_prefilter_agent.cli.context import (
     CloudCommand,
     Context,
     add_repeatable,

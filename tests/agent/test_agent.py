@@ -16,8 +16,8 @@ import pytest
 
 from os_prefilter.common import errors
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter_tools.cli import agent
-from os_prefilter_tools.cli.agent import (
+from os_prefilter_agent import agent
+from os_prefilter_agent.agent import (
     PROBE_INTERVAL,
     Watch,
     run_until_signal,
@@ -37,7 +37,7 @@ def _first_round_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     it.
     """
     monkeypatch.setattr(
-        "os_prefilter_tools.cli.agent.uniform", lambda low, _high: low
+        "os_prefilter_agent.agent.uniform", lambda low, _high: low
     )
 
 
@@ -97,7 +97,7 @@ class Story:
 
 @pytest.fixture
 def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
-    with caplog.at_level(logging.INFO, "os_prefilter_tools.cli.agent"):
+    with caplog.at_level(logging.INFO, "os_prefilter_agent.agent"):
         yield Story(caplog)
 
 
@@ -290,9 +290,9 @@ def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
 
 SERVICE = """
 import sys, threading
-from os_prefilter_tools.cli import agent
-from os_prefilter_tools.cli.agent import Watch, run_until_signal
-from tests.cli.test_agent import FakeHost
+from os_prefilter_agent import agent
+from os_prefilter_agent.agent import Watch, run_until_signal
+from tests.agent.test_agent import FakeHost
 def report(facts):
     print("round", flush=True)
     if sys.argv[1] == "hangs":

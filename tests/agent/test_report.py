@@ -122,7 +122,7 @@ def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
         )
 
     monkeypatch.setattr(
-        "os_prefilter_tools.cli.capabilities.time",
+        "os_prefilter_agent.cli.capabilities.time",
         SimpleNamespace(sleep=pause),
     )
     request, url = (
@@ -311,8 +311,8 @@ from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import provider_uuid
 from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter_tools.cli.agent import LOG, Watch
-from tests.cli.test_report import Libvirt
+from os_prefilter_agent.agent import LOG, Watch
+from tests.agent.test_report import Libvirt
 host.LibvirtHost = Libvirt
 Libvirt.path = Libvirt.path / sys.argv[1]
 sys.exit(main(sys.argv[2:]))
@@ -373,9 +373,7 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
             )
             return log.read_text().splitlines()[number - 1]
 
-        assert (
-            f" INFO os_prefilter_tools.cli.agent [-] {HOST}: added " in line()
-        )
+        assert f" INFO os_prefilter_agent.agent [-] {HOST}: added " in line()
         before = everything(aware.placement)
         path.write_text(f"{text}[prefilter]\nowner_trait = a b\n")
         process.send_signal(signal.SIGHUP)

@@ -18,7 +18,7 @@ from cliff.formatters.table import TableFormatter
 from cliff.lister import Lister
 from cliff.utils import terminal_width
 
-from os_prefilter_tools.cli.context import CloudCommand
+from os_prefilter_agent.cli.context import CloudCommand
 
 if TYPE_CHECKING:
     _Column = FormattableColumn[Any]

@@ -32,20 +32,20 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.hosts.marker_traits import REPORTED, emulated_in, names_with
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
-from os_prefilter_tools.cli import agent
-from os_prefilter_tools.cli.configuration import read_configuration
-from os_prefilter_tools.cli.context import Context, needs_packages, values_of
-from os_prefilter_tools.cli.deadline import seconds
-from os_prefilter_tools.cli.host import (
+from os_prefilter_agent import agent
+from os_prefilter_agent.capabilities import COLUMNS, capabilities
+from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.context import Context, needs_packages, values_of
+from os_prefilter_agent.cli.deadline import seconds
+from os_prefilter_agent.cli.host import (
     OF_FILES,
     HostArguments,
     add_host_arguments,
     builder_of,
     node_of,
 )
-from os_prefilter_tools.cli.listing import Listing
-from os_prefilter_tools.cli.program import PasswordMaskingFormatter
-from os_prefilter_tools.operators.capabilities import COLUMNS, capabilities
+from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.program import PasswordMaskingFormatter
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.libvirt.host import LibvirtHost
@@ -398,7 +398,7 @@ class PlacementReport:
         """Write the traits to a provider configuration file, with which
         nova-compute reports them.
         """
-        from os_prefilter_tools.adapters.provider_config import (  # noqa: PLC0415
+        from os_prefilter_agent.adapters.provider_config import (  # noqa: PLC0415
             COMPUTE_NODE,
             write_document,
         )

@@ -27,6 +27,11 @@ _FLOORS = {
         ("adapters", "default_service"),
         ("__init__", "nova"),
     ),
+    "os_prefilter_agent": (
+        ("__init__",),
+        ("adapters", "agent", "capabilities"),
+        ("cli",),
+    ),
     "os_prefilter_tools": (
         ("__init__", "fleet"),
         ("adapters",),
@@ -36,22 +41,29 @@ _FLOORS = {
     ),
 }
 
+# Schedulers have the library alone, and compute hosts no tools of operators.
+_MAY_IMPORT: dict[str, set[str]] = {
+    "os_prefilter": set(),
+    "os_prefilter_agent": {"os_prefilter"},
+    "os_prefilter_tools": {"os_prefilter", "os_prefilter_agent"},
+}
+
 
 def _imports(path: Path) -> set[tuple[str, str]]:
     """Return package and folder of each import of ours, wherever it stands."""
-    found = set()
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.split(".")[0] in _FLOORS
-        ):
-            package, *rest = node.module.split(".")
-            found.update(
-                [(package, rest[0])]
-                if rest
-                else [(package, alias.name) for alias in node.names]
-            )
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module in _FLOORS:
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    found = set()
+    for name in names:
+        package, *rest = name.split(".")
+        if package in _FLOORS:
+            found.add((package, rest[0] if rest else "__init__"))
     return found
 
 
@@ -76,11 +88,12 @@ def test_each_folder_imports_only_from_the_floors_below_it(
                 )
 
 
-def test_the_library_never_imports_the_tools() -> None:
-    for path in (_SRC / "os_prefilter").rglob("*.py"):
-        packages = {package for package, _ in _imports(path)}
-        assert packages <= {"os_prefilter"}, (
-            f"{path.relative_to(_SRC)} must not import the tools"
+@pytest.mark.parametrize("package", _MAY_IMPORT)
+def test_each_package_imports_only_those_that_it_may(package: str) -> None:
+    for path in (_SRC / package).rglob("*.py"):
+        imported = {name for name, _ in _imports(path)}
+        assert imported - {package} <= _MAY_IMPORT[package], (
+            f"{path.relative_to(_SRC)} must not import another package"
         )
 
 

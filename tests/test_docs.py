@@ -263,7 +263,7 @@ def test_packages_have_the_version_of_the_project() -> None:
     ) == [version, native]
 
 
-@pytest.mark.parametrize("page", ["upgrade.rst", "enable-safely.rst"])
+@pytest.mark.parametrize("page", ["upgrade.rst", "nova.rst"])
 def test_commands_for_a_cloud_use_valid_options(page: str) -> None:
     """They are about a cloud, so they do not run here; their options exist,
     and go together.

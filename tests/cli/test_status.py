@@ -624,12 +624,11 @@ def test_page_shows_what_the_command_prints(
     """
     for name, version in (("os-traits", "3.9.0"), ("nova", "34.0.0")):
         install(name, version)
-    page = DOCS / "enable-safely.rst"
-    files, fleet = files_of(page), tmp_path / "fleet.yaml"
+    files, fleet = files_of(DOCS / "nova.rst"), tmp_path / "fleet.yaml"
     fleet.write_text(files["fleet.yaml"])
     (shown,) = [
         text
-        for _, _, text in blocks(page)
+        for _, _, text in blocks(DOCS / "commands.rst")
         if text.startswith("$ os-prefilter-status upgrade check\n")
     ]
     with (

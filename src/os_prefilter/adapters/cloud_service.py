@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The services of a cloud in openstacksdk's service catalogue, and one error
-for every way in which they fail.
-"""
+"""The services of a cloud in openstacksdk's catalogue, and their one error."""
 
 from typing import Any
 
@@ -24,9 +22,7 @@ SERVICES = {
 
 
 class CloudError(PrefilterError):
-    """A service of the cloud did not answer, refused, or answered something
-    else.
-    """
+    """A service did not respond, refused, or sent something unexpected."""
 
     def __init__(
         self, what: str, reason: str, advice: str, status: int = 0
@@ -37,8 +33,9 @@ class CloudError(PrefilterError):
 
 
 def proxy_of(connection: Any, kind: str) -> Any:
-    """Return openstacksdk's proxy of a service, which sends requests to the
-    endpoint in the service catalogue.
+    """Return openstacksdk's proxy of a service.
+
+    It sends requests to the endpoint in the service catalogue.
 
     :param connection: an ``openstack.connection.Connection``
     :param kind: a key of ``SERVICES``

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read requests from JSON: what Nova stores, what ``openstack image show``
-prints, and a plain form of our own.
+"""Read requests from JSON.
+
+As Nova stores them, as ``openstack image show`` prints them, and in a plain
+form of our own.
 
 Each problem is a DocumentError with the file, the place in it, the value and
 what was expected.
@@ -30,8 +32,9 @@ _SOME_CELL = "of the server"
 
 
 def _or_empty(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a value that may be left empty: clients print None,
-    "", [] and {} for nothing.
+    """Return the schema of a value that may be left empty.
+
+    Clients print None, "", [] and {} for nothing.
     """
     return {"if": {"enum": [None, "", False, 0, [], {}]}, "else": schema}
 
@@ -83,9 +86,7 @@ _SIZES = {
     "ephemeral_gb": ("ephemeral_gb", "OS-FLV-EXT-DATA:ephemeral"),
     "swap": ("swap",),
 }
-"""Fields of a flavor, and their names in documents: Nova's first, then the
-client's.
-"""
+"""Field of a flavor -> its names in documents, Nova's first."""
 _FLAVOR = _mapping_of(
     **_each(_EXTRA_SPECS, "extra_specs", "properties"),
     **{name: _NUMBER for names in _SIZES.values() for name in names},
@@ -194,9 +195,7 @@ _KINDS = (
     ("a flavor", ("vcpus",)),
     ("an image", ("disk_format",)),
 )
-"""What a document is -> the fields that it has, all of them; the first that
-fits counts.
-"""
+"""What a document is -> the fields that it has; the first that fits."""
 _VOLUME_ADVICE = (
     " What its volume_image_metadata has are properties of an image: write"
     " them under properties, and its disk_format beside them."
@@ -218,8 +217,9 @@ def kind_of(document: Mapping[str, Any]) -> str:
 def not_of_kind(
     kind: str, document: Mapping[str, Any], path: str | Path
 ) -> DocumentError:
-    """Return the error for a document that is no image or flavor; read as one,
-    it would require nothing.
+    """Return the error for a document that is not an image or a flavor.
+
+    Read as one, it would require nothing.
 
     :param kind: ``image`` or ``flavor``
     """
@@ -238,9 +238,7 @@ def not_of_kind(
 
 
 def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of an image in Glance's API, which has them beside
-    its fields.
-    """
+    """Return the properties in the form of Glance's API, beside the fields."""
     fields = _IMAGE_FIELDS.split()
     return {name: value for name, value in image.items() if name not in fields}
 
@@ -274,8 +272,10 @@ def read_json(path: str | Path) -> dict[str, Any]:
 def image_from(
     document: object, path: str | Path, where: str = "image"
 ) -> spec.Image:
-    """Return the image in the output of ``openstack image show -f json`` or in
-    a request spec.
+    """Return the image in a document.
+
+    The output of ``openstack image show -f json``, or the image of a request
+    spec.
 
     :raises DocumentError: it is not one; the message begins with ``where``
     """
@@ -304,8 +304,10 @@ def image_from(
 
 
 def flavor_from(document: object, path: str | Path) -> spec.Flavor:
-    """Return the flavor in the output of ``openstack flavor show -f json`` or
-    in a request spec.
+    """Return the flavor in a document.
+
+    The output of ``openstack flavor show -f json``, or the flavor of a request
+    spec.
 
     :raises DocumentError: it is not one
     """
@@ -314,8 +316,9 @@ def flavor_from(document: object, path: str | Path) -> spec.Flavor:
 
 
 def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
-    """Return the request spec in what Nova stores in its table
-    ``request_specs``, or in the plain form.
+    """Return the request spec as Nova stores it, or in the plain form.
+
+    Nova's table is ``request_specs``.
 
     The plain form has the same fields without Nova's envelopes: ``image``,
     ``flavor``, ``is_bfv``, ``requested_resources``, ``pci_requests``,
@@ -434,8 +437,9 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
 
 
 def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
-    """Return the fields of a request spec as it is stored, without Nova's
-    envelopes; their values are not checked.
+    """Return the fields of a stored request spec, without Nova's envelopes.
+
+    Their values are not checked.
 
     :raises DocumentError: it is none
     """
@@ -458,8 +462,9 @@ def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
 def _check_spelling(
     names: Sequence[str], data: Mapping[str, Any], path: str | Path, where: str
 ) -> None:
-    """Refuse a document with a misspelt field, which would be ignored as the
-    other fields that only Nova reads.
+    """Refuse a document with a misspelt field.
+
+    Otherwise it would be ignored, like the other fields that only Nova reads.
     """
     others = [str(key)[:100] for key in data if key not in names]
     for name in names:

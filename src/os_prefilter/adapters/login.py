@@ -6,8 +6,7 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 def advice_on(status: int, roles: str) -> str:
-    """Return what to do where a service answered 401 or 403; empty for another
-    status.
+    """Return advice on a response 401 or 403; empty for another status.
 
     :param roles: the advice where the user lacks a role
     """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A nova.conf, read without importing Nova: its sections, and the options that
-decide what a libvirt host can do.
+"""A nova.conf, read without importing Nova.
+
+Its sections, and the options that decide what a libvirt host can do.
 
 An error names the file, the section and the option, and never shows a
 password. Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``,
@@ -96,8 +97,9 @@ class LibvirtSettings(NovaSettings):
 
 
 def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
-    """Return the configuration in a nova.conf, in which no option is
-    registered yet; None stands for an empty one.
+    """Return the configuration in a nova.conf, without registered options.
+
+    None stands for an empty file.
 
     :raises DocumentError: if it is a named pipe or a device, which could block
         its reader
@@ -126,8 +128,9 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
 
 
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
-    """Return the lines of ``[filter_scheduler] available_filters``, of all
-    files together, or Nova's default.
+    """Return the values of ``[filter_scheduler] available_filters``.
+
+    Of all files together, or Nova's default.
 
     :raises ConfigurationError: if one is not valid
     """
@@ -179,8 +182,9 @@ def invalid_option(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of oslo.config, or of a library that reads with it,
-    as one sentence without its location.
+    """Return the message of oslo.config as one sentence, without its location.
+
+    Or that of a library that reads with it.
     """
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
     if isinstance(error, cfg.ConfigFileParseError):
@@ -190,8 +194,9 @@ def reason_of(error: Exception) -> str:
 
 
 def release_of_compute() -> int | None:
-    """Return the release of the host's nova-compute, 34 for 2026.2; None if it
-    is not known.
+    """Return the release of the host's nova-compute; None if not known.
+
+    34 stands for 2026.2.
 
     By the package nova beside this one, else by the command in the search
     path: an agent may have an environment of its own.
@@ -213,9 +218,7 @@ def release_of_compute() -> int | None:
 
 
 def installed_nova() -> int | None:
-    """Return the release of the package nova beside this one; None if it is
-    not known.
-    """
+    """Return the release of the installed package nova; None if not known."""
     try:
         # A damaged installation has no version.
         return nova_release(str(version("nova")).partition(".")[0])
@@ -224,9 +227,7 @@ def installed_nova() -> int | None:
 
 
 def unsupported_nova() -> str:
-    """Return a warning if this version was not tested with the installed Nova;
-    empty if it was, or none is known.
-    """
+    """Return a warning if the installed Nova was not tested; else empty."""
     release = installed_nova()
     if release is None or release in NOVA_RELEASES:
         return ""
@@ -250,9 +251,7 @@ def unsupported_nova() -> str:
 
 
 def incompatible_nova(error: ImportError) -> str:
-    """Return the message for a Nova in which the entry point cannot be
-    imported.
-    """
+    """Return the message for a Nova that cannot import the entry point."""
     try:
         nova = f"Nova {version('nova')}"
     except PackageNotFoundError:
@@ -267,9 +266,7 @@ def incompatible_nova(error: ImportError) -> str:
 
 
 def nova_release(text: str) -> int | None:
-    """Parse a release of Nova, written as its major version; None if it is not
-    one.
-    """
+    """Parse a release of Nova, its major version; None if it is not one."""
     return int(text) if re.fullmatch("[1-9][0-9]", text, re.ASCII) else None
 
 
@@ -294,8 +291,9 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
 
 
 def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
-    """Return the machine type of each architecture; an entry that Nova passes
-    over does not stop a host's report.
+    """Return the machine type of each architecture.
+
+    An entry that Nova ignores does not stop a host's report.
     """
     found: dict[str, str] = {}
     ignored: dict[str, None] = {}

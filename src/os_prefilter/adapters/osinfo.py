@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices that Nova takes from libosinfo's database for an image that names
-its system and not the device.
+"""Devices that Nova takes from libosinfo's database.
+
+For an image that names its system and not the device.
 
 Nova's libvirt driver asks it for the network card and the disk bus of
 ``os_distro`` (``nova/virt/osinfo.py``), where the environment of nova-compute
@@ -34,8 +35,9 @@ _LONGEST_NAME = 255
 
 @cache
 def _libosinfo() -> tuple[Any, Any] | None:
-    """Return the library and its list of systems; None if it is not installed,
-    which the log says once.
+    """Return the library and its list of systems; None if not installed.
+
+    The log says so once.
     """
     try:
         import_module("gi").require_version("Libosinfo", "1.0")
@@ -59,8 +61,9 @@ def has_libosinfo() -> bool:
 
 @lru_cache(maxsize=1024)
 def implied_by(distro: str) -> Mapping[str, str]:
-    """Return image property -> value for the devices of a system; empty for
-    what is not known.
+    """Return the devices of a system, by image property.
+
+    Empty for an unknown system.
 
     :param distro: the image's ``os_distro``: a short id, such as ``win2k19``,
         or an id that is a URL

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Limits for a keystoneauth session: how much it reads, how long a response
-takes, where secrets go, and its lock.
+"""Limits for a keystoneauth session.
+
+How much it reads, how long a response takes, where secrets go, and its lock.
 
 keystoneauth reads a response without end, sends the token, or the password of
 a login, along wherever a redirect leads, and waits for its own lock where
@@ -27,8 +28,9 @@ WHOLE = 2.0
 """How many times the timeout the body of a response may take."""
 
 MOST_BYTES = 512 * 1024 * 1024
-"""The longest response: the longest of a Placement with 100,000 hosts is below
-a fifth of it.
+"""The longest response that is read.
+
+The longest of a Placement with 100,000 hosts is below a fifth of it.
 """
 
 _PIECE = 4096
@@ -38,8 +40,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def limit(session: Any) -> None:
-    """Limit a ``keystoneauth1.session.Session`` by the timeout of each of its
-    requests; call it before the login.
+    """Limit a ``keystoneauth1.session.Session``; call it before the login.
+
+    Each request is limited by its own timeout.
     """
     hooks = session.session.hooks["response"]
     if _check_response in hooks:
@@ -56,8 +59,7 @@ def limit(session: Any) -> None:
 
 
 def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method that gets the token of an identity plugin, refused
-    while it runs in this thread.
+    """Return a plugin's ``get_access``, refused while it runs in this thread.
 
     keystoneauth holds a lock while it logs in. Where Keystone answers 401 to
     the request for its versions, keystoneauth repeats that with a token, and
@@ -82,8 +84,9 @@ def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_response(response: requests.Response, **options: Any) -> None:
-    """Refuse a redirect to another origin, and read the body, unless the
-    caller reads it.
+    """Refuse a redirect to another origin, and read the body within limits.
+
+    The caller may read the body itself.
 
     :raises requests.RequestException: the headers and the body of the request,
         with secrets, would go elsewhere
@@ -146,8 +149,9 @@ def _body(response: requests.Response, seconds: float) -> bytes:
 
 
 def _origin_of(url: str) -> tuple[str | None, str | None, int | None]:
-    """Return the scheme, the host and the port of a URL: another port is
-    another service, perhaps another user's.
+    """Return the scheme, the host and the port of a URL.
+
+    Another port is another service, perhaps another user's.
     """
     # By the parser of the library that connects: others see another host where
     # there is a backslash.

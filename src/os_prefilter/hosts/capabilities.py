@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capabilities of a host as traits: the installed reporters, the traits
-that each owns, and why one is missing.
+"""The capabilities of a host as traits.
+
+The installed reporters, the traits that each owns, and why one is missing.
 """
 
 from functools import cache, lru_cache, partial
@@ -25,8 +26,9 @@ REPORTERS = "os_prefilter.capability_reporters"
 
 
 _TraitValue = tuple[str, str, str]
-"""Row, value and guest architecture that a trait stands for: the last
-arguments of ``Reporter.refusal``.
+"""Row, value and guest architecture that a trait stands for.
+
+The last arguments of ``Reporter.refusal``.
 """
 
 
@@ -46,8 +48,7 @@ def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
 
 
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
-    """Return whether the host has each trait that its reporter owns; none is
-    left out.
+    """Return whether the host has each trait that its reporter owns.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -55,8 +56,9 @@ def capability_traits(facts: HostFacts) -> dict[str, bool]:
 
 
 def refusals(facts: HostFacts) -> dict[Trait, str]:
-    """Return why the host does not have each trait that its reporter owns;
-    empty for those that it has.
+    """Return the reason why the host lacks each trait that its reporter owns.
+
+    Empty for traits that it has.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -74,8 +76,9 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
 def refusal_of(
     trait: Trait, facts: HostFacts, reporter: Reporter
 ) -> str | None:
-    """Return why the host does not have a trait, empty if it has it; None if
-    its reporter does not decide it.
+    """Return why the host lacks a trait; empty if it has it.
+
+    None if its reporter does not decide it.
     """
     configured = reporter.configured(facts) if reporter.configured else {}
     if trait in configured:
@@ -97,8 +100,9 @@ def _refusal_of_vocabulary(
 
 
 def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
-    """Return why a host must not have a trait about an architecture that the
-    cloud does not offer to emulate.
+    """Return why a trait about an emulated architecture is withheld.
+
+    The cloud does not offer to emulate it; empty otherwise.
     """
     architecture = TRAITS_OF_EMULATION.get(trait)
     if not architecture:
@@ -125,9 +129,7 @@ def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
 
 
 def known_traits() -> tuple[Trait, ...]:
-    """Return all traits that a reporter can own, in the order of the
-    vocabulary.
-    """
+    """Return all traits that a reporter can own, in the vocabulary's order."""
     return tuple(_values_by_trait())
 
 

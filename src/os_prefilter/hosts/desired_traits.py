@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The desired traits of a host's resource providers. Pure: nothing is read or
-written here.
+"""The desired traits of a host's resource providers.
+
+Pure: nothing is read or written here.
 
 Only traits that a capability reporter owns are added, and only those that a
 report marker covers, or that an agent has noted, are removed: operators set
@@ -43,13 +44,12 @@ _FORBIDDEN = "_COMPUTE_DEFAULT_MACHINE_"
 
 
 class Mode(Enum):
-    """How the traits of a host are shared with another service that writes
-    some.
-    """
+    """How the traits of a host are shared with a service that writes some."""
 
     BESIDE = "beside"
-    """A nova-compute does: only the traits that its virt driver does not write
-    are managed.
+    """A nova-compute runs there, and writes the traits of its virt driver.
+
+    Only the others are managed.
     """
     ALONE = "alone"
     """No other service does: all traits of the reporter are managed."""
@@ -59,22 +59,20 @@ class TraitChange(NamedTuple):
     """One difference between the traits in Placement and the desired ones."""
 
     provider: str
-    """The name of the resource provider; empty for a trait that is created in
-    Placement.
-    """
+    """The name of the resource provider; empty for a trait to create."""
     trait: str
     change: str
-    """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not
-    desired, but set by another service.
+    """``add``, ``remove`` or ``create``.
+
+    For a node in Ironic also ``keep``: not desired, but set by another
+    service.
     """
 
 
 def changes_between(
     provider: str, before: Iterable[str], after: Iterable[str]
 ) -> list[TraitChange]:
-    """Return the traits that are added to a provider, and then those that are
-    removed, each sorted.
-    """
+    """Return the traits added to a provider, then those removed, sorted."""
     old, new = set(before), set(after)
     added = [
         TraitChange(provider, trait, "add") for trait in sorted(new - old)
@@ -91,29 +89,30 @@ class Goal:
     traits: Mapping[str, bool]
     """The managed traits, and whether the host has each."""
     groups: Mapping[str, frozenset[str]]
-    """Key of a group that the host can report -> the managed traits in it
-    (:mod:`os_prefilter.hosts.marker_traits`).
-    """
+    """Key of a group that the host can report -> the managed traits in it."""
     wanted: frozenset[str] | None
     """Keys of the groups that schedulers want; None withdraws the report."""
     owner: Options | None = None
-    """The owner trait, and how to recognize the owner's providers; None leaves
-    ownership as it is.
+    """The owner trait, and how to recognize the owner's providers.
+
+    None leaves ownership as it is.
     """
     unsure: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Key -> traits of groups whose facts are unavailable now; their earlier
-    report is kept.
+    """Key -> traits of groups whose facts are unavailable now.
+
+    Their earlier report is kept.
     """
     reported_by_nova: Mapping[str, bool] = field(default_factory=dict)
-    """The traits that the host's nova-compute reports, and whether the host
-    has each: what an agent has set of these, of a release before Nova did, is
-    Nova's.
+    """Trait that the host's nova-compute reports -> whether the host has it.
+
+    One that an agent has set before Nova reported it is Nova's now.
     """
 
 
 def check_traits(names: Iterable[str]) -> None:
-    """Check the trait names of a capability reporter, perhaps of another
-    package.
+    """Check the trait names of a capability reporter.
+
+    It may come from another package.
 
     :raises ConfigurationError: if one is not the name of a trait
     """
@@ -194,8 +193,9 @@ def goal_of(
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
-    """Return the goal without a report; beside a nova-compute, standard traits
-    that the host has stay.
+    """Return the goal without a report.
+
+    Beside a nova-compute, standard traits that the host has stay.
     """
     traits = (
         goal.traits
@@ -273,8 +273,7 @@ def with_traits(
 
 
 def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:
-    """Return whether a trait stays that another release has set, and of which
-    this one knows nothing.
+    """Return whether a trait that only another release knows stays.
 
     Schedulers that want it would exclude the host without it.
     """
@@ -318,8 +317,9 @@ def _uuid_by_cyborg(name: str) -> str:
 
 
 def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
-    """Return whether a provider below one of the owner's has an inventory of
-    what the owner creates.
+    """Return whether a provider has an inventory of what the owner creates.
+
+    It is below one of the owner's providers.
 
     Beside others: those of a ``provider.yaml`` may come to Nova's. Another
     service's is foreign by other signs.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The virt driver's side: parts of a request that its host cannot do, and the
-settings to give to the guest.
+"""Late check of a host: what it cannot do of a request, and guest settings.
 
 The scheduler requests only hosts that can, but a host may have changed since,
 or a filter may be off. So the driver checks again, by the same table as the
@@ -62,8 +61,7 @@ class Unsupported(NamedTuple):
 
 
 def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
-    """Return what the host cannot do of a request; empty if the driver-side
-    check accepts it.
+    """Return what the host cannot do of a request; empty to accept it.
 
     A host can do no value that is not in the vocabulary.
 
@@ -75,8 +73,7 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
 
 
 def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
-    """Return what the driver must give the guest: HPET first, then in the
-    order of the vocabulary.
+    """Return the settings of the guest: HPET, then in the vocabulary's order.
 
     A switched device may be required by its property, or by its trait in the
     image, in the flavor or in a group of the flavor that describes the host
@@ -233,8 +230,9 @@ class _Check:
         )
 
     def _exact_machine(self) -> str:
-        """Return the requested machine type with its version, which no trait
-        has.
+        """Return the requested machine type with its version.
+
+        Traits have none.
         """
         # No machine type is longer; reasons show it.
         return str(self._request.image_property(str(_MACHINE.image_property)))[
@@ -244,8 +242,9 @@ class _Check:
     def _refusal(
         self, row: Row, value: str, choice: asked.RowValue | None = None
     ) -> str:
-        """Return why the host cannot do a value of a row, which is the choice
-        of the request; empty if it can.
+        """Return why the host cannot do a value of a row; empty if it can.
+
+        The value is the choice of the request.
         """
         term, reason = row.values[value], ""
         # A driver may be unable to apply a configuration that requires no
@@ -281,8 +280,9 @@ class _Check:
     def _named_without_property(
         self, row: Row, device: Trait
     ) -> Iterator[Unsupported]:
-        """Yield the sources that name a device by its trait alone: a guest of
-        Nova starts without it.
+        """Yield the sources that name a device by its trait alone.
+
+        A guest of Nova starts without it.
         """
         if "true" not in map(
             row.canonical, asked.raw_values(self._request, row)
@@ -298,9 +298,7 @@ class _Check:
                 yield Unsupported(source.place, source.value, reason)
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:
-        """Return why the host does not have a trait, or has one that it must
-        not have.
-        """
+        """Return why the host lacks a required trait, or has a forbidden."""
         reason = refusal_of(trait, self._facts, self._reporter)
         has = (
             trait in self._facts.other_traits if reason is None else not reason
@@ -314,8 +312,9 @@ class _Check:
         )
 
     def _named_traits(self) -> Iterator[Unsupported]:
-        """Yield the traits that the request requires of the host or forbids by
-        name, where the host does not comply.
+        """Yield the named traits with which the host does not comply.
+
+        The request requires or forbids them of the host.
 
         Placement checks the traits of groups that other providers serve, such
         as GPUs and ports.
@@ -342,8 +341,9 @@ class _Check:
     def _never(
         self, row: Row, value: str, choice: asked.RowValue | None
     ) -> str:
-        """Return why the guest's machine type, its own or the host's default,
-        can never have the value of a row.
+        """Return why the guest's machine type can never have a row's value.
+
+        The machine type is the guest's own, or the host's default.
         """
         guest = self._guest
         if (
@@ -379,8 +379,9 @@ class _Check:
     def _default_family(
         self, among: Iterable[str] = _DEFAULT_MACHINE.values
     ) -> str:
-        """Return the family of the host's default machine type, if it is
-        ``among``.
+        """Return the family of the host's default machine type.
+
+        Empty if it is not ``among`` these.
         """
         architecture = self._guest.default_architecture
         for family in (
@@ -402,8 +403,9 @@ class _Check:
     def _invalid_address_bits(
         self, mode: asked.RowValue
     ) -> Iterator[Unsupported]:
-        """Yield why the guest cannot have the requested address bits; no trait
-        has the number of a host.
+        """Yield why the guest cannot have the requested address bits.
+
+        No trait has the number of a host.
         """
         place, value, bits = asked.address_bits_of(self._request)
         if not value and self._facts.needs_address_bits:

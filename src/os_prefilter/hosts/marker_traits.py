@@ -63,8 +63,9 @@ def _digest(names: Iterable[str]) -> str:
 
 
 NOT_CONFIGURED = marker_key(("not configured by request",))
-"""The key of a host whose driver applies no configuration template: it has
-none of their traits.
+"""The key of a host whose driver applies no configuration template.
+
+It has none of their traits.
 """
 
 
@@ -85,8 +86,7 @@ class TraitGroup(NamedTuple):
 def trait_groups(
     templates: Templates, emulated: frozenset[str]
 ) -> tuple[TraitGroup, ...]:
-    """Return the groups of the vocabulary and of a deployment's configuration
-    templates.
+    """Return the groups of the vocabulary and of configuration templates.
 
     :param emulated: the architectures that the cloud offers to emulate: a host
         answers for these otherwise
@@ -157,8 +157,9 @@ def groups_by_trait(
 
 
 def emulated_in(keys: Collection[str]) -> frozenset[str]:
-    """Return the architectures that a cloud offers to emulate, by the keys of
-    what it wants.
+    """Return the architectures that a cloud offers to emulate.
+
+    By the keys of the groups that it wants.
     """
     standard = (
         (term.trait, value, (term.trait, "emulated"))
@@ -178,8 +179,9 @@ def emulated_in(keys: Collection[str]) -> frozenset[str]:
 
 @cache
 def _keys_of_rows() -> Mapping[str, frozenset[str]]:
-    """Return the keys that stand for all optional traits of a row, or of an
-    emulated architecture, in a marker.
+    """Return the keys that stand for several others in a marker.
+
+    For all optional traits of a row, or of an emulated architecture.
 
     Placement sends the marker of each host with each candidate, and most
     agents report a row as a whole.
@@ -200,8 +202,9 @@ def _keys_of_rows() -> Mapping[str, frozenset[str]]:
 
 
 def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
-    """Return the names of traits that hold these keys, :data:`WANTED` or
-    :data:`REPORTED`: one, or several for many.
+    """Return the marker traits that hold these keys, several for many.
+
+    With the prefix :data:`WANTED` or :data:`REPORTED`.
     """
     held = set(keys)
     for key, members in _keys_of_rows().items() if prefix == REPORTED else ():
@@ -219,9 +222,7 @@ def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:
-    """Return the names of traits by which an agent notes on a provider that it
-    has set these.
-    """
+    """Return the marker traits that note on a provider what an agent set."""
     return _joined(
         SET,
         {_digest((trait,))[:_NOTE_LENGTH] for trait in traits},
@@ -230,8 +231,9 @@ def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:
 
 
 def noted_among(traits: Collection[str]) -> frozenset[str]:
-    """Return the traits of a provider that an agent has set, whatever its
-    release, by its note among them.
+    """Return the traits of a provider that an agent of any release has set.
+
+    By its note among them.
     """
     noted = _split(SET, traits, _NOTE_LENGTH)
     return (

@@ -36,8 +36,9 @@ from os_prefilter.vocabulary.options import rows_with
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """The facts of one host; a virt driver adds fields. A value that a probe
-    did not get is never guessed.
+    """The facts of one host; a virt driver adds fields.
+
+    A value that a probe did not get is never guessed.
     """
 
     driver: ClassVar[str] = ""
@@ -46,44 +47,42 @@ class HostFacts:
     host: str = "this host"
     """Its name, for messages."""
     architecture: str = ""
-    """The architecture of its processors, as Nova spells it; empty if not
-    known.
-    """
+    """The architecture of its processors, by Nova's name; empty if unknown."""
     physical_address_bits: int | None = None
     """The address width of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
-    """Traits that operators or other services have set; they count for rows
-    that the reporter does not own.
+    """Traits that operators or other services have set.
+
+    They count for rows that the reporter does not own.
     """
     emulated_architectures: frozenset[str] = frozenset()
-    """The architectures that the cloud offers to emulate: its option
-    ``emulated_architectures``.
+    """The architectures that the cloud offers to emulate.
+
+    Its option ``emulated_architectures``.
     """
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
     built_by_nova: bool = False
-    """True if Nova's driver builds its guests, not one with our guest
-    settings.
+    """True if Nova's driver builds its guests.
+
+    False for a driver that uses our guest settings.
     """
 
     @property
     def needs_address_bits(self) -> bool:
-        """True if a guest whose address space is emulated starts only with a
-        number of bits in the request.
-        """
+        """True if an emulated address space needs a number of bits."""
         return False
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows of the deployment: the vocabulary, and its configuration
-        templates.
-        """
+        """All rows: the vocabulary and the configuration templates."""
         return rows_with(self.templates)
 
 
 Refusal = Callable[[Any, str, str, str], str]
-"""``(facts, row name, value, guest architecture) -> reason``, empty if the
-host can do it.
+"""``(facts, row name, value, guest architecture) -> reason``.
+
+Empty if the host can do it.
 
 The architecture is empty for guests of the host's own, and for rows that are
 not ``per_architecture``. A reporter with ``Reporter.configured`` is also asked
@@ -95,9 +94,7 @@ TraitsOf = Callable[[Any], frozenset[str]]
 
 
 def traits_reported_by_nova(_facts: object = None) -> frozenset[str]:
-    """Return the traits of the vocabulary that Nova's own virt drivers
-    report.
-    """
+    """Return the vocabulary's traits that Nova's own virt drivers report."""
     return (
         frozenset(trait for row in table() for trait in row.traits)
         - opt_in_traits()
@@ -113,8 +110,9 @@ tpm_secret_security mem_encryption_model
 
 
 def traits_without_devices(_facts: object) -> frozenset[str]:
-    """Return the traits that Nova's virt drivers other than libvirt report: no
-    traits of devices.
+    """Return what Nova's virt drivers other than libvirt report.
+
+    No traits of devices.
     """
     return traits_reported_by_nova().difference(
         *(BY_NAME[row].traits for row in _DEVICES.split())
@@ -130,21 +128,25 @@ class Reporter:
     owns: frozenset[str] = field(
         default_factory=lambda: frozenset(row.name for row in table())
     )
-    """The rows that it reports, by default all; it never touches the traits of
-    the others.
+    """The rows that it reports, by default all.
+
+    It never touches the traits of the others.
     """
     configured: Callable[[Any], Mapping[Trait, str]] | None = None
-    """Returns ``{trait: reason}``, empty if the host has the trait, for traits
-    of configuration templates that the facts decide; None where hosts are not
-    configured by request.
+    """Returns ``{trait: reason}`` for traits of configuration templates.
+
+    Those that the facts decide; empty if the host has the trait. None where
+    hosts are not configured by request.
     """
     reported_by_nova: TraitsOf = traits_reported_by_nova
-    """The traits that a nova-compute with this virt driver writes itself:
-    beside it they are not ours to write.
+    """The traits that a nova-compute with this virt driver writes itself.
+
+    Beside it they are not ours to write.
     """
     unknown: TraitsOf = lambda _facts: frozenset()
-    """The traits that the facts say nothing about now: beside a nova-compute
-    they stay as they are.
+    """The traits that the facts say nothing about now.
+
+    Beside a nova-compute they stay as they are.
     """
 
 
@@ -160,6 +162,7 @@ class Setting(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
     """The settings that the driver must give the guest.
+
     ``drivers.libvirt_domain_xml`` renders them for libvirt.
     """
 
@@ -167,22 +170,20 @@ class GuestSettings:
     architecture: str
     """The architecture of the guest."""
     machine: str = ""
-    """The requested machine type, as the image names it; empty leaves it to
-    the host.
-    """
+    """The requested machine type, as in the image; empty for the host's."""
     family: str = ""
-    """The family of the machine type that the guest gets; empty where the
-    driver has no machine types.
+    """The family of the machine type that the guest gets.
+
+    Empty where the driver has no machine types.
     """
     physical_address_bits: int | None = None
-    """The address width of the guest's processors, if ``maxphysaddr_mode`` is
-    ``emulate``; else None.
+    """The address width of the guest's processors.
+
+    None unless ``maxphysaddr_mode`` is ``emulate``.
     """
 
     def value(self, name: str) -> str | None:
-        """Return the value of a row of the vocabulary; None if the request has
-        none.
-        """
+        """Return the value of a row; None if the request has none."""
         return next(
             (
                 setting.value

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Semantic checks on parsed rules: conflicts with one another, with the
-vocabulary, and with Nova.
+"""Check parsed rules for conflicts.
+
+With one another, with the vocabulary, and with Nova.
 """
 
 from collections import Counter
@@ -62,8 +63,9 @@ class Problem(NamedTuple):
 def check_rules(
     rules: Iterable[Rule], progress: Progress = no_progress
 ) -> Iterator[Problem]:
-    """Yield the problems of well-formed rules; only rules without an error of
-    their own are compared with others.
+    """Yield the problems of well-formed rules.
+
+    Only rules without an error of their own are compared with others.
     """
     rules, sound, first = list(rules), [], dict[str, Rule]()
     for number, rule in enumerate(rules, 1):
@@ -306,8 +308,9 @@ class _Alternative(NamedTuple):
 def _contradictions(
     rules: Sequence[Rule], progress: Progress
 ) -> Iterator[Problem]:
-    """Yield pairs of rules of which one requires, always or for one value, a
-    trait that the other one forbids.
+    """Yield pairs of rules that require and forbid the same trait.
+
+    Always, or for one value.
 
     Rules about different names are allowed: a request that matches both is
     rejected with the reason.
@@ -369,8 +372,9 @@ def _contradictions(
 def _example(
     ours: Clause, theirs: Clause, unless: Sequence[Clause]
 ) -> Clause | None:
-    """Return what a request may say that meets two clauses and none of the
-    others; None if no request does.
+    """Return an example of a request that meets two clauses, or None.
+
+    It meets none of the exceptions.
 
     Of a list, two clauses have to find one item that both name: two items are
     as two names.
@@ -405,8 +409,9 @@ def _example(
 def _values(
     conditions: Sequence[RuleCondition],
 ) -> Iterator[tuple[object, Clause]]:
-    """Yield values that may meet conditions about one thing, each with the
-    conditions that describe it.
+    """Yield values that may meet conditions about one thing.
+
+    Each with the conditions that describe it.
 
     One value of each condition; all of these together, where the thing has
     several values; and all of these in a list with another item, which an

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Conditions of rules: what they are about, and which values of a request they
-match.
-"""
+"""Conditions of rules, and the values of a request that they match."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,12 +22,14 @@ FLAVOR = "flavor"
 REQUIRES = "required trait"
 FORBIDS = "forbidden trait"
 NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
-"""Places of a request that hold named values, which its author has written, so
-that messages may name them.
+"""Places of a request that hold named values.
+
+The author of the request has written them, so that messages may name them.
 """
 PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
-"""All places that conditions may be about; first places that rarely differ
-between requests of one image and flavor.
+"""All places that conditions may be about.
+
+First places that rarely differ between requests of one image and flavor.
 """
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """Places that may hold several values at once, each of which may match."""
@@ -44,8 +44,9 @@ _RESPELT = {
 }
 
 ConditionValue = str | bool
-"""A value of a condition: a text matches exactly, a boolean matches every
-spelling of it.
+"""A value of a condition.
+
+A text matches exactly, a boolean matches every spelling of it.
 """
 
 
@@ -60,8 +61,9 @@ class RuleCondition:
     values: frozenset[ConditionValue] = frozenset()
     """The values that match; empty: any value."""
     in_list: bool = False
-    """True if the value is a list, separated by commas, of which one item is
-    to match.
+    """True if the value is a list, separated by commas.
+
+    One item of it must match.
     """
 
     @property
@@ -98,8 +100,9 @@ Clause = tuple[RuleCondition, ...]
 
 
 class RuleSubject:
-    """A request that conditions are about, with the requirements of the
-    filters before the rules.
+    """A request that conditions are about.
+
+    With the requirements of the filters before the rules.
     """
 
     def __init__(
@@ -122,8 +125,9 @@ class RuleSubject:
         return self._request.scheduler_hints.keys() if place == HINT else ("",)
 
     def value_of(self, place: str, name: str) -> object:
-        """Return the value under a name; None if it is not set. A hint and
-        traits are a tuple of values.
+        """Return the value under a name; None if it is not set.
+
+        Hints and traits have a tuple of values.
         """
         key = place, name
         if key not in self._values:
@@ -136,8 +140,9 @@ class RuleSubject:
         name: str,
         in_list: bool,  # noqa: FBT001 - of a key
     ) -> frozenset[ConditionValue]:
-        """Return the values, as in a file, that the value under a name
-        matches, or that its items match.
+        """Return the values of a file that the value under a name matches.
+
+        Or that its items match.
         """
         key = place, name, in_list
         if key not in self._readings:
@@ -213,8 +218,10 @@ class RuleSubject:
         )
 
     def properties(self, clause: Clause) -> tuple[str, ...]:
-        """Return the words of its author in a request: ``os_license=gold``,
-        ``hint trait:X=required``.
+        """Return the request's properties that a clause matches.
+
+        As their author wrote them: ``os_license=gold``, ``hint
+        trait:X=required``.
         """
         return tuple(
             ("hint " if each.place == HINT else "") + self._match_of(each)
@@ -223,8 +230,9 @@ class RuleSubject:
         )
 
     def _match_of(self, condition: RuleCondition) -> str:
-        """Return a condition that holds in the words of the file, and never in
-        those of the request.
+        """Return a condition that holds, in the words of the file.
+
+        Never in those of the request.
         """
         readings = self.readings_of(*condition.key, condition.in_list)
         found = sorted(
@@ -254,8 +262,9 @@ def is_set(value: object) -> bool:
 
 
 def items_of(value: object) -> object:
-    """Return the items of a list that is separated by commas, or of several
-    such lists, each once.
+    """Return the items of a list that is separated by commas, each once.
+
+    Or those of several such lists.
 
     Any other value is returned as it is.
     """
@@ -268,8 +277,7 @@ def items_of(value: object) -> object:
 
 
 def readings(place: str, name: str, value: object) -> list[ConditionValue]:
-    """Return the values that a request's value matches: its text, and the
-    boolean that it spells.
+    """Return the texts and booleans that a request's value matches.
 
     The spelling of an image property is changed as Nova changes it, so that an
     image read from Glance and Nova's object of it match the same rules.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Require, forbid and prefer traits by operators' own rules
-(``[prefilter] rules_dirs``).
+"""Require, forbid and prefer traits by operators' own rules.
+
+Their directories are ``[prefilter] rules_dirs``.
 """
 
 from collections.abc import Iterator
@@ -42,9 +43,7 @@ def rules(
     options: Options,
     required_before: tuple[Requirement, ...] = (),
 ) -> Requirements:
-    """Require, forbid and prefer the traits of each rule whose conditions the
-    request matches.
-    """
+    """Require, forbid and prefer the traits of each rule that matches."""
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
     notes = (

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators' own rules: conditions on requests, and the traits that hosts must
-have for them.
+"""Operators' own rules: conditions, and the traits that they ask for.
 
 A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML
 files, and the request filter ``rules`` applies it. Traits are literals of the
@@ -21,15 +20,14 @@ from os_prefilter.request.view import Request
 from os_prefilter.rules import conditions
 
 PORTS: Final = "ports"
-"""The scope of a rule about each request group of a port that requests
-resources.
-"""
+"""The scope of a rule about each group of a port that requests resources."""
 ALWAYS: tuple[conditions.Clause, ...] = ((),)
 """Holds for every request."""
 
 HINT_PREFIX = "trait:"
-"""The beginning of the hints by which users name a trait:
-``--hint trait:NAME=required``.
+"""The beginning of the hints by which users name a trait.
+
+``--hint trait:NAME=required``
 """
 HINT_VALUES: Mapping[str, str] = {
     "required": "require",
@@ -43,8 +41,9 @@ _MOST_NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Traits that hosts must have, must not have, or preferably have, for the
-    requests that it applies to.
+    """Traits that hosts must have, must not have, or preferably have.
+
+    For the requests that the rule applies to.
     """
 
     name: str
@@ -53,8 +52,9 @@ class Rule:
     require: tuple[Trait, ...] = ()
     forbid: tuple[Trait, ...] = ()
     scope: str = ROOT
-    """``root``, ``unsuffixed``, :data:`PORTS`, or the suffix of a request
-    group; the rule does not apply to flavors without it.
+    """``root``, ``unsuffixed``, :data:`PORTS`, or a request group's suffix.
+
+    The rule does not apply to flavors without that group.
     """
     because: str = ""
     """The operator's reason, for people."""
@@ -66,8 +66,9 @@ class Rule:
     """Alternatives: it does not apply if all conditions of one of them hold.
     """
     hint_trait: str = ""
-    """The trait that it lets requests name in a hint; empty for a rule that an
-    operator wrote as such.
+    """The trait that the rule lets requests name in a hint.
+
+    Empty for a rule that an operator wrote as such.
     """
 
     @property
@@ -93,16 +94,18 @@ class Match(NamedTuple):
     """The source of the requirements, in the words of the file, for operators.
     """
     public: str
-    """The source for the author of the request: nothing of other projects,
-    flavors and zones, and no reason.
+    """The source for the author of the request.
+
+    Nothing of other projects, flavors and zones, and no reason.
     """
     properties: tuple[str, ...]
     """Words of the conditions that the author of the request has written."""
 
 
 class RuleSet:
-    """All rules of a deployment, indexed by name and value, so that rules
-    about others cost nothing.
+    """All rules of a deployment, indexed by name and value.
+
+    Rules about others cost nothing.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -110,17 +113,13 @@ class RuleSet:
         self.hint_traits = frozenset(
             rule.hint_trait for rule in self.rules if rule.hint_trait
         )
-        """The traits that a request may name in hints
-        (``trait:NAME=required``).
-        """
+        """Traits that requests may name in hints (``trait:NAME=required``)."""
         self.traits = frozenset(
             trait
             for rule in self.rules
             for trait in (*rule.require, *rule.forbid)
         )
-        """All traits that rules require and forbid; preferred ones need not
-        exist.
-        """
+        """All required and forbidden traits; preferred ones need not exist."""
         # Place, and whether it is about items -> name -> value, or None for
         # any -> rules by number. An alternative is under one of its
         # conditions.
@@ -163,9 +162,7 @@ class RuleSet:
 
     @property
     def checksum(self) -> str:
-        """Eight characters that are the same for the same rules on every
-        machine.
-        """
+        """Eight characters, the same for the same rules on every machine."""
         contents = [
             asdict(replace(rule, file="", line=0)) for rule in self.rules
         ]

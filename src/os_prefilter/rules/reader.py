@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read rules from YAML files and directories: strictly, and with all mistakes
-at once, each with its line.
+"""Read rules from YAML files and directories.
+
+Strictly, and with all mistakes at once, each with its line.
 """
 
 import os
@@ -54,8 +55,9 @@ class RulesRead(NamedTuple):
 
 
 def rule_files(folder: str | Path) -> list[Path]:
-    """Return the files of a directory that hold rules, by name; hidden files
-    and other suffixes are ignored.
+    """Return the files of a directory that hold rules, sorted by name.
+
+    Hidden files and other suffixes are ignored.
 
     :raises DocumentError: it is not a directory, or cannot be read
     """
@@ -78,8 +80,7 @@ def rule_files(folder: str | Path) -> list[Path]:
 def read_rules(
     paths: Iterable[str | Path], progress: Progress = no_progress
 ) -> RulesRead:
-    """Return the rules of files, and of the files of directories, with all
-    their problems.
+    """Return the rules of files and directories, with all their problems.
 
     :param progress: called for each rule that is read, with its number and
         that of all in its file, then for each that is checked
@@ -111,8 +112,9 @@ def read_rules(
 def rules_in(
     data: bytes, file: str, progress: Progress = no_progress
 ) -> tuple[list[Rule], list[Problem]]:
-    """Return the well-formed rules of a document, those for its
-    ``hint_traits`` too, and the mistakes in the others.
+    """Return the well-formed rules of a document, and its mistakes.
+
+    With the rules for its ``hint_traits``.
 
     :param file: names the document in problems and rules; printable
     :raises DocumentError: if it is not YAML

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rules of a running service: read at start, and reloaded when files
-change or on SIGHUP.
+"""The rules of a running service.
+
+Read at start, and reloaded when files change or on SIGHUP.
 
 A change is used as a whole or not at all: while files cannot be read, or
 Placement cannot create their traits, the previous rules stay in use and one
@@ -24,19 +25,22 @@ from os_prefilter.rules.reader import read_rules, rule_files
 LOG = get_logger(__name__)
 
 SETTLED = 2.0
-"""Seconds for which files must be unchanged before a reload without SIGHUP: an
-editor may still be writing.
+"""Seconds for which files must be unchanged before a reload.
+
+An editor may still be writing. SIGHUP reloads at once.
 """
 
 _Stat = tuple[str, int, int, int, int]
-"""Path, inode, size, and the nanoseconds of the last change of the content and
-of the permissions.
+"""Path, inode, size, and when content and permissions changed.
+
+In nanoseconds.
 """
 
 
 class RuleFolders:
-    """The rules in some directories, as the fact ``rules``: for
-    ``Fact("rules", RuleFolders(...), interval)``.
+    """The rules in some directories, as the fact ``rules``.
+
+    For ``Fact("rules", RuleFolders(...), interval)``.
 
     :param folders: the directories
     :param ensure_traits: creates the traits that rules name before the rules
@@ -74,8 +78,9 @@ class RuleFolders:
         return self._in_use
 
     def read_again(self) -> None:
-        """Reload the files now, changed or not. Placement is queried at the
-        next use, not here.
+        """Reload the files now, changed or not.
+
+        Placement is queried at the next use, not here.
 
         A service may call this in the process that starts its workers, which
         must not inherit connections.

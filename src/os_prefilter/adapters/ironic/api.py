@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests to Ironic through openstacksdk, and the error for each kind of
-failure.
+"""Requests to Ironic through openstacksdk, and an error for each failure.
 
 The SDK retries a request, with growing pauses, if Ironic answers 409 (the node
 is locked) or 503 (no worker is free): ``baremetal_status_code_retries``, by
@@ -32,8 +31,7 @@ _REDACTED = "** "
 
 @contextmanager
 def convert_errors(what: str, node: str) -> Iterator[None]:
-    """Ask Ironic something; each failure becomes an
-    :class:`os_prefilter.common.errors.IronicError`.
+    """Convert each failure of a request to Ironic into an ``IronicError``.
 
     :param what: the request, for messages
     """
@@ -78,8 +76,9 @@ def _text(error: Exception) -> str:
 
 
 def one_short_line(text: object) -> str:
-    """Return text from Ironic, which may contain a tenant's, quoted, on one
-    line and cut.
+    """Return a text of Ironic's, quoted, on one line and cut.
+
+    It may contain a tenant's text.
     """
     words = "".join(
         character if character.isprintable() else " "
@@ -89,8 +88,9 @@ def one_short_line(text: object) -> str:
 
 
 def bios_settings(baremetal: Any, node: Node) -> list[Any]:
-    """Return the BIOS settings of a node as Ironic shows them, with what may
-    be written into each (API 1.74).
+    """Return the BIOS settings of a node as Ironic shows them.
+
+    With what may be written into each (API 1.74).
 
     A node whose BIOS Ironic does not manage has none.
 
@@ -117,7 +117,5 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
 
 
 def visible(text: object) -> str | None:
-    """Return the text of a field; None where the user may not see it, or it is
-    empty.
-    """
+    """Return the text of a field; None if empty, or hidden from the user."""
     return None if not text or str(text).startswith(_REDACTED) else str(text)

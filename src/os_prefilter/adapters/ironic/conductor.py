@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Ironic's conductor loads: BIOS interfaces that configure a node as its
-server's flavor asks.
+"""BIOS interfaces for Ironic's conductor, which configure nodes by flavor.
 
 Nova's driver passes no deploy steps, and of a flavor only the keys ``trait:``
 and ``capabilities:``. So the conductor asks Nova for the flavor that is kept
@@ -90,8 +89,9 @@ class NotConfigured(
 
 
 class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
-    """A BIOS interface of Ironic becomes one that configures nodes, as a class
-    of both: this one first.
+    """Mixin for a BIOS interface that applies templates at deployment.
+
+    List it first.
 
     While a node is deployed or rebuilt, it gets what its server asks for, and
     the default of each other type of configuration; cleaning sets the
@@ -106,8 +106,9 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self._templates = options_from(CONF).templates
 
     def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the steps of the interface, and those that configure the
-        node: the same ones during a deployment.
+        """Return the interface's steps, and those that configure the node.
+
+        They stay the same during a deployment.
 
         :raises NotConfigured: the node cannot be configured so, or it is not
             known what is asked for
@@ -149,9 +150,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         )
 
     def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the steps of the interface, and those for the defaults, of
-        BIOS settings alone.
-        """
+        """Return the interface's steps, and those that set BIOS defaults."""
 
         def find() -> list[dict[str, Any]]:
             steps = self._steps(self._facts(task), {})
@@ -169,8 +168,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
     def check_configuration(
         self, task: Any, settings: list[Mapping[str, Any]]
     ) -> None:
-        """Read the BIOS settings again, and fail the deployment if they are
-        not these.
+        """Read the BIOS settings again; fail the deployment if they differ.
 
         An operator may disallow the step before, and an interface may take a
         value without an effect.
@@ -188,9 +186,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
                 )
 
     def _facts(self, task: Any) -> IronicFacts:
-        """Return the facts of the node; settings that Ironic does not have are
-        read now.
-        """
+        """Return the facts of the node; read settings that Ironic lacks."""
         node = task.node
         if not _bios(task) and node.bios_interface != "no-bios":
             try:
@@ -251,8 +247,9 @@ class RedfishBIOS(ConfiguresOnDeploy, redfish_bios.RedfishBIOS):  # type: ignore
 
 
 class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
-    """``driver=prefilter-redfish``: Ironic takes a BIOS interface only if the
-    hardware type names it.
+    """Hardware type ``driver=prefilter-redfish``.
+
+    Ironic takes a BIOS interface only if the hardware type names it.
     """
 
     def __init__(self) -> None:
@@ -266,8 +263,9 @@ class RedfishHardware(redfish.RedfishHardware):  # type: ignore[misc]
 
 
 def register_options(hardware_type: str) -> None:
-    """Register the options of Ironic's ``[redfish]`` for a hardware type; the
-    values there are its defaults.
+    """Register the options of Ironic's ``[redfish]`` for a hardware type.
+
+    The values there are its defaults.
 
     Ironic looks for an option in the group that is named like the hardware
     type of a node, and without that group no node passes validation. All
@@ -287,9 +285,7 @@ def _request(extra_specs: Mapping[str, str]) -> RequestSpec:
 
 
 def _configuration(node: Any) -> dict[str, str]:
-    """Return what the node's server asks for: extra specs
-    ``deploy-config:TYPE`` with their values.
-    """
+    """Return the extra specs ``deploy-config:TYPE`` of the node's server."""
     if RECORD not in node.instance_info:
         specs = _flavor_of(node.instance_uuid) if node.instance_uuid else {}
         return {
@@ -370,9 +366,7 @@ def _advice(status: int) -> str:
 
 @cache
 def _nova() -> Any:
-    """Return the client of Nova's API, as Ironic's own section ``[nova]``
-    describes it.
-    """
+    """Return the client of Nova's API, by Ironic's own section ``[nova]``."""
     # Seconds for one answer: the node is locked meanwhile, and Ironic's
     # default is to wait for ever.
     session = keystone.get_session("nova", timeout=CONF.nova.timeout or 30)
@@ -391,8 +385,9 @@ def _bios(task: Any) -> dict[str, BiosSetting]:
 def _kept(
     kind: str, node: Any, find: Callable[[], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Return our steps: those of the beginning from the first step of a
-    deployment, or of a cleaning, to its end.
+    """Return our steps, unchanged from the first step to the end.
+
+    The first step of a deployment, or of a cleaning.
 
     Ironic asks anew when the ramdisk calls, or after a step that reset the
     machine. Then the BMC may show no settings.
@@ -417,8 +412,9 @@ def _kept(
 def _with(
     declared: list[dict[str, Any]], ours: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return steps as an interface declares them, with our arguments and
-    priorities, and our other ones.
+    """Merge our steps into those that an interface declares.
+
+    Our arguments and priorities replace those of the same step.
     """
     by_key = {(step["interface"], step["step"]): step for step in declared}
     for step in ours:

@@ -43,9 +43,7 @@ class IronicRefused(IronicError):
 
 
 class UnknownNode(IronicError):
-    """Ironic has no node of that name or UUID, or none that this user may
-    see.
-    """
+    """Ironic has no such node, or none that this user may see."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
@@ -67,24 +65,18 @@ class NodeError(IronicError):
 
 
 class NodeNotReady(NodeError):
-    """A node is not in a state in which it can be changed; nothing was
-    changed.
-    """
+    """A node cannot be changed in its state; nothing was changed."""
 
     problem = "The node {} was not changed"
 
 
 class StepsFailed(NodeError):
-    """The steps of a node ended, and what they should do is not done, or not
-    all of it.
-    """
+    """The steps of a node ended without all that they should have done."""
 
     problem = "The steps on the node {} failed"
 
 
 class OutcomeUnknown(NodeError):
-    """Something was begun on a node, and it is not known how it ended; the
-    cause is chained.
-    """
+    """It is unknown how an operation on a node ended; the cause is chained."""
 
     problem = "It is not known whether the service on the node {} has ended"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A bare-metal node of Ironic: what it can do, the traits on it, and steps
-that change its configuration.
+"""A bare-metal node of Ironic: its facts, its traits, and steps to run on it.
 
 It works over the ``baremetal`` proxy of an
 ``openstack.connection.Connection``. How long one answer may take is the
@@ -57,8 +56,10 @@ _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
 
 
 class IronicNode:
-    """One node: a name is looked up once, and from then on it is the node that
-    had it, whatever it is called.
+    """One node of Ironic.
+
+    A name is looked up once; from then on it is the node that had it, even if
+    that is renamed.
 
     :param baremetal: ``Connection.baremetal`` of openstacksdk; :meth:`of` gets
         it, with this library's errors
@@ -115,8 +116,9 @@ class IronicNode:
             ) from error
 
     def reported(self) -> frozenset[str]:
-        """Return the keys of what an earlier report covers
-        (:mod:`os_prefilter.hosts.marker_traits`).
+        """Return the keys that an earlier report covers.
+
+        See :mod:`os_prefilter.hosts.marker_traits`.
         """
         node = self._with_traits()
         return keys_in(REPORTED, read_own_traits(node.extra, str(node.id)))
@@ -206,8 +208,9 @@ class IronicNode:
     def record(
         self, before: Mapping[str, str], after: Mapping[str, str]
     ) -> str | None:
-        """Note on the node what its instance is configured as, so that a
-        rebuild keeps it; deleting it ends the note.
+        """Record on the node how its instance is configured.
+
+        A rebuild keeps it; deleting the instance ends the record.
 
         :param before: extra specs of its flavor, of which
             ``deploy-config:TYPE`` count, and an earlier note counts more

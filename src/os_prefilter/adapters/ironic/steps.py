@@ -34,9 +34,7 @@ ServiceStep = Mapping[str, Any]
 """``interface``, ``step`` and ``args``; others are not sent."""
 
 LOCK_TIMEOUT = 60.0
-"""Seconds to wait for the lock of a node: Ironic takes one for a moment now
-and then.
-"""
+"""Seconds to wait for the lock of a node, which Ironic often takes briefly."""
 
 _ACTIVE, _FAILED = "active", "service failed"
 """The provision states in which a service begins; it ends in the first one."""
@@ -63,9 +61,7 @@ class Task:
     instance: str | None = None
     """The UUID of the instance that the node should belong to."""
     settings: Mapping[str, BiosValue] = field(default_factory=dict)
-    """BIOS settings that the node should have at the end, beside the ones that
-    the steps change.
-    """
+    """BIOS settings to check at the end, besides those of the steps."""
     lock_timeout: float = LOCK_TIMEOUT
 
     @property
@@ -75,8 +71,7 @@ class Task:
         return {**self.settings, **bios_changes(self.steps)}
 
     def run(self) -> None:
-        """Run the steps, wait until the node is ``active`` again, and check
-        it.
+        """Run the steps, wait until the node is ``active`` again, check it.
 
         The node must be ``active``, or ``service failed`` after a first try.
         Without steps, it is checked that the node is ``active`` and has the
@@ -141,9 +136,7 @@ class Task:
         )
 
     def _wait_for_lock(self, timeout: float) -> None:
-        """Wait until the node is not locked; the node is then what it is
-        afterwards.
-        """
+        """Wait until the node is not locked, and keep what it then is."""
 
         def is_free() -> bool:
             # As far as the user may see that.
@@ -164,9 +157,7 @@ class Task:
     def _fetch_until(
         self, timeout: float, reached: Callable[[], bool]
     ) -> bool:
-        """Read the node repeatedly; return False if ``reached`` did not hold
-        in time.
-        """
+        """Read the node until ``reached`` holds; return False if too late."""
         with suppress(exceptions.ResourceTimeout):
             for _ in utils.iterate_timeout(timeout, "the node"):
                 self._fetch()
@@ -268,8 +259,9 @@ class Task:
             raise errors.StepsFailed(str(self.node.id), state + reason, advice)
 
     def _check_end(self) -> None:
-        """Check that the node is active, out of maintenance, without an error,
-        and has its BIOS settings.
+        """Check that the node is active, without error, with its settings.
+
+        It must not be in maintenance either.
 
         An operator, or another run, may have changed the node since.
         """
@@ -332,9 +324,7 @@ class Task:
             ) from error
 
     def _first_difference(self, found: Mapping[str, BiosSetting]) -> str:
-        """Return the name of a BIOS setting that is not as wanted; empty if
-        there is none.
-        """
+        """Return the name of the first differing setting; empty if none."""
         missing = BiosSetting()
         return next(
             (

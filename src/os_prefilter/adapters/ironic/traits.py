@@ -28,13 +28,12 @@ EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
 
 KEEP = "keep"
-"""The change of a trait that should not be there, and stays because an
-operator set it.
-"""
+"""The change of an undesired trait that stays because an operator set it."""
 
 MOST_TRAITS = 50
-"""Ironic allows no more on a node: ``MAX_TRAITS_PER_NODE`` in its
-``db/sqlalchemy/api.py``.
+"""The traits that Ironic allows on a node.
+
+``MAX_TRAITS_PER_NODE`` in its ``db/sqlalchemy/api.py``.
 """
 
 
@@ -80,9 +79,7 @@ class TraitPlan:
         )
 
     def changes(self, node: str) -> list[TraitChange]:
-        """Return all differences: what is added, removed and, though it should
-        not be there, kept.
-        """
+        """Return all differences: added, removed, kept though undesired."""
         kept = self.present & self._denied - self.noted
         kinds = (("add", self.added), ("remove", self.removed), (KEEP, kept))
         return [

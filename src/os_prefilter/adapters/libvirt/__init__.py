@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A libvirt daemon, or its recorded documents, and the settings of nova.conf
-about it.
-"""
+"""A libvirt daemon, its recorded documents, and its settings in nova.conf."""

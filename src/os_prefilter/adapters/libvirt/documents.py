@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The facts of a libvirt host in libvirt's XML documents. Nothing here
-connects to libvirt.
+"""The facts of a libvirt host in libvirt's XML documents.
+
+Nothing here connects to libvirt.
 
 The documents come from :mod:`os_prefilter.adapters.libvirt.host`, or from
 files saved on a host. Formats: libvirt's pages formatcaps.html and
@@ -65,9 +66,7 @@ _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
 
 Machines = Mapping[str, str]
-"""Machine type -> the exact machine type that it is an alias of; an exact one
-maps to itself.
-"""
+"""Machine type -> the exact machine type that it stands for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,17 +80,20 @@ class Capabilities:
     smt: bool
     """True if its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
-    """Guest architecture, by libvirt's name -> domain type -> machine types;
-    empty if they are not listed.
+    """Guest architecture -> domain type -> machine types.
+
+    Architectures have libvirt's names; empty if machine types are not listed.
     """
     physical_address_bits: int | None = None
-    """The width of its processors' addresses; None if not listed, as for
-    processors other than x86's.
+    """The width of its processors' addresses; None if not listed.
+
+    libvirt lists it for x86's processors only.
     """
 
     def domain_type(self, architecture: str, virt_type: str) -> str:
-        """Return the domain type of guests of an architecture: other
-        architectures than the host's are emulated.
+        """Return the domain type of guests of an architecture.
+
+        Architectures other than the host's are emulated.
         """
         return virt_type if architecture == self.architecture else "qemu"
 
@@ -104,9 +106,7 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class DomainCapabilities:
-    """The capabilities of guests of one architecture, domain type and machine
-    type.
-    """
+    """What guests of one architecture, domain and machine type can have."""
 
     where: str
     domain_type: str
@@ -118,9 +118,7 @@ class DomainCapabilities:
 
 
 def nova_architecture(architecture: str) -> str:
-    """Return Nova's name for an architecture of libvirt's; libvirt's own where
-    Nova has none.
-    """
+    """Return Nova's name for an architecture; libvirt's if Nova has none."""
     return _NOVA_NAMES.get(architecture, architecture)
 
 
@@ -211,9 +209,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
 
 def _usb_redirection(document: "LibvirtDocument") -> bool | None:
-    """Return whether a guest can have a redirected USB port, and the SPICE
-    graphics to which it leads.
-    """
+    """Return whether a guest can have a USB port redirected to SPICE."""
     wanted = (
         ("devices/redirdev", "bus", "usb"),
         ("devices/graphics", "type", "spice"),
@@ -297,8 +293,9 @@ class LibvirtDocument:
         return text or ""
 
     def word(self, text: str | None) -> str:
-        """Return a name without spaces around it. Names go into messages, so
-        they must be printable.
+        """Return a name without spaces around it.
+
+        Names go into messages, so they must be printable.
         """
         word = (text or "").strip()
         if not word.isprintable() or len(word) > _MAX_NAME:
@@ -329,9 +326,7 @@ class LibvirtDocument:
         return name
 
     def machines(self, element: Element) -> Machines:
-        """Return the machine types in an element, also the ones that only
-        aliases name.
-        """
+        """Return the machine types in an element, also those aliases name."""
         named = [
             (self.word(each.text), self.word(each.get("canonical")))
             for each in element.iterfind("machine")
@@ -343,9 +338,7 @@ class LibvirtDocument:
         }
 
     def find_supported(self, path: str) -> Element | None:
-        """Return an element if it is ``supported='yes'``; no other has a
-        value.
-        """
+        """Return an element with ``supported='yes'``; no other has values."""
         element = self.root.find(path)
         return (
             element
@@ -465,9 +458,7 @@ def _guests(
     virt_type: str,
     settings: LibvirtSettings,
 ) -> Iterator[tuple[str, GuestFacts]]:
-    """Yield the facts of guests of each architecture that has domain
-    capabilities.
-    """
+    """Yield the guest facts of each architecture with domain capabilities."""
     own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
@@ -533,8 +524,9 @@ def _guests(
 def _default_machine(
     settings: LibvirtSettings, name: str, machines: Machines
 ) -> str:
-    """Return the machine type that Nova gives to guests of an architecture;
-    empty if it leaves that to libvirt.
+    """Return the machine type that Nova gives to guests of an architecture.
+
+    Empty if it leaves that to libvirt.
     """
     configured = settings.hw_machine_type.get(name)
     if configured and machines and configured not in machines:

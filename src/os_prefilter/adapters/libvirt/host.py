@@ -35,8 +35,10 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES, guest_architecture
 
 TIMEOUT = 120.0
-"""Seconds that one call may take. The first one after a start of libvirt looks
-at each QEMU, which has taken 40 s.
+"""Seconds that one call may take.
+
+The first one after a start of libvirt looks at each QEMU, which has taken 40
+s.
 """
 
 _CAPABILITIES = "getCapabilities()"
@@ -101,8 +103,9 @@ class LibvirtHost:
         self._last: Future[Any] | None = None
 
     def identity(self) -> str:
-        """Return a text that changes when libvirt or QEMU is upgraded, or the
-        host is renamed or replaced.
+        """Return a text that changes when the host or its hypervisor changes.
+
+        When libvirt or QEMU is upgraded, or the host is renamed or replaced.
 
         As long as it is the same, :meth:`facts` need not be called again. It
         costs four calls, and a question to KVM; the facts cost one call more
@@ -172,9 +175,7 @@ class LibvirtHost:
 
     @contextmanager
     def _session(self) -> Iterator["_Call"]:
-        """Open a connection, and yield a function that calls one of its
-        functions by name.
-        """
+        """Open a connection, and yield a function that makes calls by name."""
         with self._failures(f"open({self.uri!r})", _ADVICE_OPEN):
             connection = self._run(partial(self._libvirt.open, self.uri))
 
@@ -198,8 +199,7 @@ class LibvirtHost:
                     self._run(connection.close)
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        """Make one call, after the last one has ended, and wait no longer than
-        the timeout for each.
+        """Make one call after the last one has ended, each within the timeout.
 
         :raises TimeoutError: if it, or the one before, has not ended
         """
@@ -215,9 +215,7 @@ class LibvirtHost:
 
     @contextmanager
     def _failures(self, what: str, advice: str) -> Iterator[None]:
-        """Turn an error of libvirt into one that names the call, and what to
-        do.
-        """
+        """Turn an error of libvirt into one that names call and remedy."""
         libvirt = self._libvirt
         try:
             yield
@@ -241,8 +239,9 @@ def _domain_capabilities(
     settings: LibvirtSettings,
     emulated: Collection[str] | None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the domain capabilities of each guest architecture, those of its
-    default machine type first.
+    """Yield the domain capabilities of each guest architecture.
+
+    Those of its default machine type come first.
     """
     capabilities = documents.capabilities_from(_CAPABILITIES, document)
     virt_type = documents.virt_type_of(capabilities, settings)
@@ -291,8 +290,9 @@ def _domain_capabilities(
 
 
 def _kvm_has_smm(uri: str) -> bool | None:
-    """Return whether KVM has System Management Mode; None where it cannot be
-    asked, as that of another machine.
+    """Return whether KVM has System Management Mode; None if not known.
+
+    That of another machine cannot be asked.
 
     libvirt lists firmware that needs it also where KVM does not have it, as in
     some nested guests.

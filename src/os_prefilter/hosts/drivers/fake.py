@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts with configured capabilities: Nova's fake driver, tests, and the
-worked example for authors of reporters.
+"""Hosts with configured capabilities, the example for authors of reporters.
+
+For Nova's fake driver and tests.
 
 A reporter is three things, in this order below: the facts, the function, and
 the constant that an entry point names::
@@ -33,8 +34,9 @@ LIKE_NOVA: Mapping[str, frozenset[str]] = {
     "maxphysaddr_mode": frozenset(("emulate", "passthrough")),
     "firmware_stateless": frozenset(("true",)),
 }
-"""The capabilities of Nova's fake driver (``nova/virt/fake.py``:
-``supported_instances`` and ``capabilities``).
+"""The capabilities of Nova's fake driver.
+
+``supported_instances`` and ``capabilities`` in ``nova/virt/fake.py``.
 """
 
 
@@ -81,8 +83,9 @@ class FakeFacts(HostFacts):
 
 
 def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
-    """Return why the host cannot do ``value`` of ``row``; empty if it can. For
-    guests of any architecture alike.
+    """Return why the host cannot do ``value`` of ``row``; empty if it can.
+
+    For guests of every architecture.
     """
     known = row_named(row).canonical(value)
     term = row_named(row).values[known] if known is not None else None
@@ -99,6 +102,7 @@ def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
 REPORTER = Reporter(
     FakeFacts, refusal, reported_by_nova=traits_without_devices
 )
-"""The reporter ``fake``, which owns every row. Give ``owns`` fewer if
-operators set the traits of the others.
+"""The reporter ``fake``, which owns every row.
+
+Give ``owns`` fewer if operators set the traits of the others.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of bare-metal nodes of Ironic: by their traits, their
-properties and their BIOS settings.
+"""Capabilities of Ironic's bare-metal nodes.
+
+By their traits, their properties and their BIOS settings.
 
 A trait on the node is the truth about it: an operator put it there, and Nova
 replaces the traits of the provider by those of the node. So it counts as "can"
@@ -28,8 +29,9 @@ from os_prefilter.vocabulary.machine_types import guest_architecture
 def refusal(
     facts: IronicFacts, row: str, value: str, architecture: str
 ) -> str:
-    """Return why the node cannot do ``value`` of ``row``, for guests of
-    ``architecture``; empty if it can.
+    """Return why the node cannot do ``value`` of ``row``; empty if it can.
+
+    ``architecture`` is that of the guest.
     """
     if row.startswith(PREFIX):
         return fit(facts, facts.templates.of(row, value)).reason
@@ -60,8 +62,7 @@ def refusal(
 
 
 def _lack(facts: IronicFacts, trait: Trait) -> str:
-    """Return why a node lacks a trait of configuration templates; empty if it
-    has it.
+    """Return why a node lacks a trait of templates; empty if it has it.
 
     Each template that needs it must fit: a request with the trait may be
     configured either way.
@@ -76,9 +77,7 @@ def _lack(facts: IronicFacts, trait: Trait) -> str:
 
 
 def configured(facts: IronicFacts) -> dict[Trait, str]:
-    """Return why the node lacks each trait of configuration templates that it
-    decides itself.
-    """
+    """Return why the node lacks each trait of configuration templates."""
     return {
         trait: _lack(facts, trait)
         for trait in sorted(facts.templates.found_traits)
@@ -86,15 +85,17 @@ def configured(facts: IronicFacts) -> dict[Trait, str]:
 
 
 def reported_by_nova(_facts: IronicFacts) -> frozenset[str]:
-    """Return the traits that Nova's driver reports of images; all others Nova
-    takes from the node.
+    """Return the traits of images, which Nova's driver reports.
+
+    Nova takes all others from the node.
     """
     return frozenset(BY_NAME["image_type"].traits)
 
 
 def unknown(facts: IronicFacts) -> frozenset[str]:
-    """Return the traits of templates until Ironic has read the node's BIOS
-    settings: what was found before stays.
+    """Return the traits of templates while Ironic has no BIOS settings.
+
+    What was found before stays.
     """
     is_read = facts.bios or facts.bios_interface == "no-bios"
     return frozenset() if is_read else frozenset(facts.templates.found_traits)

@@ -34,25 +34,21 @@ class BiosSetting(NamedTuple):
 
     value: object = None
     changeable: bool = True
-    """False if the BIOS says that it is read-only, or knows one value for it
-    alone.
-    """
+    """False if the BIOS says that it is read-only, or allows one value."""
     allowed: tuple[str, ...] = ()
     """The values that the BIOS allows; empty if it does not say."""
     attribute_type: str | None = ""
-    """``Boolean``, ``Integer``, ...; empty if Ironic does not know it, None if
-    the document does not show it.
+    """``Boolean``, ``Integer``, ...; empty if unknown to Ironic.
+
+    None if the document does not show it.
     """
     least: int | None = None
-    """The lowest integer, or the length of the shortest string; None if the
-    BIOS does not say.
-    """
+    """The lowest integer, or shortest length; None if not limited."""
     most: int | None = None
     """The highest integer, or the length of the longest string."""
 
     def parse(self, text: str) -> BiosValue | None:
-        """Return the value that a text stands for, with the type of the
-        setting; None if the setting cannot have it.
+        """Return the typed value that a text stands for; None if not possible.
 
         Ironic keeps all values as text, a Boolean as ``1`` or ``0``, and takes
         each text but ``true`` for false. Until May 2026 it sent a text to the
@@ -113,24 +109,25 @@ class IronicFacts(HostFacts):
     bios: Mapping[str, BiosSetting] = field(default_factory=dict)
     """BIOS settings by name."""
     bios_may_differ: bool = False
-    """True if the machine may have other BIOS settings than Ironic shows: its
-    last operation on the node failed, and Ironic reads them after an operation
-    that succeeds.
+    """True if the machine may have other BIOS settings than Ironic shows.
+
+    Its last operation on the node failed, and Ironic reads them after an
+    operation that succeeds.
     """
     hardware_type: str = ""
-    """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is
-    not known.
-    """
+    """Ironic's driver of the node: ``idrac``, ``redfish``; or empty."""
     vendor: str = ""
     """Its maker, as its properties have it; empty if they do not."""
     bios_interface: str = ""
-    """Ironic's interface for BIOS settings; ``no-bios`` if there is none,
-    empty if that is not known.
+    """Ironic's interface for BIOS settings; ``no-bios`` if there is none.
+
+    Empty if that is not known.
     """
     boot_mode: str = ""
     """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
     secure_boot: bool | None = None
-    """True if it boots with signatures enforced, or Ironic can have it do so;
+    """True if it boots with signatures enforced, or Ironic can make it so.
+
     None if that is not known.
     """
 
@@ -143,8 +140,9 @@ def facts_from_node(
     path: str | Path = "node",
     bios_path: str | Path = "BIOS settings",
 ) -> IronicFacts:
-    """Return the facts of a node, from Ironic's API (1.37 or later) or from
-    the output of its command line.
+    """Return the facts of a node, from Ironic's API or command line.
+
+    The API is 1.37 or later.
 
     :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f
         json``
@@ -237,8 +235,7 @@ def _traits(names: object, path: str | Path) -> frozenset[str]:
 def bios_from(
     document: object, path: str | Path = "BIOS settings"
 ) -> dict[str, BiosSetting]:
-    """Return BIOS settings by name, from the same documents as
-    :func:`facts_from_node`.
+    """Return BIOS settings by name, from an API or command line document.
 
     :raises DocumentError: if it is not what it should be.
     """
@@ -295,9 +292,7 @@ def _type_of(
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:
-    """Return the value under the first of these names: that of the API, or a
-    heading of the command line.
-    """
+    """Return the value under the API's name or the command line's heading."""
     return next((setting[name] for name in names if name in setting), None)
 
 

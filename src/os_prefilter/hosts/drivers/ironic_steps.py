@@ -28,8 +28,9 @@ from os_prefilter.vocabulary.config_templates import (
 )
 
 BIOS_PRIORITY = 150
-"""The priority of the step that changes BIOS settings: before the image is
-written, which Ironic does at 100.
+"""The priority of the step that changes BIOS settings.
+
+Before the image is written, which Ironic does at 100.
 """
 
 
@@ -44,9 +45,7 @@ class Fit(NamedTuple):
 
 
 def fit(facts: IronicFacts, template: Template) -> Fit:
-    """Return the steps of the first variant that fits the node; why none does
-    otherwise.
-    """
+    """Return the steps of the first variant that fits, or a reason."""
     if not template.variants:
         return Fit()
     reasons = []
@@ -72,8 +71,9 @@ def fit(facts: IronicFacts, template: Template) -> Fit:
 def deploy_steps(
     settings: GuestSettings, facts: IronicFacts
 ) -> list[dict[str, Any]]:
-    """Return the steps that configure the node as
-    :func:`os_prefilter.guest_settings` says, as Ironic's API takes them.
+    """Return the steps that configure the node, as Ironic's API takes them.
+
+    The settings come from :func:`os_prefilter.guest_settings`.
 
     :raises ImpossibleCombination: if two configurations change one thing
         differently.
@@ -104,9 +104,7 @@ def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, BiosValue]:
 
 
 def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
-    """Return how a variant can be applied to a node, or why it cannot; None if
-    it is about other nodes.
-    """
+    """Return how a variant applies to a node; None if for other nodes."""
     own = {"driver": facts.hardware_type, "vendor": facts.vendor}
     if not all(
         _matches(own[name].lower(), pattern.lower())

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of libvirt hosts: of KVM and QEMU by domain capabilities and
-versions, of LXC and Parallels by lists.
+"""Capabilities of libvirt hosts.
+
+KVM and QEMU by domain capabilities and versions, LXC and Parallels by lists.
 
 The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``,
 ``blockinfo.py``, ``driver.py``). The page "What a libvirt host reports" lists
@@ -57,8 +58,9 @@ _POSSIBLE: Mapping[str, Mapping[str, str]] = {
         "parallels": "hvm exe",
     },
 }
-"""Row -> virt type -> its values, by space. QEMU's domain capabilities have
-the rest; other virt types have none.
+"""Row -> virt type -> its values, separated by spaces.
+
+QEMU's domain capabilities have the rest; other virt types have none.
 """
 
 _ONLY_VERSIONS = """
@@ -118,8 +120,9 @@ VERSIONS: Mapping[tuple[str, str], Needs] = {
 def refusal(
     facts: LibvirtFacts, row: str, value: str, architecture: str
 ) -> str:
-    """Return why the host cannot do ``value`` of ``row``, for guests of
-    ``architecture``; empty if it can.
+    """Return why the host cannot do ``value`` of ``row``; empty if it can.
+
+    ``architecture`` is that of the guest.
     """
     virt_type, is_qemu = facts.virt_type, facts.is_qemu
     guest = architecture or facts.architecture

@@ -55,8 +55,9 @@ def domain_elements(settings: GuestSettings) -> list[str]:
 
 
 def device_models(settings: GuestSettings) -> dict[str, str]:
-    """Return the models and buses of devices that the driver writes:
-    ``{"interface": "e1000e", "disk": "scsi"}``.
+    """Return the models and buses of devices that the driver writes.
+
+    ``{"interface": "e1000e", "disk": "scsi"}``
     """
     return {
         kind: value
@@ -66,8 +67,9 @@ def device_models(settings: GuestSettings) -> dict[str, str]:
 
 
 def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
-    """Return attributes of ``<driver>`` of devices that the driver writes:
-    ``{"interface": {"packed": "on"}}``.
+    """Return attributes for ``<driver>`` of devices that the driver writes.
+
+    ``{"interface": {"packed": "on"}}``
 
     libvirt accepts packed virtqueues only for interfaces of the model virtio.
     Without a requested model, the driver knows which it gives.
@@ -120,8 +122,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
 
 
 def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
-    """Yield a USB controller, a tablet, a keyboard, redirected USB ports, and
-    a watchdog, as Nova does.
+    """Yield USB devices, input devices and a watchdog, as Nova does.
 
     libvirt adds a controller where none is written, on most machine types.
     """

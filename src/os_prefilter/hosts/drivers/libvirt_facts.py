@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The facts of a libvirt host, as :mod:`os_prefilter.adapters.libvirt.host`
-gathers them.
+"""The facts of a libvirt host.
+
+:mod:`os_prefilter.adapters.libvirt.host` gathers them.
 """
 
 from collections.abc import Mapping
@@ -21,48 +22,55 @@ def version_text(version: Version) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GuestFacts:
-    """Devices and firmware that libvirt can give a guest of one architecture,
-    whatever its machine type.
+    """Devices and firmware that libvirt offers guests of one architecture.
+
+    With any of its machine types.
     """
 
     default_machine: str = ""
-    """The default machine type: from nova.conf, else from Nova, else from
-    libvirt. Guests of an emulated architecture that Nova builds get that of
-    the host's own.
+    """The default machine type: from nova.conf, else Nova, else libvirt.
+
+    Guests of an emulated architecture that Nova builds get that of the host's
+    own.
     """
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False
-    """True if :attr:`machines` has every name (capabilities list them); else
-    only those of the domain capabilities.
+    """True if :attr:`machines` has every name, as capabilities list them.
+
+    Else only the names of the domain capabilities.
     """
     buses: frozenset[str] = frozenset()
     """Buses of disks (``<disk><enum name='bus'>``)."""
     video_models: frozenset[str] = frozenset()
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
-    """None: libvirt does not list them, as old ones do not; then both are
-    assumed, as in Nova.
+    """None if libvirt does not list them, as old ones do not.
+
+    Both are assumed then, as in Nova.
     """
     usb_redirection: bool | None = None
-    """True if a USB port can be redirected to a SPICE console (``<redirdev>``,
-    ``<graphics>``). None: libvirt does not list both, as old ones do not; then
-    it is assumed.
+    """True if a USB port can be redirected to a SPICE console.
+
+    By ``<redirdev>`` and ``<graphics>``. None if libvirt does not list both,
+    as old ones do not; then it is assumed.
     """
     uefi: bool = False
     """True if libvirt found UEFI firmware."""
     secure_boot: bool = False
     """True if that firmware can enforce signatures (``<loader>``: secure)."""
     mem_encryption: frozenset[str] = frozenset()
-    """The models of memory encryption, as Nova spells them (``<sev>``,
-    ``<launchSecurity>``, ``<tdx>``).
+    """The models of memory encryption, as Nova spells them.
+
+    From ``<sev>``, ``<launchSecurity>`` and ``<tdx>``.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class NovaSettings:
-    """The options of a host that decide what its guests can have, by default
-    Nova's, and the Nova that builds them.
+    """Nova's options that decide what guests of a host can have.
+
+    By default Nova's values; and the Nova that builds the guests.
     """
 
     swtpm_enabled: bool = False
@@ -80,12 +88,14 @@ class NovaSettings:
     spice_enabled: bool = False
     """[spice] enabled: whether guests that Nova builds get a SPICE console."""
     built_by_nova: bool = False
-    """True if Nova's driver writes the XML of guests, not one with our guest
-    settings; no option of the file.
+    """True if Nova's driver writes the XML of guests; not from the file.
+
+    False for a driver that uses our guest settings.
     """
     nova_release: int | None = None
-    """The release of that Nova: 34 for 2026.2; None if it is not known. No
-    option of the file, either.
+    """The release of that Nova, 34 for 2026.2; None if not known.
+
+    Not from the file either.
     """
 
 
@@ -99,15 +109,14 @@ class LibvirtFacts(HostFacts, NovaSettings):
     driver: ClassVar[str] = "libvirt"
 
     virt_type: str
-    """``kvm``, ``qemu``, ``lxc`` or ``parallels``: [libvirt] virt_type of
-    nova.conf.
-    """
+    """[libvirt] virt_type: ``kvm``, ``qemu``, ``lxc`` or ``parallels``."""
     libvirt_version: Version
     hypervisor_version: Version = (0, 0, 0)
     """The version of QEMU for kvm and qemu; nothing else depends on it."""
     guests: Mapping[str, GuestFacts] = field(default_factory=dict)
-    """By guest architecture as Nova spells it, the host's own and those that
-    QEMU emulates; empty for lxc.
+    """Guest architecture, as Nova spells it -> what its guests can have.
+
+    The host's own, and those that QEMU emulates; empty for lxc.
     """
     smt: bool = False
     """True if its cores run more than one thread."""
@@ -117,8 +126,9 @@ class LibvirtFacts(HostFacts, NovaSettings):
 
     @property
     def needs_address_bits(self) -> bool:
-        """True where libvirt refuses the mode alone, as Nova writes it; our
-        settings always have a number.
+        """True where libvirt refuses the mode without a number.
+
+        Nova writes it so; our settings always have a number.
 
         Seen with 9.0, and not with newer ones: 9.2 takes it.
         """
@@ -135,8 +145,9 @@ class LibvirtFacts(HostFacts, NovaSettings):
     def list_older(
         self, libvirt: Version, qemu: Version
     ) -> list[tuple[str, str, str]]:
-        """Return which of libvirt and QEMU is older than these: name, own
-        version, compared version.
+        """Return which of libvirt and QEMU is older than the compared version.
+
+        Name, own version and compared version of each.
         """
         versions = [("libvirt", self.libvirt_version, libvirt)]
         if self.is_qemu:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests of Nova's libvirt driver that do not start although libvirt and QEMU
-have what they require.
+"""Guests that do not start as Nova's libvirt driver builds them.
+
+Although libvirt and QEMU have what they require.
 
 Each rule was seen with real guests, whose XML Nova 32 to 34 had generated on
 x86_64 hosts (``tests/guests/starts``). What libvirt or QEMU refuses was seen
@@ -32,9 +33,7 @@ _EIM_WITHOUT_KVM: Version = (7, 3, 0)
 def refusal(
     facts: LibvirtFacts, row: str, value: str, architecture: str
 ) -> str:
-    """Return why a guest of Nova does not start with ``value`` of ``row``;
-    empty if it may.
-    """
+    """Return why a guest of Nova does not start; empty if it may."""
     if (
         not facts.built_by_nova
         or row not in _ROWS

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Capabilities of hosts of Nova's VMware driver: what that driver reads, not
-all that vSphere could do.
+"""Capabilities of hosts of Nova's VMware driver.
+
+What that driver reads, not all that vSphere could do.
 
 Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the
 image types, and no device model. It silently ignores any other property, and
@@ -77,8 +78,9 @@ class VmwareFacts(HostFacts):
 def refusal(
     facts: VmwareFacts, row: str, value: str, architecture: str
 ) -> str:
-    """Return why the host cannot do ``value`` of ``row``, for guests of
-    ``architecture``; empty if it can.
+    """Return why the host cannot do ``value`` of ``row``; empty if it can.
+
+    ``architecture`` is that of the guest.
     """
     term = BY_NAME[row].values.get(value)
     if term and term.trait is None:

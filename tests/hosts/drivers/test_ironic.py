@@ -16,6 +16,7 @@ from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.support.hosts import declared_by_nova
+from tests.support.tables import cases
 
 _OWNED = [
     (row, value)
@@ -23,229 +24,208 @@ _OWNED = [
     if row.name in REPORTER.owns
     for value in row.values
 ]
-_ARCHITECTURES = ("", "i686", "x86_64", "aarch64", "sparc", "no such")
 _X86 = IronicFacts(architecture="x86_64")
-_SWITCH = {"LogicalProc": BiosSetting("Enabled")}
-_UEFI = IronicFacts(boot_mode="uefi")
+_NODES = {
+    "x86_64": _X86,
+    "i686": IronicFacts(architecture="i686"),
+    "silent": IronicFacts(),
+    "uefi": IronicFacts(boot_mode="uefi"),
+    "line break": IronicFacts(boot_mode="x\ny"),
+    "secure": IronicFacts(secure_boot=True),
+    "secure uefi": IronicFacts(secure_boot=True, boot_mode="uefi"),
+    "secure bios": IronicFacts(secure_boot=True, boot_mode="bios"),
+}
 
 
-def _threads(**fields: Any) -> IronicFacts:
-    return IronicFacts(**{"bios": _SWITCH, **fields})
-
-
-def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
+def _can(row: str) -> set[str]:
     return {
         value
         for value in BY_NAME[row].values
-        if not refusal(facts, row, value, "")
+        if not refusal(_X86, row, value, "")
     }
 
 
-@pytest.mark.parametrize(
-    ("facts", "row", "value", "reason"),
-    [
-        (_X86, "architecture", "x86_64", ""),
-        (_X86, "architecture", "aarch64", "the node is x86_64"),
-        (
-            IronicFacts(architecture="i686"),
-            "architecture",
-            "x86_64",
-            "the node is i686",
-        ),
-        (
-            IronicFacts(),
-            "architecture",
-            "x86_64",
-            "set cpu_arch in its properties",
-        ),
-        (_X86, "vif_model", "virtio", "a bare-metal node emulates no device"),
-        (_X86, "machine_type", "pc-q35-9.1\n", "none of QEMU's machine types"),
-        (_X86, "machine_type", "no\nsuch", r"unknown value 'no\nsuch'"),
-        (
-            _X86,
-            "time_hpet",
-            "true",
-            "neither Nova nor Ironic switches the HPET",
-        ),
-        (_X86, "emulation_architecture", "x86_64", "emulates no architecture"),
-        (_X86, "tpm_version", "2.0", "emulates no TPM"),
-        (
-            _X86,
-            "hypervisor_type",
-            "kvm",
-            "it runs images for baremetal, ironic, not kvm",
-        ),
-        (
-            _X86,
-            "image_type",
-            "iso",
-            (
-                "Nova's Ironic driver runs images of type ami, qcow2, raw,"
-                " not iso"
-            ),
-        ),
-        (_UEFI, "firmware_type", "uefi", ""),
-        (_UEFI, "firmware_type", "bios", "the node boots in mode 'uefi'"),
-        (
-            IronicFacts(boot_mode="x\ny"),
-            "firmware_type",
-            "bios",
-            r"the node boots in mode 'x\ny'",
-        ),
-        (_X86, "firmware_type", "uefi", "set boot_mode in the capabilities"),
-        (
-            IronicFacts(secure_boot=True, boot_mode="uefi"),
-            "secure_boot",
-            "required",
-            "",
-        ),
-        (IronicFacts(secure_boot=True), "secure_boot", "required", ""),
-        (
-            IronicFacts(secure_boot=True, boot_mode="bios"),
-            "secure_boot",
-            "required",
-            "it needs UEFI",
-        ),
-        (_UEFI, "secure_boot", "required", "set secure_boot:true"),
-    ],
-)
+_REASONS = cases(r"""
+x86_64      | architecture    | x86_64      |
+x86_64      | architecture    | aarch64     | the node is x86_64
+i686        | architecture    | x86_64      | the node is i686
+silent      | architecture    | x86_64      | set cpu_arch in its properties
+x86_64      | vif_model       | virtio      | a bare-metal node emulates no device
+x86_64      | time_hpet       | true        | neither Nova nor Ironic switches the HPET
+x86_64      | emulation_architecture | x86_64 | emulates no architecture
+x86_64      | tpm_version     | 2.0         | emulates no TPM
+x86_64      | hypervisor_type | kvm         | it runs images for baremetal, ironic, not kvm
+x86_64      | image_type      | iso         | Nova's Ironic driver runs images of type ami, qcow2, raw, not iso
+uefi        | firmware_type   | uefi        |
+uefi        | firmware_type   | bios        | the node boots in mode 'uefi'
+line break  | firmware_type   | bios        | the node boots in mode 'x\ny'
+x86_64      | firmware_type   | uefi        | set boot_mode in the capabilities
+secure uefi | secure_boot     | required    |
+secure      | secure_boot     | required    |
+secure bios | secure_boot     | required    | it needs UEFI
+uefi        | secure_boot     | required    | set secure_boot:true
+""")
+
+
+@pytest.mark.parametrize(("node", "row", "value", "reason"), _REASONS)
 def test_each_value_is_accepted_or_refused_with_the_expected_reason(
-    facts: IronicFacts, row: str, value: str, reason: str
+    node: str, row: str, value: str, reason: str
 ) -> None:
-    found = refusal(facts, row, value, "")
-    assert reason in found if reason else not found
+    found = refusal(_NODES[node], row, value, "")
+    assert reason in found
+    assert bool(found) == bool(reason)
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    ("value", "reason"),
     [
-        (_threads(), ""),
-        (_threads(bios_interface="redfish"), ""),
-        (IronicFacts(), "Ironic has no BIOS settings of it"),
-        (
-            _threads(bios={"NumLock": BiosSetting()}),
-            "none of its BIOS settings is one of the template",
-        ),
-        (_threads(bios_interface="no-bios"), "its bios_interface is no-bios"),
-        (
-            _threads(
-                bios={"LogicalProc": BiosSetting("On", allowed=("On", "Off"))}
-            ),
-            "takes 'Off', 'On', not Enabled",
-        ),
-        (
-            _threads(bios={"LogicalProc": BiosSetting(changeable=False)}),
-            "'LogicalProc' cannot be changed",
-        ),
-        (
-            _threads(
-                bios={"HyperThreading_\n": BiosSetting(changeable=False)}
-            ),
-            r"'HyperThreading_\n' cannot be changed",
-        ),
+        ("pc-q35-9.1\n", "none of QEMU's machine types"),
+        ("no\nsuch", r"unknown value 'no\nsuch'"),
     ],
 )
-@pytest.mark.parametrize(
-    "trait_on_node", [frozenset(), frozenset((HYPERTHREADING,))]
-)
+def test_machine_type_with_a_line_break_is_refused(
+    value: str, reason: str
+) -> None:
+    assert reason in refusal(_X86, "machine_type", value, "")
+
+
+def _with_setting(name: str, setting: BiosSetting) -> IronicFacts:
+    return IronicFacts(bios={name: setting})
+
+
+_FIXED = BiosSetting(changeable=False)
+_OTHER_VALUES = BiosSetting("On", allowed=("On", "Off"))
+_THREADS = _with_setting("LogicalProc", BiosSetting("Enabled"))
+_THREADED_NODES = {
+    "switch": _THREADS,
+    "switch and interface": replace(_THREADS, bios_interface="redfish"),
+    "no settings": IronicFacts(),
+    "other setting": _with_setting("NumLock", BiosSetting()),
+    "no interface": replace(_THREADS, bios_interface="no-bios"),
+    "other values": _with_setting("LogicalProc", _OTHER_VALUES),
+    "fixed": _with_setting("LogicalProc", _FIXED),
+    "fixed, with a line break": _with_setting("HyperThreading_\n", _FIXED),
+}
+_THREADS_REASONS = cases(r"""
+switch                   |
+switch and interface     |
+no settings              | Ironic has no BIOS settings of it
+other setting            | none of its BIOS settings is one of the template
+no interface             | its bios_interface is no-bios
+other values             | takes 'Off', 'On', not VALUE
+fixed                    | 'LogicalProc' cannot be changed
+fixed, with a line break | 'HyperThreading_\n' cannot be changed
+""")
+
+
+@pytest.mark.parametrize("template", BUNDLED, ids=str)
+@pytest.mark.parametrize(("node", "reason"), _THREADS_REASONS)
+@pytest.mark.parametrize("traits", [set(), {HYPERTHREADING}])
 def test_hyperthreading_is_configured_by_a_bios_setting_and_not_by_a_trait(
-    facts: IronicFacts, reason: str, trait_on_node: frozenset[str]
+    node: str, reason: str, traits: set[str], template: Any
 ) -> None:
-    facts = replace(facts, other_traits=trait_on_node)
-    for template in BUNDLED:
-        found = fit(facts, template).reason
-        assert (
-            reason.replace("Enabled", template.value.title()) in found
-            if reason
-            else not found
-        )
+    facts = replace(_THREADED_NODES[node], other_traits=frozenset(traits))
+    found = fit(facts, template).reason
+    assert reason.replace("VALUE", template.value.title()) in found
+    assert bool(found) == bool(reason)
 
 
 @pytest.mark.parametrize(
-    "facts",
+    ("facts", "refused"),
     [
-        _threads(),
-        IronicFacts(),
-        IronicFacts(other_traits=frozenset((HYPERTHREADING,))),
+        (_THREADS, "isolate"),
+        (IronicFacts(), "require"),
+        (IronicFacts(other_traits=frozenset((HYPERTHREADING,))), "require"),
     ],
+    ids=["switch", "no settings", "trait alone"],
 )
-def test_thread_policies_require_and_isolate_follow_the_hyperthreading_setting(
-    facts: IronicFacts,
+@pytest.mark.parametrize("policy", ["require", "isolate", "prefer"])
+def test_thread_policies_follow_the_hyperthreading_setting(
+    facts: IronicFacts, refused: str, policy: str
 ) -> None:
-    switchable = not any(fit(facts, template).reason for template in BUNDLED)
-    assert (
-        not refusal(facts, "cpu_thread_policy", "require", "")
-    ) == switchable
-    assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (
-        not switchable
-    )
-    assert refusal(facts, "cpu_thread_policy", "prefer", "") == ""
+    found = refusal(facts, "cpu_thread_policy", policy, "")
+    assert bool(found) == (policy == refused)
 
 
-def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported() -> (
+_BY_TRAIT = [
+    (row, value)
+    for row, value in _OWNED
+    if row.values[value].required and row.name != "cpu_thread_policy"
+]
+
+
+def _node_with(trait: str) -> IronicFacts:
+    return replace(_X86, other_traits=frozenset((trait,)))
+
+
+@pytest.mark.parametrize("architecture", ["", "x86_64"])
+def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported(
+    architecture: str,
+) -> None:
+    for row, value in _BY_TRAIT:
+        facts = _node_with(str(row.values[value].trait))
+        assert refusal(facts, row.name, value, architecture) == ""
+
+
+def test_trait_on_the_node_says_nothing_of_guests_of_another_architecture() -> (
     None
 ):
+    reason = "a bare-metal node emulates no architecture"
+    for row, value in _BY_TRAIT:
+        if row.per_architecture and row.values[value].trait:
+            facts = _node_with(str(row.values[value].trait))
+            assert refusal(facts, row.name, value, "s390x") == reason
+
+
+def test_trait_of_another_architecture_makes_its_value_supported_there() -> (
+    None
+):
+    for row, value in _BY_TRAIT:
+        trait = row.values[value].trait
+        qualified = trait and QUALIFIED.get((trait, "s390x"))
+        if row.per_architecture and qualified:
+            facts = _node_with(qualified)
+            assert refusal(facts, row.name, value, "s390x") == ""
+
+
+def test_capabilities_are_those_that_nova_declares() -> None:
+    declared = declared_by_nova(ironic_driver.IronicDriver)
+    ours, novas = {}, {}
     for row, value in _OWNED:
         trait = row.values[value].trait
-        if not row.values[value].required or row.name == "cpu_thread_policy":
-            continue
-        facts = IronicFacts(
-            architecture="x86_64", other_traits=frozenset((str(trait),))
-        )
-        assert refusal(facts, row.name, value, "") == ""
-        assert refusal(facts, row.name, value, "x86_64") == ""
-        # It says nothing of guests of another architecture.
-        if row.per_architecture and trait:
-            assert (
-                refusal(facts, row.name, value, "s390x")
-                == "a bare-metal node emulates no architecture"
-            )
-            qualified = QUALIFIED.get((trait, "s390x"))
-            if qualified:
-                facts = IronicFacts(
-                    architecture="x86_64", other_traits=frozenset((qualified,))
-                )
-                assert refusal(facts, row.name, value, "s390x") == ""
-
-
-def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> (
-    None
-):
-    declared = declared_by_nova(ironic_driver.IronicDriver)
-    compared = {
-        (row.name, value): declared[term.trait]
-        for row, value in _OWNED
         # Nova's driver knows nothing of a node's firmware; its operator does.
-        if (term := row.values[value]).trait in declared
-        and row.name != "secure_boot"
-    }
-    assert {key: not refusal(_X86, *key, "") for key in compared} == compared
+        if trait in declared and row.name != "secure_boot":
+            ours[row.name, value] = not refusal(_X86, row.name, value, "")
+            novas[row.name, value] = declared[trait]
+    assert ours == novas
+
+
+def test_image_types_are_those_that_nova_declares() -> None:
     assert _can("image_type") == {"ami", "qcow2", "raw"}
 
 
 def test_architecture_hypervisor_type_and_vm_mode_match_the_ironic_driver_of_nova() -> (
     None
 ):
-    ((architecture, hypervisor_type, vm_mode),) = (
-        ironic_driver._get_nodes_supported_instances("x86_64")
-    )
+    instances = ironic_driver._get_nodes_supported_instances("x86_64")
+    ((architecture, hypervisor_type, vm_mode),) = instances
+    theirs = ironic_driver.IronicDriver._get_hypervisor_type(None)
     assert architecture in _can("architecture")
-    assert _can("hypervisor_type") == {
-        hypervisor_type,
-        ironic_driver.IronicDriver._get_hypervisor_type(None),
-    }
+    assert _can("hypervisor_type") == {hypervisor_type, theirs}
     assert _can("vm_mode") == {vm_mode}
+
+
+_HARDWARE = {
+    "mem_encryption",
+    "mem_encryption_model",
+    "pci_numa_affinity_policy",
+}
+_RESOURCES = {"cpu_policy", "emulator_threads_policy"}
 
 
 def test_reporter_owns_all_rows_but_those_of_hardware_and_resources() -> None:
     """A new row must be put on one side or the other."""
-    hardware = {
-        "mem_encryption",
-        "mem_encryption_model",
-        "pci_numa_affinity_policy",
-    }
-    resources = {"cpu_policy", "emulator_threads_policy"}
     left = {row.name for row in ROWS} - REPORTER.owns
-    assert left == hardware | resources, (
+    assert left == _HARDWARE | _RESOURCES, (
         "answer for the row, or add it above: docs/contribute.rst, 'Add a row'"
     )

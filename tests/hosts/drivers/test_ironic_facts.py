@@ -19,6 +19,7 @@ from os_prefilter.hosts.drivers.ironic_facts import (
     facts_from_node,
 )
 from os_prefilter.vocabulary import BY_NAME
+from tests.support.tables import cases
 
 # What openstackclient prints (python-ironicclient 5), shortened.
 _NODE: dict[str, Any] = json.loads("""
@@ -63,12 +64,15 @@ def _node(properties: object = None, **fields: Any) -> dict[str, Any]:
     }
 
 
+_UNTYPED = BiosSetting("Enabled", attribute_type=None)
+
+
 def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
     assert facts_from_node(_NODE, json.loads(_SHORT)) == IronicFacts(
         host="6d85703a-565d-469a-96ce-30b6de53079d",
         architecture="x86_64",
         other_traits=frozenset(("CUSTOM_GOLD", "HW_CPU_X86_AVX2")),
-        bios={"LogicalProc": BiosSetting("Enabled", attribute_type=None)},
+        bios={"LogicalProc": _UNTYPED},
         hardware_type="idrac",
         bios_interface="idrac-redfish",
         boot_mode="uefi",
@@ -76,223 +80,219 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"provision_state": "active", "last_error": None}, False),
-        ({"provision_state": "servicing"}, False),
-        ({"provision_state": "service failed"}, True),
-        (
-            {
-                "provision_state": "active",
-                "last_error": "By request, the service operation was aborted",
-            },
-            True,
-        ),
-    ],
-)
+_OPERATIONS = cases("""
+# State | last error | uncertain
+active         |                                              |
+servicing      |                                              |
+service failed |                                              | yes
+active         | By request, the service operation was aborted | yes
+""")
+
+
+@pytest.mark.parametrize(("state", "error", "uncertain"), _OPERATIONS)
 def test_bios_settings_are_uncertain_after_an_operation_that_failed(
-    fields: dict[str, Any], *, expected: bool
+    state: str, error: str, uncertain: str
 ) -> None:
-    facts = facts_from_node(_node(**fields, driver="prefilter-redfish"))
-    assert (facts.bios_may_differ, facts.hardware_type) == (
-        expected,
-        "redfish",
+    node = _node(provision_state=state, last_error=error or None)
+    assert facts_from_node(node).bios_may_differ == bool(uncertain)
+
+
+def test_hardware_type_of_this_library_is_that_of_ironic() -> None:
+    facts = facts_from_node(_node(driver="prefilter-redfish"))
+    assert facts.hardware_type == "redfish"
+
+
+_DOCUMENTS = {"short": _SHORT, "long": _LONG, "API": _API}
+_SETTINGS = cases("""
+# Document | setting | value | changeable | allowed | type | least | most
+# Only with all columns are types shown.
+short | LogicalProc     | Enabled | yes |                  | None        |   |
+long  | LogicalProc     | Enabled | yes | Enabled Disabled | Enumeration |   |
+long  | SystemModelName | R660    |     |                  | String      |   |
+long  | ProcSettings    | On      |     | On               |             |   |
+long  | Fans            | 4       | yes |                  | Integer     | 1 | 9
+long  | AssetTag        |         | yes |                  | String      |   | 8
+API   | LogicalProc     | Enabled | yes | Enabled Disabled | Enumeration |   |
+API   | SystemModelName | R660    |     |                  | String      | 2 |
+API   | Quiet           | 1       | yes |                  | Boolean     |   |
+""")
+
+
+@pytest.mark.parametrize(
+    (
+        "document",
+        "name",
+        "value",
+        "changeable",
+        "allowed",
+        "kind",
+        "least",
+        "most",
+    ),
+    _SETTINGS,
+)
+def test_bios_settings_are_read_in_every_format(  # noqa: PLR0913, PLR0917 - columns
+    document: str,
+    name: str,
+    value: str,
+    changeable: str,
+    allowed: str,
+    kind: str,
+    least: str,
+    most: str,
+) -> None:
+    bios = facts_from_node(_node(), json.loads(_DOCUMENTS[document])).bios
+    assert bios[name] == BiosSetting(
+        value,
+        bool(changeable),
+        tuple(allowed.split()),
+        None if kind == "None" else kind,
+        int(least) if least else None,
+        int(most) if most else None,
     )
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        # Only with all columns are types shown.
-        (_SHORT, {"LogicalProc": BiosSetting("Enabled", attribute_type=None)}),
-        (
-            _LONG,
-            {
-                "LogicalProc": BiosSetting(
-                    "Enabled",
-                    allowed=("Enabled", "Disabled"),
-                    attribute_type="Enumeration",
-                ),
-                "SystemModelName": BiosSetting(
-                    "R660", changeable=False, attribute_type="String"
-                ),
-                "ProcSettings": BiosSetting(
-                    "On", changeable=False, allowed=("On",)
-                ),
-                "Fans": BiosSetting(
-                    "4", attribute_type="Integer", least=1, most=9
-                ),
-                "AssetTag": BiosSetting("", attribute_type="String", most=8),
-            },
-        ),
-        (
-            _API,
-            {
-                "LogicalProc": BiosSetting(
-                    "Enabled",
-                    allowed=("Enabled", "Disabled"),
-                    attribute_type="Enumeration",
-                ),
-                "SystemModelName": BiosSetting(
-                    "R660", changeable=False, attribute_type="String", least=2
-                ),
-                "Quiet": BiosSetting("1", attribute_type="Boolean"),
-            },
-        ),
-        ('{"bios": []}', {}),
-    ],
-)
-def test_bios_settings_are_read_in_every_format(
-    document: str, expected: dict[str, BiosSetting]
-) -> None:
-    assert facts_from_node(_node(), json.loads(document)).bios == expected
+@pytest.mark.parametrize("document", _DOCUMENTS)
+def test_no_other_bios_settings_are_read(document: str) -> None:
+    bios = facts_from_node(_node(), json.loads(_DOCUMENTS[document])).bios
+    expected = [
+        case.values[1] for case in _SETTINGS if case.values[0] == document
+    ]
+    assert list(bios) == expected
+
+
+def test_node_without_bios_settings_is_read() -> None:
+    assert facts_from_node(_node(), {"bios": []}).bios == {}
+
+
+_EMPTY = {"boot_mode": None, "secure_boot": None}
+_SECURE = {"boot_mode": "uefi", "secure_boot": True}
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "fields", "expected"),
+    ("capabilities", "fields", "boot_mode", "secure_boot"),
     [
-        (None, {}, ("", None)),
-        ("", {"boot_mode": None, "secure_boot": None}, ("", None)),
-        ("boot_mode:UEFI , secure_boot:True", {}, ("uefi", True)),
+        (None, {}, "", None),
+        ("", _EMPTY, "", None),
+        ("boot_mode:UEFI , secure_boot:True", {}, "uefi", True),
         # The capability is what Ironic deploys with, whatever the machine is
         # in now.
-        (
-            "boot_mode:bios,secure_boot:false",
-            {"boot_mode": "uefi", "secure_boot": True},
-            ("bios", False),
-        ),
-        ("gpu:2", {"boot_mode": "uefi", "secure_boot": True}, ("uefi", True)),
+        ("boot_mode:bios,secure_boot:false", _SECURE, "bios", False),
+        ("gpu:2", _SECURE, "uefi", True),
         # As Ironic reads them: what is malformed is passed over, the first of
         # two counts.
         (
             "boot_mode,boot_mode:,:uefi,a:b:c,boot_mode:bios,boot_mode:uefi,",
             {},
-            ("bios", None),
+            "bios",
+            None,
         ),
     ],
 )
 def test_boot_mode_and_secure_boot_come_from_capabilities_before_node_fields(
     capabilities: str | None,
     fields: dict[str, Any],
-    expected: tuple[str, bool | None],
+    boot_mode: str,
+    *,
+    secure_boot: bool | None,
 ) -> None:
     facts = facts_from_node(_node({"capabilities": capabilities}, **fields))
-    assert (facts.boot_mode, facts.secure_boot) == expected
+    assert facts.boot_mode == boot_mode
+    assert facts.secure_boot == secure_boot
 
 
-def test_cpu_arch_is_normalized_as_nova_does() -> None:
-    for text in (
-        *BY_NAME["architecture"].values,
-        "AMD64",
-        "i386",
-        "I586",
-        "AArch64",
-        "x86",
-        "64-bit",
-        "",
-        None,
-    ):
-        nova = IronicDriver._parse_node_properties(
-            None, SimpleNamespace(id="n", properties={"cpu_arch": text})
-        )
-        assert facts_from_node(_node({"cpu_arch": text})).architecture == (
-            nova["cpu_arch"] or ""
-        )
+_NAMES = ("AMD64", "i386", "I586", "AArch64", "x86", "64-bit", "", None)
+
+
+@pytest.mark.parametrize("text", [*BY_NAME["architecture"].values, *_NAMES])
+def test_cpu_arch_is_normalized_as_nova_does(text: str | None) -> None:
+    properties = {"cpu_arch": text}
+    node = SimpleNamespace(id="n", properties=properties)
+    nova = IronicDriver._parse_node_properties(None, node)
+    ours = facts_from_node(_node(properties)).architecture
+    assert ours == (nova["cpu_arch"] or "")
 
 
 def test_an_unknown_cpu_arch_is_warned_of_and_leaves_all_else_of_the_node(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As in Nova: one property must not end the report of the others."""
-    node = {
-        **_NODE,
-        "properties": {**_NODE["properties"], "cpu_arch": "x86\x1b"},
-    }
-    facts = facts_from_node(node, json.loads(_SHORT))
-    assert facts == replace(
-        facts_from_node(_NODE, json.loads(_SHORT)), architecture=""
-    )
-    assert len(caplog.messages) == 1
-    assert (
+    properties = {**_NODE["properties"], "cpu_arch": "x86\x1b"}
+    facts = facts_from_node({**_NODE, "properties": properties})
+    assert facts == replace(facts_from_node(_NODE), architecture="")
+    (message,) = caplog.messages
+    assert message.startswith(
         r"Node 6d85703a-565d-469a-96ce-30b6de53079d: properties.cpu_arch is"
-        r" 'x86\x1b', no architecture that Nova knows" in caplog.text
+        r" 'x86\x1b', no architecture that Nova knows"
     )
 
 
 def test_separately_given_traits_replace_those_of_the_node() -> None:
     node = {**_NODE, "traits": None}
-    assert facts_from_node(node, traits=iter(["CUSTOM_A"])).other_traits == {
-        "CUSTOM_A"
-    }
+    facts = facts_from_node(node, traits=iter(["CUSTOM_A"]))
+    assert facts.other_traits == {"CUSTOM_A"}
     assert facts_from_node(_NODE, traits=[]).other_traits == frozenset()
 
 
+# A value in JSON, in place of a node's own | the problem
+_FIELDS = cases(r"""
+uuid           | ""           | uuid is ''; expected the node's UUID
+uuid           | 7            | uuid is 7; expected a string
+driver         | 7            | driver is 7; expected a string
+bios_interface | 7            | bios_interface is 7; expected a string
+boot_mode      | ["uefi"]     | boot_mode is a list
+secure_boot    | "on"         | secure_boot is 'on'; expected true, false or null
+traits         | null         | traits is None; expected a list of names of traits (show the node with API version 1.37
+traits         | "CUSTOM_A"   | traits is 'CUSTOM_A'
+traits         | ["CUSTOM_A", "b\u001b"] | an item of traits is 'b\x1b'; expected the name of a trait
+properties     | {"cpu_arch": 64} | properties.cpu_arch is 64; expected a string
+properties     | {"capabilities": {"boot_mode": "uefi"}} | properties.capabilities is a dict; expected a string
+properties     | {"vendor": 7} | properties.vendor is 7; expected a string
+""")
+
+
+def _problem(node: object, **paths: str) -> str:
+    with pytest.raises(DocumentError) as caught:
+        facts_from_node(node, **paths)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("field", "value", "problem"), _FIELDS)
+def test_invalid_node_error_names_the_field(
+    field: str, value: str, problem: str
+) -> None:
+    node = _node() | {field: json.loads(value)}
+    assert _problem(node).startswith(f"node: {problem}")
+    assert _problem(node, path="a.json").startswith(f"a.json: {problem}")
+
+
 @pytest.mark.parametrize(
-    ("node", "message"),
+    ("node", "problem"),
     [
         ([], "the document is a list; expected names with values"),
         ({}, "properties is None; expected names with values"),
-        (_node(uuid=""), "uuid is ''; expected the node's UUID"),
-        (_node(driver=7), "driver is 7; expected a string"),
-        (_node(bios_interface=7), "bios_interface is 7; expected a string"),
-        (_node(uuid=7), "uuid is 7; expected a string"),
-        (
-            _node({"cpu_arch": 64}),
-            "properties.cpu_arch is 64; expected a string",
-        ),
-        (
-            _node({"capabilities": {"boot_mode": "uefi"}}),
-            "properties.capabilities is a dict; expected a string",
-        ),
-        (_node({"vendor": 7}), "properties.vendor is 7; expected a string"),
-        (_node(boot_mode=["uefi"]), "boot_mode is a list"),
-        (
-            _node(secure_boot="on"),
-            "secure_boot is 'on'; expected true, false or null",
-        ),
-        (
-            _node(traits=None),
-            (
-                r"traits is None; expected a list of names of traits \(show"
-                r" the node with API version 1.37"
-            ),
-        ),
-        (_node(traits="CUSTOM_A"), "traits is 'CUSTOM_A'"),
-        (
-            _node(traits=["CUSTOM_A", "b\x1b"]),
-            r"an item of traits is 'b\\x1b'; expected the name of a trait",
-        ),
     ],
 )
-def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
-    with pytest.raises(DocumentError, match=f"^node.json: {message}"):
-        facts_from_node(node, path="node.json")
-    with pytest.raises(DocumentError, match=f"^node: {message}"):
-        facts_from_node(node)
-
-
-@pytest.mark.parametrize(
-    ("bios", "message"),
-    [
-        (7, "the document is 7; expected a list of BIOS settings"),
-        (
-            ["LogicalProc"],
-            "item 1 is 'LogicalProc'; expected names with values",
-        ),
-        (
-            [{"name": "A"}, {"value": "Enabled"}],
-            "the name in item 2 is None; expected a string",
-        ),
-        ({"bios": [{"name": 1}]}, "the name in item 1 is 1"),
-        (
-            {"LogicalProc": "Enabled"},
-            "the document is None; expected a list of BIOS settings",
-        ),
-    ],
-)
-def test_invalid_bios_settings_error_names_the_item(
-    bios: Any, message: str
+def test_document_that_is_no_node_is_an_error(
+    node: object, problem: str
 ) -> None:
-    with pytest.raises(DocumentError, match=f"^bios.json: {message}"):
-        facts_from_node(_NODE, bios, bios_path="bios.json")
+    assert _problem(node, path="a.json").startswith(f"a.json: {problem}")
+
+
+_INVALID_BIOS = cases("""
+# BIOS settings in JSON | the problem
+7                                 | the document is 7; expected a list of BIOS settings
+["LogicalProc"]                   | item 1 is 'LogicalProc'; expected names with values
+[{"name": "A"}, {"value": "On"}]  | the name in item 2 is None; expected a string
+{"bios": [{"name": 1}]}           | the name in item 1 is 1
+{"LogicalProc": "Enabled"}        | the document is None; expected a list of BIOS settings
+""")
+
+
+@pytest.mark.parametrize(("bios", "problem"), _INVALID_BIOS)
+def test_invalid_bios_settings_error_names_the_item(
+    bios: str, problem: str
+) -> None:
+    with pytest.raises(DocumentError) as caught:
+        facts_from_node(_NODE, json.loads(bios), bios_path="bios.json")
+    assert str(caught.value).startswith(f"bios.json: {problem}")

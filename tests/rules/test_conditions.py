@@ -4,6 +4,8 @@
 flavors, requirements, groups of ports.
 """
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from os_prefilter.vocabulary.model import UnknownValues
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
 from tests.support.rule_texts import rules_text
+from tests.support.tables import cases
 
 _PORT, _OTHER_PORT = (
     "0a6f2a2e-0000-4000-8000-000000000001",
@@ -28,14 +31,13 @@ _PORT, _OTHER_PORT = (
 
 
 def _set(*rules: str, hint_traits: str = "") -> RuleSet:
-    text = (f"hint_traits: [{hint_traits}]\n" if hint_traits else "") + (
-        rules_text(*rules) if rules else ""
-    )
+    text = rules_text(*rules) if rules else ""
+    if hint_traits:
+        text = f"hint_traits: [{hint_traits}]\n{text}"
     found, problems = rules_in(text.encode(), "FILE")
-    assert not [
-        *problems,
-        *(each for each in check_rules(found) if not each.warning),
-    ]
+    assert not problems
+    for problem in check_rules(found):
+        assert problem.warning
     return RuleSet(found)
 
 
@@ -60,156 +62,79 @@ def _spec(
     return spec
 
 
-_BUT_R = "when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true}"
-_TWO_OF = (
-    "when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c},"
-    " {extra_spec: q, is: x}]}]"
-)
-_MATCHES: list[tuple[str, RequestSpec, bool]] = [
-    # Everybody but some.
-    ("unless: {image_property: os_distro, is: windows}", _spec(), True),
-    (
-        "unless: {image_property: os_distro, is: windows}",
-        _spec({"os_distro": "windows"}),
-        False,
-    ),
-    (_BUT_R, _spec({}, {"q": "x"}), True),
-    (_BUT_R, _spec({}, {"q": "x", "r": "1"}), False),
-    (
-        "unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}",
-        _spec({}, {"q": "x"}),
-        True,
-    ),
-    (
-        "unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}",
-        _spec({}, {"q": "x", "r": "y"}),
-        False,
-    ),
-    # Alternatives.
-    (
-        "when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}",
-        _spec({"p": "y"}),
-        True,
-    ),
-    (
-        "when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}",
-        _spec({}, {"q": "y"}),
-        False,
-    ),
-    (_TWO_OF, _spec(project_id="c", flavor="b"), True),
-    (_TWO_OF, _spec(project_id="d", flavor="b"), False),
-    # Lists.
-    (
-        "when: {extra_spec: q, contains: db}",
-        _spec({}, {"q": "web, db ,mail"}),
-        True,
-    ),
-    (
-        "when: {extra_spec: q, contains: db}",
-        _spec({}, {"q": "dbs,xdb"}),
-        False,
-    ),
-    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": ","}), False),
-    (
-        "when: {image_property: p, contains: true}",
-        _spec({"p": "no,yes"}),
-        True,
-    ),
-    (
-        "when: {hint: h, contains: db}",
-        _spec(scheduler_hints={"h": ["web", "a,db"]}),
-        True,
-    ),
-    # Whose request, and where to.
-    ("when: {project: [a, b]}", _spec(project_id="b"), True),
-    (
-        "when: {availability_zone: north}",
-        _spec(availability_zone="North"),
-        False,
-    ),
-    # Hints have several values.
-    (
-        "when: {hint: rack, is: a}",
-        _spec(scheduler_hints={"rack": ["b", "a"]}),
-        True,
-    ),
-    ("when: {hint: rack, is: a}", _spec({"rack": "a"}, {"rack": "a"}), False),
-    (
-        "when: {hint: rack, present: true}",
-        _spec(scheduler_hints={"rack": [""]}),
-        False,
-    ),
-    (
-        "when: {hint: rack, present: true}",
-        _spec(scheduler_hints={"rack": ["", "a"]}),
-        True,
-    ),
-    (
-        "when: {hint: fast, is: true}",
-        _spec(scheduler_hints={"fast": ["Yes"]}),
-        True,
-    ),
-    # What is required already.
-    (
-        "when: {requires: HW_CPU_X86_AVX2}",
-        _spec({}, {"trait:HW_CPU_X86_AVX2": "required"}),
-        True,
-    ),
-    (
-        "when: {requires: HW_CPU_X86_AVX2}",
-        _spec({}, {"trait:HW_CPU_X86_AVX2": "forbidden"}),
-        False,
-    ),
-    (
-        "when: {forbids: HW_CPU_X86_AVX2}",
-        _spec({}, {"trait:HW_CPU_X86_AVX2": "forbidden"}),
-        True,
-    ),
-    (
-        "when: {requires: [CUSTOM_X, COMPUTE_NET_VIF_MODEL_E1000E]}",
-        _spec({"hw_vif_model": "e1000e"}),
-        True,
-    ),
-    # Of a device, not of the host.
-    (
-        "when: {requires: CUSTOM_GPU}",
-        _spec({}, {"resources1:VGPU": "1", "trait1:CUSTOM_GPU": "required"}),
-        False,
-    ),
-]
+_MATCHES = cases("""
+# What the rule says | the request, from empty properties on | yes if it applies
+# All but some.
+unless: {image_property: os_distro, is: windows} | {} | yes
+unless: {image_property: os_distro, is: windows} | {"properties": {"os_distro": "windows"}} |
+when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true} | {"extra_specs": {"q": "x"}} | yes
+when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true} | {"extra_specs": {"q": "x", "r": "1"}} |
+unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]} | {"extra_specs": {"q": "x"}} | yes
+unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]} | {"extra_specs": {"q": "x", "r": "y"}} |
+# Alternatives.
+when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]} | {"properties": {"p": "y"}} | yes
+when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]} | {"extra_specs": {"q": "y"}} |
+when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c}, {extra_spec: q, is: x}]}]
+ {"project_id": "c", "flavor": "b"} | yes
+when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c}, {extra_spec: q, is: x}]}]
+ {"project_id": "d", "flavor": "b"} |
+# Lists.
+when: {extra_spec: q, contains: db} | {"extra_specs": {"q": "web, db ,mail"}} | yes
+when: {extra_spec: q, contains: db} | {"extra_specs": {"q": "dbs,xdb"}} |
+when: {extra_spec: q, contains: db} | {"extra_specs": {"q": ","}} |
+when: {image_property: p, contains: true} | {"properties": {"p": "no,yes"}} | yes
+when: {hint: h, contains: db} | {"scheduler_hints": {"h": ["web", "a,db"]}} | yes
+# Whose request, and where to.
+when: {project: [a, b]} | {"project_id": "b"} | yes
+when: {availability_zone: north} | {"availability_zone": "North"} |
+# Hints have several values.
+when: {hint: rack, is: a} | {"scheduler_hints": {"rack": ["b", "a"]}} | yes
+when: {hint: rack, is: a} | {"properties": {"rack": "a"}, "extra_specs": {"rack": "a"}} |
+when: {hint: rack, present: true} | {"scheduler_hints": {"rack": [""]}} |
+when: {hint: rack, present: true} | {"scheduler_hints": {"rack": ["", "a"]}} | yes
+when: {hint: fast, is: true} | {"scheduler_hints": {"fast": ["Yes"]}} | yes
+# What is required already.
+when: {requires: HW_CPU_X86_AVX2} | {"extra_specs": {"trait:HW_CPU_X86_AVX2": "required"}} | yes
+when: {requires: HW_CPU_X86_AVX2} | {"extra_specs": {"trait:HW_CPU_X86_AVX2": "forbidden"}} |
+when: {forbids: HW_CPU_X86_AVX2} | {"extra_specs": {"trait:HW_CPU_X86_AVX2": "forbidden"}} | yes
+when: {requires: [CUSTOM_X, COMPUTE_NET_VIF_MODEL_E1000E]} | {"properties": {"hw_vif_model": "e1000e"}} | yes
+# Of a device, not of the host.
+when: {requires: CUSTOM_GPU} | {"extra_specs": {"resources1:VGPU": "1", "trait1:CUSTOM_GPU": "required"}} |
+""")
 
 
-def test_rule_applies_to_exactly_the_requests_that_it_is_about() -> None:
-    for text, spec, applies in _MATCHES:
-        pipeline = _pipeline(
-            _set(f"name: r, {text}, require: [CUSTOM_A]"), "image_metadata"
-        )
-        # Twice: once from the cache.
-        for _ in range(2):
-            asked = {item.trait for item in pipeline.decide(spec).requirements}
-            assert ("CUSTOM_A" in asked) == applies, (text, spec)
+@pytest.mark.parametrize(("body", "request_spec", "applies"), _MATCHES)
+def test_rule_applies_to_exactly_the_requests_that_it_is_about(
+    body: str, request_spec: str, applies: str
+) -> None:
+    rules = _set(f"name: r, {body}, require: [CUSTOM_A]")
+    pipeline = _pipeline(rules, "image_metadata")
+    spec = _spec(**json.loads(request_spec))
+    # Twice: once from the cache.
+    for _ in range(2):
+        asked = {item.trait for item in pipeline.decide(spec).requirements}
+        assert ("CUSTOM_A" in asked) == bool(applies)
+
+
+_LONG = [*map(str, range(20_000))]
+_LONG_TEXTS = {
+    "items of a hint": (
+        "hint: h, contains: v{}",
+        _spec(scheduler_hints={"h": [",".join([*_LONG, "v7"])]}),
+    ),
+    "hints": (
+        "hint: h, is: v{}",
+        _spec(scheduler_hints={"h": [*_LONG, "v7"]}),
+    ),
+    "items of an extra spec": (
+        "extra_spec: h, contains: v{}",
+        _spec({}, {"h": "a," * 32_000 + " v7"}),
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("comparison", "spec"),
-    [
-        (
-            "hint: h, contains: v{}",
-            _spec(
-                scheduler_hints={
-                    "h": [",".join(map(str, range(20_000))) + ",v7"]
-                }
-            ),
-        ),
-        (
-            "hint: h, is: v{}",
-            _spec(scheduler_hints={"h": [*map(str, range(20_000)), "v7"]}),
-        ),
-        (
-            "extra_spec: h, contains: v{}",
-            _spec({}, {"h": "a," * 32_000 + " v7"}),
-        ),
-    ],
+    ("comparison", "spec"), _LONG_TEXTS.values(), ids=_LONG_TEXTS
 )
 def test_long_text_of_a_tenant_is_read_whole_and_once_for_all_rules(
     comparison: str, spec: RequestSpec, monkeypatch: pytest.MonkeyPatch
@@ -217,18 +142,13 @@ def test_long_text_of_a_tenant_is_read_whole_and_once_for_all_rules(
     """Whatever stands before it, an item that a rule names counts: a tenant
     cannot hide it.
     """
-    texts = (
+    texts = [
         f"name: r{n}, when: {{{comparison.format(n)}}}, require: [CUSTOM_A]"
         for n in range(100)
-    )
-    rules, read = (
-        _set(
-            *texts,
-            f"name: u, unless: {{{comparison.format(7)}}}, require:"
-            " [CUSTOM_B]",
-        ),
-        [],
-    )
+    ]
+    but_seven = f"unless: {{{comparison.format(7)}}}, require: [CUSTOM_B]"
+    rules = _set(*texts, f"name: u, {but_seven}")
+    read = []
 
     def counting(*of: Any) -> Any:
         read.append(of)
@@ -236,100 +156,93 @@ def test_long_text_of_a_tenant_is_read_whole_and_once_for_all_rules(
 
     monkeypatch.setattr(conditions, "readings", counting)
     decision = _pipeline(rules).apply(spec)
-    assert [
-        (item.trait, "rule r7: " in item.source)
-        for item in decision.requirements
-    ] == [("CUSTOM_A", True)]
+    (item,) = decision.requirements
+    assert item.trait == "CUSTOM_A"
+    assert "rule r7: " in item.source
     # The whole, and each item that differs.
     assert len(read) <= 1 + 20_001
     assert decision.notes == ()
 
 
-def test_nova_and_our_request_specs_match_the_same_conditions() -> None:
-    texts = (
-        "project: p",
-        "availability_zone: z",
-        "flavor: f",
-        "hint: h, is: x",
-    )
-    rules = _set(
-        *(
-            f"name: r{number}, when: {{{text}}}, require: [CUSTOM_A]"
-            for number, text in enumerate(texts)
-        )
-    )
-    fields: dict[str, Any] = {
-        "project_id": "p",
-        "availability_zone": "z",
-        "scheduler_hints": {"h": ["x"]},
-    }
-    ours, novas = _spec(flavor="f", **fields), nova_spec(**fields)
-    novas.flavor.name = "f"
-    sources = [
-        [item.source for item in _pipeline(rules).apply(spec).requirements]
-        for spec in (ours, novas)
+_EVERY_PLACE = (
+    "name: r0, when: {project: p}, require: [CUSTOM_A]",
+    "name: r1, when: {availability_zone: z}, require: [CUSTOM_A]",
+    "name: r2, when: {flavor: f}, require: [CUSTOM_A]",
+    "name: r3, when: {hint: h, is: x}, require: [CUSTOM_A]",
+)
+
+
+@pytest.mark.parametrize("make", [spec_of, nova_spec], ids=["ours", "Nova's"])
+def test_nova_and_our_request_specs_match_the_same_conditions(
+    make: Callable[..., Any],
+) -> None:
+    hints = {"h": ["x"]}
+    spec = make(project_id="p", availability_zone="z", scheduler_hints=hints)
+    spec.flavor.name = "f"
+    found = _pipeline(_set(*_EVERY_PLACE)).apply(spec).requirements
+    assert [item.source for item in found] == [
+        "rule r0: project p",
+        "rule r1: availability zone z",
+        "rule r2: flavor f",
+        "rule r3: hint h=x",
     ]
-    shown = ("project p", "availability zone z", "flavor f", "hint h=x")
-    assert (
-        sources
-        == [[f"rule r{number}: {text}" for number, text in enumerate(shown)]]
-        * 2
+
+
+def test_what_every_request_is_asked_has_no_property_that_its_author_could_change() -> (
+    None
+):
+    rules = _set(
+        "name: a, unless: {image_property: os_distro, is: windows}, forbid:"
+        " [CUSTOM_LICENSED], because: they cost"
     )
+    (item,) = _pipeline(rules).apply(_spec()).requirements
+    assert item.source == (
+        "rule a: every request unless image property os_distro=windows (they"
+        " cost)"
+    )
+    assert item.properties == ()
 
 
 def test_source_and_properties_are_words_of_the_file() -> None:
-    """What the request requires of every host has no property that its author
-    could change.
-    """
     rules = _set(
-        "name: a, unless: {image_property: os_distro, is: windows}, forbid:"
-        " [CUSTOM_LICENSED], because: they cost",
         "name: b, when: [{project: p}, {extra_spec: q, contains: db}, {hint:"
-        " h, is: true}], require: [CUSTOM_A]",
+        " h, is: true}], require: [CUSTOM_A]"
     )
-    spec = _spec(
-        {},
-        {"q": "\x1b[31m,db"},
-        project_id="p",
-        scheduler_hints={"h": ["YES"]},
+    hints = {"h": ["YES"]}
+    extra_specs = {"q": "\x1b[31m,db"}
+    spec = _spec({}, extra_specs, project_id="p", scheduler_hints=hints)
+    (item,) = _pipeline(rules).apply(spec).requirements
+    assert item.source == (
+        "rule b: project p and flavor extra spec q with db and hint h=true"
     )
-    first, second = _pipeline(rules).apply(spec).requirements
-    assert (
-        first.source
-        == "rule a: every request unless image property os_distro=windows"
-        " (they cost)"
-    )
-    assert (
-        second.source
-        == "rule b: project p and flavor extra spec q with db and hint h=true"
-    )
-    assert (first.properties, second.properties) == (
-        (),
-        ("q with db", "hint h=true"),
-    )
+    assert item.properties == ("q with db", "hint h=true")
 
 
-def test_rejected_tenant_reads_nothing_of_others() -> None:
-    """The operator finds all of it by the name of the rule."""
-    for unless in (
+@pytest.mark.parametrize(
+    "unless",
+    [
         "project: acme",
         "flavor: acme.large",
         "availability_zone: acme",
         "extra_spec: owner, is: acme",
-    ):
-        rules = _set(
-            f"name: a, unless: {{{unless}}}, forbid: [CUSTOM_A], because: acme"
-            " paid, scope: unsuffixed",
-            f"name: b, when: {{flavor: small}}, unless: {{{unless}}}, prefer:"
-            " [CUSTOM_B], because: acme paid",
-        )
-        with pytest.raises(ContradictingRequirements) as caught:
-            _pipeline(rules).apply(_spec({}, {"trait:CUSTOM_A": "required"}))
-        assert (
-            "forbidden (rules: rule a: every request that it does not except)"
-            " on unsuffixed" in str(caught.value)
-        )
-        assert "acme" not in str(caught.value)
+    ],
+)
+def test_rejected_tenant_reads_nothing_of_others(unless: str) -> None:
+    """The operator finds all of it by the name of the rule."""
+    rules = _set(
+        f"name: a, unless: {{{unless}}}, forbid: [CUSTOM_A], because: acme"
+        " paid, scope: unsuffixed",
+        f"name: b, when: {{flavor: small}}, unless: {{{unless}}}, prefer:"
+        " [CUSTOM_B], because: acme paid",
+    )
+    with pytest.raises(ContradictingRequirements) as caught:
+        _pipeline(rules).apply(_spec({}, {"trait:CUSTOM_A": "required"}))
+    message = str(caught.value)
+    assert "acme" not in message
+    assert (
+        "forbidden (rules: rule a: every request that it does not except) on"
+        " unsuffixed" in message
+    )
 
 
 # -- hints
@@ -337,11 +250,8 @@ def test_rejected_tenant_reads_nothing_of_others() -> None:
 
 
 def _hinted(**hints: Any) -> RequestSpec:
-    return _spec(
-        scheduler_hints={
-            f"trait:{name}": value for name, value in hints.items()
-        }
-    )
+    names = {f"trait:{name}": value for name, value in hints.items()}
+    return _spec(scheduler_hints=names)
 
 
 def test_traits_for_hints_are_not_counted_as_rules() -> None:
@@ -352,73 +262,79 @@ def test_traits_for_hints_are_not_counted_as_rules() -> None:
     assert repr(rules) == f"<1 rule and 2 hint traits, {rules.checksum}: r>"
 
 
-def test_users_may_name_only_the_traits_that_the_operator_allows() -> None:
-    pipeline = _pipeline(_set(hint_traits="CUSTOM_A, COMPUTE_NODE, CUSTOM_C"))
-    decision = pipeline.apply(
-        _hinted(
-            CUSTOM_A=["required"],
-            COMPUTE_NODE="forbidden",
-            CUSTOM_C="preferred",
-        )
+_HINTS = _set(hint_traits="CUSTOM_A, COMPUTE_NODE, CUSTOM_C")
+
+
+def test_users_may_name_the_traits_that_the_operator_allows() -> None:
+    spec = _hinted(
+        CUSTOM_A=["required"], COMPUTE_NODE="forbidden", CUSTOM_C="preferred"
     )
-    assert {(item.trait, item.required) for item in decision.requirements} == {
-        ("CUSTOM_A", True),
-        ("COMPUTE_NODE", False),
-    }
+    decision = _pipeline(_HINTS).apply(spec)
+    required = {item.trait: item.required for item in decision.requirements}
+    assert required == {"CUSTOM_A": True, "COMPUTE_NODE": False}
     assert [item.trait for item in decision.preferences] == ["CUSTOM_C"]
     assert not decision.notes
-    spec = _hinted(
-        CUSTOM_B="required", CUSTOM_A="maybe", **{"X\n&required=Y": "required"}
-    )
-    decision = pipeline.apply(spec)
+
+
+def test_hint_about_another_trait_requires_nothing_and_is_noted() -> None:
+    hostile = {"X\n&required=Y": "required"}
+    spec = _hinted(CUSTOM_B="required", CUSTOM_A="maybe", **hostile)
+    decision = _pipeline(_HINTS).apply(spec)
     assert not decision.requirements
+    assert spec.root_required == set()
+    unknown = "no trait that hints may name: not required"
     assert sorted(map(str, decision.notes)) == [
         "hint 'trait:CUSTOM_A'='maybe': unknown value: not required",
-        (
-            "hint 'trait:CUSTOM_B'='required': no trait that hints may name:"
-            " not required"
-        ),
-        (
-            r"hint 'trait:X\n&required=Y'='required': no trait that hints may"
-            r" name: not required"
-        ),
+        f"hint 'trait:CUSTOM_B'='required': {unknown}",
+        rf"hint 'trait:X\n&required=Y'='required': {unknown}",
     ]
-    assert spec.root_required == set()
-    # Without a list of traits, and of hints about something else, nothing is
-    # said.
-    without = _pipeline(
-        _set("name: r, when: {extra_spec: q, is: x}, require: [CUSTOM_A]")
-    )
-    decision = without.apply(_hinted(CUSTOM_A="required"))
-    assert (decision.requirements, decision.notes) == ((), ())
-    assert pipeline.apply(_spec(scheduler_hints={"group": ["x"]})).notes == ()
 
 
-def test_unknown_hint_is_rejected_where_unknown_values_are_and_contradicting_ones_always() -> (
-    None
-):
+def test_hint_is_not_noted_without_a_list_of_traits() -> None:
+    rule = "name: r, when: {extra_spec: q, is: x}, require: [CUSTOM_A]"
+    decision = _pipeline(_set(rule)).apply(_hinted(CUSTOM_A="required"))
+    assert decision.requirements == ()
+    assert decision.notes == ()
+
+
+def test_hint_about_something_else_is_not_noted() -> None:
+    spec = _spec(scheduler_hints={"group": ["x"]})
+    assert _pipeline(_HINTS).apply(spec).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("hints", "message"),
+    [
+        (
+            {"CUSTOM_B": ["required"]},
+            "hint has the unknown value 'trait:CUSTOM_B'. Values that exist:"
+            " trait:COMPUTE_NODE",
+        ),
+        (
+            {"CUSTOM_A": ["required", "\x1b[1m"]},
+            r"hint 'trait:CUSTOM_A' has the unknown value '\x1b[1m'. Values"
+            " that",
+        ),
+    ],
+    ids=["trait", "value"],
+)
+def test_unknown_hint_is_rejected_where_unknown_values_are(
+    hints: dict[str, Any], message: str
+) -> None:
     rules = _set(hint_traits="CUSTOM_A, COMPUTE_NODE")
     strict = _pipeline(rules, unknown_values=UnknownValues.REJECT)
-    name = (
-        "hint has the unknown value 'trait:CUSTOM_B'. Values that exist:"
-        " trait:COMPUTE_NODE"
-    )
-    value = (
-        r"hint 'trait:CUSTOM_A' has the unknown value '\x1b[1m'. Values that"
-    )
-    for hints, message in (
-        ({"CUSTOM_B": ["required"]}, name),
-        ({"CUSTOM_A": ["required", "\x1b[1m"]}, value),
-    ):
-        with pytest.raises(UnknownValue) as caught:
-            strict.apply(_hinted(**hints))
-        assert str(caught.value).startswith(message)
+    with pytest.raises(UnknownValue) as caught:
+        strict.apply(_hinted(**hints))
+    assert str(caught.value).startswith(message)
+
+
+def test_hints_that_contradict_each_other_are_always_rejected() -> None:
     spec = _hinted(CUSTOM_A=["required", "forbidden"])
-    with pytest.raises(
-        ContradictingRequirements, match="hint trait:CUSTOM_A=required"
-    ):
-        _pipeline(rules).apply(spec)
-    assert (spec.root_required, spec.root_forbidden) == (set(), set())
+    source = "hint trait:CUSTOM_A=required"
+    with pytest.raises(ContradictingRequirements, match=source):
+        _pipeline(_HINTS).apply(spec)
+    assert spec.root_required == set()
+    assert spec.root_forbidden == set()
 
 
 # -- ports
@@ -437,30 +353,35 @@ _PORTS = [
 ]
 
 
+_ABOUT_PORTS = (
+    "name: r, unless: {project: trusted}, require: [CUSTOM_A], forbid:"
+    " [CUSTOM_B], scope: ports"
+)
+
+
 def test_rule_about_ports_is_about_the_groups_of_ports_alone() -> None:
-    rules = _set(
-        "name: r, unless: {project: trusted}, require: [CUSTOM_A], forbid:"
-        " [CUSTOM_B], scope: ports"
-    )
     ids = frozenset(("11111111-0000-4000-8000-000000000001",))
     spec = RequestSpec(
         Flavor(1, 512), requested_resources=_PORTS, pci_request_ids=ids
     )
-    decision = _pipeline(rules).apply(spec)
+    decision = _pipeline(_set(_ABOUT_PORTS)).apply(spec)
     assert [(item.trait, item.scope) for item in decision.requirements] == [
         ("CUSTOM_A", _PORT),
         ("CUSTOM_B", _PORT),
         ("CUSTOM_A", _OTHER_PORT),
         ("CUSTOM_B", _OTHER_PORT),
     ]
-    traits = [
-        (group.required_traits, group.forbidden_traits)
-        for group in spec.requested_resources
-    ]
-    assert traits == [({"CUSTOM_A"}, {"CUSTOM_B"})] * 2 + [(set(), set())] * 4
+    for group in spec.requested_resources[:2]:
+        assert group.required_traits == {"CUSTOM_A"}
+        assert group.forbidden_traits == {"CUSTOM_B"}
+    for group in spec.requested_resources[2:]:
+        assert group.required_traits == set()
+        assert group.forbidden_traits == set()
     assert not decision.notes
-    # Without a port, the note says so.
-    (note,) = _pipeline(rules).apply(_spec()).notes
+
+
+def test_rule_about_ports_notes_that_a_request_has_none() -> None:
+    (note,) = _pipeline(_set(_ABOUT_PORTS)).apply(_spec()).notes
     assert str(note).endswith(
         "the request has no port that requests resources: not required"
     )

@@ -4,9 +4,11 @@
 others.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,132 +24,110 @@ from os_prefilter.rules.conditions import (
 from os_prefilter.rules.model import Rule, RuleSet
 from tests.conftest import spec_of
 from tests.support.rule_texts import rule, rules_of
-
-_WINDOWS = "{image_property: os_distro, is: windows}"
+from tests.support.tables import cases
 
 
 def _matching(
-    rules: RuleSet,
-    properties: Mapping[str, Any],
-    extra_specs: Mapping[str, Any] | None = None,
+    rules: RuleSet, properties: dict[str, Any], extra_specs: dict[str, Any]
 ) -> list[str]:
-    return [
-        each.rule.name
-        for each in rules.match(Request(spec_of(properties, extra_specs)))
-    ]
+    request = Request(spec_of(properties, extra_specs))
+    return [each.rule.name for each in rules.match(request)]
 
 
-_MATCHES: list[tuple[str, Mapping[str, Any], Mapping[str, Any], bool]] = [
-    (_WINDOWS, {"os_distro": "windows"}, {}, True),
-    (_WINDOWS, {}, {}, False),
-    (_WINDOWS, {"os_distro": None}, {}, False),
-    # A text exactly: not in other letters, not as a part.
-    (_WINDOWS, {"os_distro": "Windows"}, {}, False),
-    (_WINDOWS, {"os_distro": ["windows"]}, {}, False),
-    (_WINDOWS, {}, {"os_distro": "windows"}, False),
-    # Old names of Nova's.
-    (_WINDOWS, {"vmware_ostype": "windows"}, {}, True),
-    (_WINDOWS, {"vmware_ostype": "windows", "os_distro": "sles"}, {}, False),
-    ("{extra_spec: 'a:b', is: windows}", {}, {"a:b": "windows"}, True),
-    ("{image_property: p, in: [a, b]}", {"p": "b"}, {}, True),
-    ("{image_property: p, in: [a, b]}", {"p": "c"}, {}, False),
-    # A boolean in all its spellings, and in no other.
-    *(
-        ("{image_property: p, is: true}", {"p": each}, {}, True)
-        for each in (True, "True", "yes", "1", 1, " on ")
-    ),
-    *(
-        ("{image_property: p, is: true}", {"p": each}, {}, False)
-        for each in (False, "no", 0, 2, "maybe", None)
-    ),
-    ("{image_property: p, in: [true, maybe]}", {"p": "maybe"}, {}, True),
-    # In quotes it is a text.
-    ("{image_property: p, is: 'true'}", {"p": "yes"}, {}, False),
-    ("{image_property: p, is: 'yes'}", {"p": "yes"}, {}, True),
-    # A number is the text that is written, as Glance and Nova's flavors have
-    # it; Nova makes some of them numbers.
-    ("{image_property: p, is: 4}", {"p": "4"}, {}, True),
-    ("{image_property: p, is: 010}", {"p": "010"}, {}, True),
-    ("{image_property: p, is: 2026-13-45}", {"p": "2026-13-45"}, {}, True),
-    ("{image_property: p, is: 1}", {"p": True}, {}, False),
-    ("{image_property: p, is: 1}", {"p": 10**5000}, {}, False),
-    # Anything but nothing.
-    *(
-        ("{image_property: p, present: true}", {"p": each}, {}, True)
-        for each in ("x", False, 0, [1])
-    ),
-    *(
-        ("{image_property: p, present: true}", {"p": each}, {}, False)
-        for each in ("", None)
-    ),
-    # All of several.
-    (
-        "[{image_property: p, is: a}, {extra_spec: q, is: b}]",
-        {"p": "a"},
-        {"q": "b"},
-        True,
-    ),
-    (
-        "[{image_property: p, is: a}, {extra_spec: q, is: b}]",
-        {"p": "a"},
-        {},
-        False,
-    ),
-    # What Nova spells otherwise.
-    (
-        "{image_property: hw_vif_model, is: e1000}",
-        {"hw_vif_model": "VirtualE1000"},
-        {},
-        True,
-    ),
-    (
-        "{image_property: os_type, is: windows}",
-        {"os_type": "WINDOWS"},
-        {},
-        True,
-    ),
-    (
-        "{image_property: hw_machine_type, is: q35}",
-        {"hw_machine_type": "pc-q35-9.1"},
-        {},
-        False,
-    ),
-]
+_MATCHES = cases("""
+# The condition | image properties | extra specs | yes if it is met
+{image_property: os_distro, is: windows} | {"os_distro": "windows"} | {} | yes
+{image_property: os_distro, is: windows} | {} | {} |
+{image_property: os_distro, is: windows} | {"os_distro": null} | {} |
+# A text exactly: not in other letters, not as a part.
+{image_property: os_distro, is: windows} | {"os_distro": "Windows"} | {} |
+{image_property: os_distro, is: windows} | {"os_distro": ["windows"]} | {} |
+{image_property: os_distro, is: windows} | {} | {"os_distro": "windows"} |
+# Old names of Nova's.
+{image_property: os_distro, is: windows} | {"vmware_ostype": "windows"} | {} | yes
+{image_property: os_distro, is: windows} | {"vmware_ostype": "windows", "os_distro": "sles"} | {} |
+{extra_spec: 'a:b', is: windows} | {} | {"a:b": "windows"} | yes
+{image_property: p, in: [a, b]} | {"p": "b"} | {} | yes
+{image_property: p, in: [a, b]} | {"p": "c"} | {} |
+# A boolean in all its spellings, and in no other.
+{image_property: p, is: true} | {"p": true} | {} | yes
+{image_property: p, is: true} | {"p": "True"} | {} | yes
+{image_property: p, is: true} | {"p": "yes"} | {} | yes
+{image_property: p, is: true} | {"p": "1"} | {} | yes
+{image_property: p, is: true} | {"p": 1} | {} | yes
+{image_property: p, is: true} | {"p": " on "} | {} | yes
+{image_property: p, is: true} | {"p": false} | {} |
+{image_property: p, is: true} | {"p": "no"} | {} |
+{image_property: p, is: true} | {"p": 0} | {} |
+{image_property: p, is: true} | {"p": 2} | {} |
+{image_property: p, is: true} | {"p": "maybe"} | {} |
+{image_property: p, is: true} | {"p": null} | {} |
+{image_property: p, in: [true, maybe]} | {"p": "maybe"} | {} | yes
+# In quotes it is a text.
+{image_property: p, is: 'true'} | {"p": "yes"} | {} |
+{image_property: p, is: 'yes'} | {"p": "yes"} | {} | yes
+# A number is the text that is written, as Glance and Nova's flavors have it;
+# Nova makes some of them numbers.
+{image_property: p, is: 4} | {"p": "4"} | {} | yes
+{image_property: p, is: 010} | {"p": "010"} | {} | yes
+{image_property: p, is: 2026-13-45} | {"p": "2026-13-45"} | {} | yes
+{image_property: p, is: 1} | {"p": true} | {} |
+# Anything but nothing.
+{image_property: p, present: true} | {"p": "x"} | {} | yes
+{image_property: p, present: true} | {"p": false} | {} | yes
+{image_property: p, present: true} | {"p": 0} | {} | yes
+{image_property: p, present: true} | {"p": [1]} | {} | yes
+{image_property: p, present: true} | {"p": ""} | {} |
+{image_property: p, present: true} | {"p": null} | {} |
+# All of several.
+[{image_property: p, is: a}, {extra_spec: q, is: b}] | {"p": "a"} | {"q": "b"} | yes
+[{image_property: p, is: a}, {extra_spec: q, is: b}] | {"p": "a"} | {} |
+# What Nova spells otherwise.
+{image_property: hw_vif_model, is: e1000} | {"hw_vif_model": "VirtualE1000"} | {} | yes
+{image_property: os_type, is: windows} | {"os_type": "WINDOWS"} | {} | yes
+{image_property: hw_machine_type, is: q35} | {"hw_machine_type": "pc-q35-9.1"} | {} |
+""")
 
 
-def test_rule_matches_only_requests_that_meet_all_its_conditions() -> None:
-    for when, properties, extra_specs, matches in _MATCHES:
-        rules = rules_of(rule("r", when, ["CUSTOM_A"]))
-        assert _matching(rules, properties, extra_specs) == ["r"] * matches, (
-            when,
-            properties,
-            extra_specs,
-        )
+@pytest.mark.parametrize(
+    ("when", "properties", "extra_specs", "matches"), _MATCHES
+)
+def test_rule_matches_only_requests_that_meet_all_its_conditions(
+    when: str, properties: str, extra_specs: str, matches: str
+) -> None:
+    rules = rules_of(rule("r", when, ["CUSTOM_A"]))
+    found = _matching(rules, json.loads(properties), json.loads(extra_specs))
+    assert found == (["r"] if matches else [])
 
 
-def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> (
-    None
-):
-    """With the checksum, as of the files on two machines: that of the values
-    does not hang on how Python hashes.
+def test_number_that_is_too_long_is_no_text() -> None:
+    one = rule("r", "{image_property: p, is: 1}", ["CUSTOM_A"])
+    assert _matching(rules_of(one), {"p": 10**5000}, {}) == []
+
+
+def test_repr_of_a_rule_set_has_a_checksum_and_its_first_names() -> None:
+    """The checksum is the same on two machines: that of the values does not
+    hang on how Python hashes.
     """
-    one = rules_of(
-        *(
-            rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"])
-            for n in range(7)
-        )
-    )
-    assert repr(one) == "<7 rules, 59c93b8f: r0, r1, r2, r3, r4, and 2 more>"
+    when = "{image_property: p, in: [a, b, c]}"
+    rules = rules_of(*(rule(f"r{n}", when, ["CUSTOM_A"]) for n in range(7)))
+    shown = "<7 rules, 59c93b8f: r0, r1, r2, r3, r4, and 2 more>"
+    assert repr(rules) == shown
     assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
-    texts = [
-        rule("r", f"{{image_property: p, is: {value}}}", ["CUSTOM_A"])
-        for value in ("true", "'true'", "x")
-    ]
-    texts += [
-        rule("r", _WINDOWS, more=f"prefer: [{trait}]")
-        for trait in ("CUSTOM_A", "CUSTOM_B")
-    ]
-    assert len({repr(rules_of(text)) for text in texts}) == 5
+
+
+_DIFFERENT = cases("""
+when: {image_property: p, is: true}, require: [CUSTOM_A]
+when: {image_property: p, is: 'true'}, require: [CUSTOM_A]
+when: {image_property: p, is: x}, require: [CUSTOM_A]
+when: {image_property: os_distro, is: windows}, prefer: [CUSTOM_A]
+when: {image_property: os_distro, is: windows}, prefer: [CUSTOM_B]
+""")
+
+
+def test_checksum_differs_for_different_rules() -> None:
+    sets = [rules_of(f"name: r, {case.values[0]}") for case in _DIFFERENT]
+    assert len({rules.checksum for rules in sets}) == len(_DIFFERENT)
 
 
 class _Observed(Request):
@@ -164,31 +144,26 @@ class _Observed(Request):
         return super().extra_spec(name)
 
 
+def _one(name: str, *keys: tuple[str, str, str]) -> Rule:
+    conditions = tuple(
+        RuleCondition(place, key, frozenset((value,)))
+        for place, key, value in keys
+    )
+    return Rule(name, (conditions,), (Trait("CUSTOM_A"),))
+
+
 def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
     """Of 10,000 rules about other names or values, none costs a look at the
     request.
     """
-
-    def one(name: str, *keys: tuple[str, str, str]) -> Rule:
-        conditions = tuple(
-            RuleCondition(place, key, frozenset((value,)))
-            for place, key, value in keys
-        )
-        return Rule(name, (conditions,), (Trait("CUSTOM_A"),))
-
-    others = [
-        one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x"))
-        for number in range(5000)
-    ]
-    others += [
-        one(f"v{number}", (IMAGE_PROPERTY, "p", f"x{number}"))
-        for number in range(5000)
-    ]
-    rules = RuleSet(
-        (*others, one("r", (IMAGE_PROPERTY, "p", "x"), (EXTRA_SPEC, "q", "x")))
-    )
+    rules = []
+    for number in range(5000):
+        rules.append(_one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x")))
+        rules.append(_one(f"v{number}", (IMAGE_PROPERTY, "p", f"x{number}")))
+    rules.append(_one("r", (IMAGE_PROPERTY, "p", "x"), (EXTRA_SPEC, "q", "x")))
     request = _Observed(spec_of({"p": "x", "o": "x"}, {"q": "x", "z": "x"}))
-    assert [each.rule.name for each in rules.match(request)] == ["r"]
+    matches = RuleSet(rules).match(request)
+    assert [each.rule.name for each in matches] == ["r"]
     assert len(request.read) <= 4
 
 
@@ -212,37 +187,31 @@ _RAW = (
 )
 
 
+_KEYS = st.tuples(st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]), _NAMES)
+
+
+@st.composite
+def _clauses(draw: st.DrawFn) -> Clause:
+    clause = []
+    for place, name in draw(
+        st.lists(_KEYS, min_size=1, max_size=3, unique=True)
+    ):
+        values = draw(st.frozensets(_VALUES, max_size=3))
+        clause.append(RuleCondition(place, name, values, draw(_IN_LIST)))
+    return tuple(clause)
+
+
 @st.composite
 def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
-    places, found = st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]), []
+    found = []
     for number in range(draw(st.integers(0, 8))):
-        keys = draw(
-            st.lists(
-                st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True
-            )
-        )
-        clause = tuple(
-            RuleCondition(
-                *key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)
-            )
-            for key in keys
-        )
-        when = draw(
-            st.sampled_from(
-                [(clause,), tuple((each,) for each in clause), ((),)]
-            )
-        )
-        unless = draw(
-            st.sampled_from([(), (), (clause[:1],), (clause[1:], clause[:1])])
-        )
-        found.append(
-            Rule(
-                f"r{number}",
-                when,
-                (Trait(f"CUSTOM_{number}"),),
-                unless=tuple(filter(None, unless)),
-            )
-        )
+        clause = draw(_clauses())
+        alternatives = tuple((each,) for each in clause)
+        when = draw(st.sampled_from([(clause,), alternatives, ((),)]))
+        exceptions = [(), (), (clause[:1],), (clause[1:], clause[:1])]
+        unless = tuple(filter(None, draw(st.sampled_from(exceptions))))
+        trait = Trait(f"CUSTOM_{number}")
+        found.append(Rule(f"r{number}", when, (trait,), unless=unless))
     return tuple(found)
 
 
@@ -251,8 +220,8 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
 
     def holds(clause: Clause) -> bool:
         return all(
-            condition.holds(subject.value_of(condition.place, condition.name))
-            for condition in clause
+            each.holds(subject.value_of(each.place, each.name))
+            for each in clause
         )
 
     for each in rules:
@@ -260,17 +229,16 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
             yield each
 
 
-@settings(deadline=None)
-@given(
-    _rules(),
-    st.builds(
-        spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_NAMES, _RAW)
-    ),
+_SPECS = st.builds(
+    spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_NAMES, _RAW)
 )
+
+
+@settings(deadline=None)
+@given(_rules(), _SPECS)
 def test_indexed_matching_equals_a_loop_over_all_rules(
     rules: tuple[Rule, ...], spec: Any
 ) -> None:
     request = Request(spec)
-    assert [each.rule for each in RuleSet(rules).match(request)] == list(
-        _naive(rules, request)
-    )
+    found = [each.rule for each in RuleSet(rules).match(request)]
+    assert found == list(_naive(rules, request))

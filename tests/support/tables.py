@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables of cases as text: one case a line, its cells separated by ``|``."""
+"""Tables of cases as text: their cells are separated by ``|``."""
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 
 def cases(table: str) -> list[ParameterSet]:
-    """Return the cases of a table; a line that begins with # is a comment."""
-    found = []
-    for line in table.strip().splitlines():
-        text = line.strip()
-        if text and not text.startswith("#"):
-            cells = [cell.strip() for cell in text.split("|")]
-            name = " ".join(filter(None, cells))
-            found.append(pytest.param(*cells, id=name))
-    return found
+    """Return the cases of a table, one for each line.
+
+    A line that begins with a space has more cells of the case before it; one
+    that begins with # is a comment.
+    """
+    rows: list[list[str]] = []
+    for line in table.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split("|")]
+        if line.startswith(" "):
+            rows[-1] += cells
+        else:
+            rows.append(cells)
+    return [
+        pytest.param(*cells, id=" ".join(filter(None, cells)))
+        for cells in rows
+    ]

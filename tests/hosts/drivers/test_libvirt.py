@@ -153,7 +153,7 @@ def test_late_check_refuses_to_emulate_an_architecture_that_the_cloud_does_not_o
 
 _OFFERS = cases("""
 # The cloud offers | no trait of these is reported
-                   | i686 s390x sparc x86_64
+| i686 s390x sparc x86_64
 s390x              | i686 sparc x86_64
 x86_64             | i686 s390x sparc
 # Its guests have the platform of x86_64.

@@ -279,12 +279,12 @@ def test_a_fact_is_as_documented_in_any_order_of_events() -> None:
 FAULTS: dict[str, Fault] = {
     "an old answer replaces a newer one": (
         Fact._run,
-        "if query.begun >= self._answered:",
+        "if query.begun >= self._result_of:",
         "if True:",
     ),
     "a slow answer is lost": (
         Fact._run,
-        "if query.begun >= self._answered:",
+        "if query.begun >= self._result_of:",
         "if query is self._query:",
     ),
     "to expire during a query is lost": (

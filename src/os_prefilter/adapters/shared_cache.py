@@ -17,7 +17,7 @@ from os_prefilter.service.shared import TAKE_OVER, Store, scope_of
 
 LOG = get_logger(__name__)
 
-# memcached takes no more, unless it is told otherwise.
+# memcached takes no more by default.
 _MOST_BYTES = 1_000_000
 # Seconds. A cache that takes longer for one value, or fails, is left alone for
 # a while.
@@ -33,7 +33,7 @@ class SharedCache:
 
     :param region: what has ``get(key)`` and ``set(key, value)``: a region of
         oslo.cache
-    :param cloud: what tells this cloud from any other that uses the same
+    :param cloud: what identifies this cloud among others that use the same
         cache: addresses, names of regions
     """
 
@@ -41,7 +41,7 @@ class SharedCache:
         self._region = region
         self._cloud = cloud
         self._left_alone_until = float("-inf")
-        self._is_told = False
+        self._has_failed = False
 
     def store(self, name: str, scope: str) -> Store:
         """Return the store of a fact."""
@@ -56,36 +56,37 @@ class SharedCache:
     def set(self, key: str, value: bytes) -> bool:
         """Set the value of a key; return whether the cache has responded."""
         self._call(self._region.set, key, value, writes=True)
-        return not self._is_told
+        return not self._has_failed
 
     def _call(self, method: Any, *arguments: object, writes: bool) -> Any:
         if time.monotonic() < self._left_alone_until:
             return None
         try:
             # Not every backend gives up a cache that hangs.
-            asked = start_thread(partial(method, *arguments), "cache")
-            error = asked.exception(_SLOW)
+            call = start_thread(partial(method, *arguments), "cache")
+            error = call.exception(_SLOW)
             # What cannot be read may be replaced: only a value that cannot be
             # set shows that the cache fails.
             problem = type(error).__name__ if error and writes else ""
         except (NotDoneError, RuntimeError) as slow:
-            error, problem = slow, f"it took more than {_SLOW:g} seconds"
+            error = slow
+            problem = f"it took more than {_SLOW:g} seconds"
         if problem:
             self._left_alone_until = time.monotonic() + _LEFT_ALONE
-            if not self._is_told:
+            if not self._has_failed:
                 LOG.warning(
                     "The cache in which schedulers share what they read fails,"
                     " so each reads itself: %s",
                     problem,
                 )
-            self._is_told = True
-        elif self._is_told and writes:
+            self._has_failed = True
+        elif self._has_failed and writes:
             LOG.info(
                 "The cache in which schedulers share what they read works"
                 " again."
             )
-            self._is_told = False
-        return None if error else asked.result()
+            self._has_failed = False
+        return None if error else call.result()
 
 
 class _CacheStore:

@@ -6,7 +6,7 @@ The core gets them as plain values.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
@@ -72,20 +72,18 @@ def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
     default.
     """
     try:
-        folders = [
-            path
-            for folder in conf.config_dir or ()
-            for path in sorted(Path(folder).glob("*.conf"))
-        ]
-        files = [*map(Path, conf.config_file or ()), *folders]
+        files = [Path(each) for each in conf.config_file or ()]
+        for folder in conf.config_dir or ():
+            files += sorted(Path(folder).glob("*.conf"))
     except cfg.NoSuchOptError:
         # It was not read from files.
         return
-    known = {name for option in OPTIONS for name in (option.name, option.dest)}
+    known = {option.name for option in OPTIONS}
+    known |= {option.dest for option in OPTIONS}
     for path in files:
         sections: dict[str, dict[str, Any]] = {}
         with suppress(OSError, UnicodeError, ParseError):
-            # oslo.config has read the file, and tells what is wrong with it.
+            # oslo.config has read the file, and reports what is wrong with it.
             cfg.ConfigParser(str(path), sections).parse()
         where = escape_line(str(path))
         for section, values in sections.items():
@@ -199,6 +197,11 @@ def _templates(path: str) -> Templates:
 
 def _check_names(options: Options) -> None:
     """Check that the options name existing traits, properties and classes."""
+    traits = opt_in_traits()
+    for pattern in sorted(options.reported_traits):
+        if not any(matches_any(trait, (pattern,)) for trait in traits):
+            what = "a trait required only if hosts report it"
+            raise _invalid_name("reported_traits", pattern, what, traits)
     # What Nova's query translates is required whatever we do.
     rows = [
         row
@@ -206,35 +209,10 @@ def _check_names(options: Options) -> None:
         if set(row.required_by) - {"query"} and row.traits
     ]
     properties = frozenset().union(*map(names_of, rows))
-    for option, names, known, what in (
-        (
-            "reported_traits",
-            options.reported_traits,
-            opt_in_traits(),
-            "a trait required only if hosts report it",
-        ),
-        (
-            "preferred_properties",
-            options.preferred_properties,
-            properties,
-            "a property that a filter requires",
-        ),
-    ):
-        for name in sorted(names):
-            takes_patterns = option == "reported_traits"
-            if not (
-                any(matches_any(each, (name,)) for each in known)
-                if takes_patterns
-                else name in known
-            ):
-                valid = join_names(
-                    get_close_matches(name, known, 3, cutoff=0.0)
-                )
-                raise InvalidOption(
-                    option,
-                    f"{quote(name)} is not {what}. Valid names include"
-                    f" {valid}. Correct it.",
-                )
+    for name in sorted(options.preferred_properties):
+        if name not in properties:
+            what = "a property that a filter requires"
+            raise _invalid_name("preferred_properties", name, what, properties)
     for name in options.owned_resource_classes:
         if not is_resource_class(name.replace("*", "_")):
             problem = (
@@ -242,3 +220,14 @@ def _check_names(options: Options) -> None:
                 " Correct it, or remove it."
             )
             raise InvalidOption("owned_resource_classes", problem)
+
+
+def _invalid_name(
+    option: str, name: str, what: str, names: Collection[str]
+) -> InvalidOption:
+    valid = join_names(get_close_matches(name, names, 3, cutoff=0.0))
+    return InvalidOption(
+        option,
+        f"{quote(name)} is not {what}. Valid names include {valid}."
+        " Correct it.",
+    )

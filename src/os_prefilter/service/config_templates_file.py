@@ -133,10 +133,8 @@ def _parse(data: bytes, path: object) -> list[config_templates.Template]:
         raise DocumentError(path, mistake.text, document.line(mistake.path))
     templates: dict[tuple[str, str], config_templates.Template] = {}
     for number, item in enumerate(document.value["templates"]):
-        key, line = (
-            (item["config-type"], item["config-value"]),
-            document.line(("templates", number)),
-        )
+        key = (item["config-type"], item["config-value"])
+        line = document.line(("templates", number))
         name = f"templates[{number}]"
         if key in templates:
             raise DocumentError(
@@ -169,25 +167,22 @@ def _parse(data: bytes, path: object) -> list[config_templates.Template]:
 
 
 def _variant(item: dict[str, Any]) -> config_templates.Variant:
-    bios = {
-        name: [value] if isinstance(value, str) else value
-        for name, value in item.get("bios", {}).items()
-    }
+    changes = []
+    for name, value in item.get("bios", {}).items():
+        spellings = (value,) if isinstance(value, str) else tuple(value)
+        changes.append(config_templates.BiosChange(name, spellings))
+    steps = [config_templates.Step(**each) for each in item.get("steps", ())]
     return config_templates.Variant(
-        tuple(
-            config_templates.BiosChange(name, tuple(values))
-            for name, values in bios.items()
-        ),
-        tuple(config_templates.Step(**each) for each in item.get("steps", ())),
+        tuple(changes),
+        tuple(steps),
         item.get("node", {}),
         in_use=item.get("in-use", False),
     )
 
 
 def _contradiction(variant: config_templates.Variant) -> str:
-    for (interface, step), times in Counter(
-        each.key for each in variant.steps
-    ).items():
+    numbers = Counter(each.key for each in variant.steps)
+    for (interface, step), times in numbers.items():
         if (interface, step) == config_templates.BIOS_STEP:
             return (
                 f"has the step {step} of the interface {interface}. Give its"

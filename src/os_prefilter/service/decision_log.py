@@ -36,8 +36,13 @@ MAX_BYTES: Final = 128 * 1024
 _HISTORY = get_logger(LOGGER)
 
 _MOST_REQUIREMENTS = 100
-# Preferences, and notes.
 _MOST_OTHERS = 10
+_MOST = {
+    "requirements": _MOST_REQUIREMENTS,
+    "preferences": _MOST_OTHERS,
+    "aggregates": _MOST_OTHERS,
+    "notes": _MOST_OTHERS,
+}
 # Of one requirement.
 _MOST_AGGREGATES = 20
 # Of a trait; no suffix of a group and no identifier is longer than 64.
@@ -52,22 +57,15 @@ _LONGEST_LOGIN = 1000
 
 def describe(decision: Decision) -> str:
     """Return the part of a line that depends on the decision alone."""
-    lists: dict[str, tuple[tuple[Any, ...], int]] = {
-        "requirements": (decision.requirements, _MOST_REQUIREMENTS),
-        "preferences": (decision.preferences, _MOST_OTHERS),
-        "aggregates": (decision.aggregates, _MOST_OTHERS),
-        "notes": (decision.notes, _MOST_OTHERS),
-    }
-    described: dict[str, Any] = {
-        name: list(map(_describe, items[:most]))
-        for name, (items, most) in lists.items()
-    }
-    described["left_out"] = sum(
-        len(items[most:]) for items, most in lists.values()
-    ) + sum(
-        len(item.aggregates[_MOST_AGGREGATES:])
-        for item in decision.aggregates[:_MOST_OTHERS]
-    )
+    described: dict[str, Any] = {}
+    left_out = 0
+    for name, most in _MOST.items():
+        items = getattr(decision, name)
+        described[name] = list(map(_describe, items[:most]))
+        left_out += len(items[most:])
+    for item in decision.aggregates[:_MOST_OTHERS]:
+        left_out += len(item.aggregates[_MOST_AGGREGATES:])
+    described["left_out"] = left_out
     return json.dumps(described)[1:]
 
 
@@ -111,13 +109,11 @@ def record(observed: Observed) -> None:
     """
     error = observed.error
     hosts: list[dict[str, Any]] = []
-    result = (
-        "passed"
-        if error is None
-        else "rejected"
-        if isinstance(error, RequestRejected)
-        else "failed"
-    )
+    result = "failed"
+    if error is None:
+        result = "passed"
+    elif isinstance(error, RequestRejected):
+        result = "rejected"
     if isinstance(error, NoHostLeft):
         # A line of its own, after that of the decision.
         result = "no_host"
@@ -125,11 +121,11 @@ def record(observed: Observed) -> None:
             {**each._asdict(), "by": _cut(each.by, _NAME_LENGTH)}
             for each in error.hosts[:_MOST_REQUIREMENTS]
         ]
-    reason = (
-        error
-        if isinstance(error, PrefilterError | None)
-        else describe_error(error)
-    )
+    reason = None
+    if isinstance(error, PrefilterError):
+        reason = _cut(error, _REASON_LENGTH)
+    elif error is not None:
+        reason = _cut(describe_error(error), _REASON_LENGTH)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     own = {
         "time": f"{now.isoformat(timespec='milliseconds')}Z",
@@ -139,7 +135,7 @@ def record(observed: Observed) -> None:
             field_of(observed.request_spec, "instance_uuid")
         ),
         "result": result,
-        "reason": None if error is None else _cut(reason, _REASON_LENGTH),
+        "reason": reason,
         "hosts": hosts,
     }
     described = (

@@ -141,9 +141,7 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
         found = f"the class {given.__name__}"
     elif not callable(given):
         found = f"a {type(given).__name__}"
-    elif any(
-        is_odd(each) for is_odd in _ODD_FUNCTIONS for each in (given, call)
-    ):
+    elif any(is_odd(given) or is_odd(call) for is_odd in _ODD_FUNCTIONS):
         found = "a coroutine or generator function"
     else:
         try:
@@ -187,7 +185,7 @@ class Fact:
     After a slow query, the pause is twenty times as long as the query took.
 
     While queries fail, or take longer than requests wait, the last known value
-    stays (``unknown`` before the first answer): absence of knowledge is not
+    stays (``unknown`` before the first result): absence of knowledge is not
     knowledge of absence. One log line says when a value changes, when queries
     begin to fail, and when they work again.
 
@@ -223,11 +221,13 @@ class Fact:
         self._query: PendingQuery | None = None
         self.due = -inf
         """When it is queried again, on the clock of :func:`time.monotonic`."""
-        # Until when requests need not wait for the answer to the next query.
+        # Until when requests need not wait for the next query.
         self._usable_until = inf
-        # When the query was started that `latest` is the answer of.
-        self._answered = -inf
-        self.is_expired = self._tried = self._failing = False
+        # When the query was started that `latest` is the result of.
+        self._result_of = -inf
+        self.is_expired = False
+        self._tried = False
+        self._failing = False
 
     @property
     def latest(self) -> Any:
@@ -251,22 +251,19 @@ class Fact:
             return None
         with self._lock:
             query = self._query
-            # After a fork, the query of the parent is answered in the parent
-            # only.
+            # After a fork, the query of the parent ends in the parent only.
             if (
                 query
                 and query.process == os.getpid()
                 and now() - query.begun < max(REPEAT_AFTER, self._interval)
             ):
-                return (
-                    None
-                    if self._tried and now() < self._usable_until
-                    else query
-                )
-            # Another request may have got the answer meanwhile.
+                if self._tried and now() < self._usable_until:
+                    return None
+                return query
+            # Another request may have got the result meanwhile.
             if not self._is_due(now):
                 return None
-            # Before the query: if the value expires meanwhile, the answer on
+            # Before the query: if the value expires meanwhile, the result on
             # its way may be the old one.
             self.is_expired = False
             later = self._later_patience if self._tried else None
@@ -311,30 +308,25 @@ class Fact:
     def _run(
         self, query: PendingQuery, context: Any, now: Callable[[], float]
     ) -> None:
-        problem, seconds = "the query was broken off", inf
+        problem = "the query was broken off"
+        seconds = inf
         try:
-            value = self._read(context)
-            taken = now() - query.begun
-            measured = (
-                value
-                if isinstance(value, Measured)
-                else Measured(value, taken, taken)
-            )
+            measured = self._read(context)
+            if not isinstance(measured, Measured):
+                # It was read by this process, just now.
+                taken = now() - query.begun
+                measured = Measured(measured, taken, taken)
             with self._lock:
-                # At first a random moment: processes that start together do
-                # not query together forever.
-                interval = (
-                    self._interval
-                    if self._answered > -inf
-                    else uniform(0, self._interval)  # noqa: S311
-                )
-                read_at, pause = (
-                    now() - measured.age,
-                    pause_after(measured.seconds, interval),
-                )
-                # A query that was given up may be answered after a later one.
-                if query.begun >= self._answered:
-                    self._answered = query.begun
+                interval = self._interval
+                if self._result_of == -inf:
+                    # Processes that start together must not query together
+                    # forever.
+                    interval = uniform(0, interval)  # noqa: S311
+                read_at = now() - measured.age
+                pause = pause_after(measured.seconds, interval)
+                # A query that was repeated may end after the later one.
+                if query.begun >= self._result_of:
+                    self._result_of = query.begun
                     self._usable_until = read_at + 2 * max(
                         pause, self._interval
                     )
@@ -356,7 +348,7 @@ class Fact:
                 again = min(
                     pause, max(self._interval, _LONGEST_PAUSE_OF_FAILED)
                 )
-                # A query that was answered has ended above.
+                # A query with a result has ended above.
                 self._end(query, now() + again, problem)
             query.done.set()
 
@@ -412,11 +404,9 @@ def readings_of(
         # Each request comes here: nothing is called for a fact that is not
         # due.
         if now >= fact.due or fact.is_expired:
-            for due, query in [
-                (each, query)
-                for each in facts
-                if (query := each.begin(context))
-            ]:
-                due.wait(query)
+            pending = [(each, each.begin(context)) for each in facts]
+            for each, query in pending:
+                if query:
+                    each.wait(query)
             break
     return tuple(map(_reading_of, facts))

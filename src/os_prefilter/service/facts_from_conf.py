@@ -72,7 +72,7 @@ _PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         known_traits.FACT: _trait_names,
     }
 )
-_KINDS: Mapping[str, type] = MappingProxyType(
+_TYPES: Mapping[str, type] = MappingProxyType(
     {
         "minimum_compute_version": int,
         _COVERAGE: bool,
@@ -104,7 +104,7 @@ def facts_from(
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
-    needed = {fact for each in filters for fact in each.facts}
+    needs_rules = any(RULES in each.facts for each in filters)
     provided = prepared(provided, filters)
     facts = {
         name: Fact(name, read, group.facts_interval)
@@ -123,13 +123,14 @@ def facts_from(
         try:
             facts[RULES] = rules_fact(conf, ensure_traits)
         except InvalidOption as error:
-            if RULES in needed:
+            if needs_rules:
                 raise
             # Disabling the filter must be enough to start without its rules.
             LOG.warning(
                 "%s Ignored, because no enabled filter uses rules.", error
             )
-    if (RULES in needed) != (RULES in provided or bool(group.rules_dirs)):
+    has_rules = RULES in provided or bool(group.rules_dirs)
+    if needs_rules != has_rules:
         LOG.warning(
             "Rules are inactive: set both [prefilter] enabled_filters (add"
             " 'rules') and [prefilter] rules_dirs."
@@ -143,19 +144,12 @@ def shared(
     stores: tuple[MakeStore, ...],
 ) -> dict[str, ReadFact]:
     """Wrap readers that support sharing."""
-    return {
-        name: (
-            SharedFact(
-                name,
-                read,
-                interval,
-                [make(name, read.scope) for make in stores],
-            )
-            if stores and isinstance(read, SharedRead)
-            else read
-        )
-        for name, read in provided.items()
-    }
+    readers = dict(provided)
+    for name, read in provided.items():
+        if stores and isinstance(read, SharedRead):
+            own_stores = [make(name, read.scope) for make in stores]
+            readers[name] = SharedFact(name, read, interval, own_stores)
+    return readers
 
 
 def prepared(
@@ -167,43 +161,39 @@ def prepared(
     """
     # Almost any other object is true, and a gate that opens too early excludes
     # capable hosts.
-    kinds = {
-        **dict.fromkeys((each.declaration.gate for each in filters), bool),
-        **_KINDS,
-    }
+    gates = (each.declaration.gate for each in filters)
+    types = {**dict.fromkeys(gates, bool), **_TYPES}
     return {
-        name: _prepared(name, read, kinds.get(name))
+        name: _prepared(name, read, types.get(name))
         for name, read in provided.items()
     }
 
 
-def _prepared(name: str, read: ReadFact, kind: type | None) -> ReadFact:
+def _prepared(name: str, read: ReadFact, expected: type | None) -> ReadFact:
     make = _PREPARED.get(name)
     latest: Any = None
 
     def read_prepared(context: Any) -> Any:
         nonlocal latest
-        answer = read(context)
-        value = answer.value if isinstance(answer, Measured) else answer
+        result = read(context)
+        value = result.value if isinstance(result, Measured) else result
         # Not isinstance(): True is an integer.
-        if kind and value.__class__ is not kind:
+        if expected and value.__class__ is not expected:
             raise UnusableFact(
                 name,
-                f"is {quote(value)}, not of the type {kind.__name__}",
+                f"is {quote(value)}, not of the type {expected.__name__}",
                 _ADVICE,
             )
         if make is None:
-            return answer
+            return result
         found = make(value)
-        # One that is equal is the same object again, so that decisions are
-        # kept.
+        # An equal value is the same object again: a new one would empty the
+        # cache of decisions.
         if latest is None or found != latest:
             latest = found
-        return (
-            answer._replace(value=latest)
-            if isinstance(answer, Measured)
-            else latest
-        )
+        if isinstance(result, Measured):
+            return result._replace(value=latest)
+        return latest
 
     return read_prepared
 

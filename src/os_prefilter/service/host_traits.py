@@ -19,7 +19,7 @@ from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.service.deployment_facts import Fact
-from os_prefilter.service.shared import MakeStore, SharedFact
+from os_prefilter.service.shared import MakeStore, SharedFact, Store
 
 MOST_HOSTS = 256
 """Maximum number of hosts in a sample.
@@ -128,6 +128,18 @@ class Reader(Protocol):
         """
 
 
+def _read_traits(
+    reader: Reader, hosts: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Return host -> traits, without hosts that are gone."""
+    found = {}
+    for host in hosts:
+        traits = reader.traits(host)
+        if traits is not None:
+            found[host] = traits
+    return found
+
+
 class _SampleReader:
     """Reads the traits of the hosts of a sample again."""
 
@@ -140,17 +152,10 @@ class _SampleReader:
         self._latest = latest
 
     def __call__(self, context: Any) -> HostSample:
-        hosts = self._latest().traits or dict.fromkeys(
-            self._reader.some_hosts(context)
-        )
-        found = {host: self._reader.traits(host) for host in hosts}
-        return HostSample(
-            {
-                host: traits
-                for host, traits in found.items()
-                if traits is not None
-            }
-        )
+        hosts: Iterable[str] = self._latest().traits
+        if not hosts:
+            hosts = dict.fromkeys(self._reader.some_hosts(context))
+        return HostSample(_read_traits(self._reader, hosts))
 
     @staticmethod
     def to_json(value: HostSample) -> Any:
@@ -185,16 +190,16 @@ class _TraitReader:
 
     def __call__(self, _context: Any) -> HostsOfTrait:
         sample = self._latest().traits.values()
-        lacking = 2 * sum(self._trait in traits for traits in sample) > len(
-            sample
-        )
-        having, without = (
-            ((), (self._trait,)) if lacking else ((self._trait,), ())
-        )
-        hosts = self._reader.hosts((os_traits.COMPUTE_NODE, *having), without)
-        # A trait that Placement does not know is on no host.
-        known = lacking and hosts is not None
-        return HostsOfTrait(frozenset(hosts or ()), known)
+        having = sum(self._trait in traits for traits in sample)
+        lacking = 2 * having > len(sample)
+        required = [os_traits.COMPUTE_NODE]
+        forbidden: list[str] = []
+        (forbidden if lacking else required).append(self._trait)
+        hosts = self._reader.hosts(required, forbidden)
+        if hosts is None:
+            # A trait that Placement does not know is on no host.
+            return HostsOfTrait(frozenset(), lacking=False)
+        return HostsOfTrait(frozenset(hosts), lacking)
 
     def to_json(self, value: HostsOfTrait) -> Any:
         return [self._trait, value.lacking, sorted(value.listed)]
@@ -238,10 +243,10 @@ class HostTraits:
             "host_sample", self._shared, interval, unknown=HostSample({})
         )
         # Made now, so that the workers that are forked later inherit them.
-        self._slots = [
-            [make(f"preferred_{slot}", "") for make in stores]
-            for slot in range(_SLOTS)
-        ]
+        self._slots: list[list[Store]] = []
+        for slot in range(_SLOTS):
+            name = f"preferred_{slot}"
+            self._slots.append([make(name, "") for make in stores])
         self._preferred: dict[str, Fact] = {}
 
     @property
@@ -275,11 +280,7 @@ class HostTraits:
 
         :return: whether any of the hosts exists
         """
-        found = {
-            host: traits
-            for host in hosts
-            if (traits := self.reader.traits(host)) is not None
-        }
+        found = _read_traits(self.reader, hosts)
         if found:
             self._fact.amend(self.sample.with_hosts(found))
             self._shared.share(self.sample)

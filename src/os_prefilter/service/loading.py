@@ -103,16 +103,9 @@ def as_filter(
         raise InvalidFilter(
             name, _EXPECTED, f"no signature ({error})"
         ) from error
-    positional = [
-        each
-        for each in parameters
-        if each.kind in _POSITIONAL and each.default is each.empty
-    ]
-    optional = [
-        each
-        for each in parameters
-        if each.kind in _POSITIONAL and each.default is not each.empty
-    ]
+    by_place = [each for each in parameters if each.kind in _POSITIONAL]
+    positional = [each for each in by_place if each.default is each.empty]
+    optional = [each for each in by_place if each.default is not each.empty]
     keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     # One with a default is given what is there, and keeps its default
     # otherwise.
@@ -122,16 +115,15 @@ def as_filter(
         if each.default is each.empty or each.name in (provided or ())
     )
     nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
-    unmarked = [
-        each
-        for each in positional[1:]
-        if each.name in {*NEEDS, *(provided or ())}
-    ]
-    for each in unmarked or (() if nova_style else optional):
-        # It would never be given anything.
+    needed_names = {*NEEDS, *(provided or ())}
+    # Those would never get a value.
+    unmarked = [each for each in positional[1:] if each.name in needed_names]
+    if not nova_style:
+        unmarked += optional
+    if unmarked:
         raise InvalidFilter(
             name,
-            f"(request, *, {each.name})",
+            f"(request, *, {unmarked[0].name})",
             f"no * before it in {inspect.signature(function)}",
         )
     if any(each.kind is each.VAR_KEYWORD for each in parameters) or (

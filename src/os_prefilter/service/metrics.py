@@ -36,7 +36,7 @@ _BUCKETS = (
     10.0,
 )
 # Families without the label "filter"; all others must have it.
-_OF_NO_FILTER = ("no_host", "unreported", "before", "after")
+_WITHOUT_FILTER = ("no_host", "unreported", "before", "after")
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
 
@@ -59,13 +59,13 @@ class Measuring:
                 " metrics = false."
             ) from error
         # All are exposed from the start, with 0.
-        of_filters = [
-            each
-            for key, each in vars(self._families).items()
-            if key not in _OF_NO_FILTER
+        labelled = [
+            family
+            for key, family in vars(self._families).items()
+            if key not in _WITHOUT_FILTER
         ]
         for name in names:
-            for family in of_filters:
+            for family in labelled:
                 family.labels(name)
         # One of many pairs of labels: without any, a share of requests without
         # a host is no number, not even 0.
@@ -84,9 +84,9 @@ class Measuring:
             families.runs.labels(run.filter).inc()
             if not observed.is_cached:
                 families.seconds.labels(run.filter).observe(run.seconds)
+            traits = {(item.trait, item.required) for item in run.requirements}
             families.requirements.labels(run.filter).inc(
-                len({(item.trait, item.required) for item in run.requirements})
-                + len(run.aggregates)
+                len(traits) + len(run.aggregates)
             )
             families.deferred.labels(run.filter).inc(
                 sum(note.waits for note in run.notes)
@@ -96,12 +96,10 @@ class Measuring:
         elif isinstance(error, errors.NoHostLeft):
             families.no_host.labels(error.stage, " and ".join(error.by)).inc()
         elif isinstance(error, errors.PrefilterError) and error.filter:
-            ended = (
-                families.rejections
-                if isinstance(error, errors.RequestRejected)
-                else families.failures
-            )
-            ended.labels(error.filter).inc()
+            if isinstance(error, errors.RequestRejected):
+                families.rejections.labels(error.filter).inc()
+            else:
+                families.failures.labels(error.filter).inc()
 
     def count_hosts(self, host_filter: str, before: int, after: int) -> None:
         """Count the hosts before and after a host filter of the scheduler."""
@@ -148,7 +146,7 @@ def _families() -> SimpleNamespace:
 
     return SimpleNamespace(
         runs=counter(
-            "runs", "Requests that a filter answered, run or remembered"
+            "runs", "Requests that a filter decided, evaluated or cached"
         ),
         rejections=counter(
             "rejections",

@@ -5,7 +5,7 @@
 It does so before Placement is queried.
 
 Nova says "No valid host was found." and nothing else when Placement has no
-candidates. Here the author of the image is told the smallest set of properties
+candidates. Here the author of the image reads the smallest set of properties
 that no host serves together. Never a false rejection: a sample of hosts
 suggests what is impossible, Placement confirms it for this request, and
 whatever is not known rejects nothing.
@@ -89,9 +89,9 @@ class _Blame(NamedTuple):
 class NoHostCheck:
     """Rejects requests that no host can serve.
 
-    :param interval: the seconds for which numbers of hosts are told before
+    :param interval: the seconds for which numbers of hosts are used before
         they are read again
-    :param counts: whether the rejection tells how many hosts there are
+    :param counts: whether the rejection says how many hosts there are
         (``no_host_reason = counts``)
     """
 
@@ -109,8 +109,8 @@ class NoHostCheck:
         self._served: tuple[HostSample, set[Traits]] = (HostSample({}), set())
         # How many hosts meet a demand, and when that is counted again.
         self._numbers: dict[Traits, tuple[int, float]] = {}
-        # A question that Placement did not answer in time, and when it is
-        # given up.
+        # A query that Placement did not answer in time, and when another one
+        # may be sent.
         self._late: tuple[Future[_Blame | None], float] | None = None
         self._failing = False
 
@@ -243,28 +243,19 @@ class NoHostCheck:
         if not self._counts:
             return blame
         every = _NODES | demand.every_request
-        alone = blame.properties if len(blame.properties) > 1 else ()
-        return blame._replace(
-            hosts=self._number(every if blame.which else _NODES),
-            alone=tuple(
-                self._number(every | demand.by_properties[each])
-                for each in alone
-            ),
-        )
+        hosts = self._number(every if blame.which else _NODES)
+        alone = []
+        if len(blame.properties) > 1:
+            for properties in blame.properties:
+                part = demand.by_properties[properties]
+                alone.append(self._number(every | part))
+        return blame._replace(hosts=hosts, alone=tuple(alone))
 
     def _number(self, traits: Traits) -> int:
         number, due = self._numbers.get(traits, (0, -inf))
         begun = time.monotonic()
         if begun >= due:
-            number = sum(
-                1
-                for _ in (
-                    self._host_traits.reader.hosts(
-                        traits.required, traits.forbidden
-                    )
-                    or ()
-                )
-            )
+            number = len(self._hosts(traits) or ())
             taken = time.monotonic() - begun
             if len(self._numbers) >= _MOST_SERVED:
                 self._numbers = {}

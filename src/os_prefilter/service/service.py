@@ -110,15 +110,15 @@ class Service:
         )
         # Only the facts that a filter needs: a fact may be a query to every
         # cell.
-        names = {fact for each in self.filters for fact in each.facts}
+        names = set[str]()
+        for each in self.filters:
+            names.update(each.facts)
         if self.filters:
-            names |= {deferral.FACT} if self._waits else set()
-            scoped = (
-                {trait_scope.FACT}
-                if self.options.trait_scope is TraitScope.AUTO
-                else set()
-            )
-            names |= {known_traits.FACT, *scoped} & self.facts.keys()
+            names.add(known_traits.FACT)
+            if self._waits:
+                names.add(deferral.FACT)
+            if self.options.trait_scope is TraitScope.AUTO:
+                names.add(trait_scope.FACT)
         self._names_of_facts = sorted(names & self.facts.keys())
         self._facts = [self.facts[name] for name in self._names_of_facts]
         self._reads = reads_of(self.filters)
@@ -191,7 +191,8 @@ class Service:
                 "has_new_flavor", has_new_flavor, "context", "request_spec"
             )
         warn_of_misspelt_names(conf)
-        options, group = options_from(conf, in_nova=in_nova), conf[GROUP]
+        options = options_from(conf, in_nova=in_nova)
+        group = conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names) if group.metrics else None
         stores = tuple(stores)
@@ -202,45 +203,41 @@ class Service:
             provided = measuring.with_gauge(provided, options)
         filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
         known = facts_from(conf, options, provided, filters, ensure_traits)
-        hosts = (
-            HostTraits(host_traits, group.facts_interval, stores)
-            if host_traits
-            else None
-        )
+        hosts = None
+        if host_traits:
+            hosts = HostTraits(host_traits, group.facts_interval, stores)
+        no_host = None
+        if hosts and group.no_host_reason != "off":
+            counts = group.no_host_reason == "counts"
+            no_host = NoHostCheck(hosts, group.facts_interval, counts=counts)
+        observers: list[Observe] = []
+        if measuring:
+            observers.append(measuring.observe)
+        if group.decision_history:
+            observers.append(decision_log.record)
         service = cls(
             filters,
             options,
             known,
             kept_machine_type,
             hosts,
-            (
-                NoHostCheck(
-                    hosts,
-                    group.facts_interval,
-                    counts=group.no_host_reason == "counts",
-                )
-                if hosts and group.no_host_reason != "off"
-                else None
-            ),
-            (
-                *((measuring.observe,) if measuring else ()),
-                *((decision_log.record,) if group.decision_history else ()),
-            ),
+            no_host,
+            tuple(observers),
             measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
             has_new_flavor,
         )
-        at_once = options.wait_for_reports and deferral.FACT not in known
+        addition = ""
+        if names and options.wait_for_reports and deferral.FACT not in known:
+            addition = (
+                "; enforced at once, as this service provides no fact"
+                f" {deferral.FACT!r}"
+            )
         LOG.info(
             "Request filters enabled: %s%s.",
             ", ".join(names) or "none ([prefilter] enabled_filters is empty)",
-            (
-                "; enforced at once, as this service provides no fact"
-                f" {deferral.FACT!r}"
-                if names and at_once
-                else ""
-            ),
+            addition,
         )
         return service
 
@@ -380,14 +377,14 @@ class Service:
             and self._may_require_machine_types
             and request.takes_default_machine_type
         )
-        implied = self._implied_in(request) if self.implied_by else {}
+        implied = self._implied_in(request)
         is_resized = self._is_resized(request, request_spec, context)
         if keeps or implied or is_resized:
-            kept = (
-                kept_machine_type(self.machine_type_of, request_spec, context)
-                if keeps
-                else None
-            )
+            kept = None
+            if keeps:
+                kept = kept_machine_type(
+                    self.machine_type_of, request_spec, context
+                )
             request = Request(
                 request_spec, kept, self._reads, implied, is_resized
             )
@@ -420,15 +417,14 @@ class Service:
             return False
 
     def _implied_in(self, request: Request) -> dict[str, str]:
+        if not self.implied_by:
+            return {}
         distro = request.image_property("os_distro")
-        found = (
-            self.implied_by(distro)
-            if self.implied_by and isinstance(distro, str)
-            else {}
-        )
+        if not isinstance(distro, str):
+            return {}
         return {
             name: value
-            for name, value in found.items()
+            for name, value in self.implied_by(distro).items()
             if request.image_property(name) is None
         }
 
@@ -436,11 +432,9 @@ class Service:
         self, pipeline: Pipeline, request: Request, context: Any
     ) -> Outcome:
         decision = pipeline.decide(request, context)
-        described = (
-            decision_log.describe(decision)
-            if decision_log.record in self.observe
-            else ""
-        )
+        described = ""
+        if decision_log.record in self.observe:
+            described = decision_log.describe(decision)
         demand = None
         if self.no_host:
             demand = root_demand(
@@ -448,13 +442,11 @@ class Service:
                 for item in decision.requirements
                 if item not in decision.removed_later
             )
-        # Most requests have none.
         warnings = [str(note) for note in decision.notes if note.warn]
-        warning = (
-            "; ".join(shorten(list(dict.fromkeys(warnings)), _MOST_WARNINGS))
-            if warnings
-            else ""
-        )
+        warning = ""
+        if warnings:
+            different = list(dict.fromkeys(warnings))
+            warning = "; ".join(shorten(different, _MOST_WARNINGS))
         return Outcome(decision, demand, warning, described)
 
     def _snapshot_of(

@@ -2,7 +2,7 @@
 
 """Share facts between the workers of a scheduler, and between hosts.
 
-One process reads at a time, as long as the store can tell. Whatever the store
+One process reads at a time, as far as the store shows. Whatever the store
 lacks, or has wrong, a process reads itself: a store saves requests to
 Placement, and decides nothing.
 """
@@ -229,22 +229,15 @@ class SharedReading:
                 return None
             unpacked = zlib.decompressobj()
             entry = json.loads(unpacked.decompress(data, _MOST_BYTES))
-            if not unpacked.eof:
-                # Its sum is missing.
+            # Before the end of the data, its checksum is missing.
+            if not unpacked.eof or entry["of"] != self._of:
                 return None
-            if entry["of"] != self._of:
+            name = str(entry["id"])
+            age = time.time() - float(entry["at"])
+            seconds = float(entry["seconds"])
+            if not (isfinite(age) and age > -CLOCK_SKEW):
                 return None
-            name, age, seconds = (
-                str(entry["id"]),
-                time.time() - float(entry["at"]),
-                float(entry["seconds"]),
-            )
-            if not (
-                isfinite(age)
-                and isfinite(seconds)
-                and age > -CLOCK_SKEW
-                and seconds >= 0
-            ):
+            if not (isfinite(seconds) and seconds >= 0):
                 return None
             self._check(entry["value"])
         except Exception:  # noqa: BLE001 - it comes from elsewhere
@@ -286,15 +279,14 @@ class SharedFact:
         # As JSON, and as it is: what was read again is the same object.
         self._latest: tuple[Any, Any] = (None, None)
         # How long the last reading took, and when it began.
-        self._seconds, self._read_at = 0.0, float("-inf")
+        self._seconds = 0.0
+        self._read_at = float("-inf")
 
     def __call__(self, context: Any = None) -> Measured:
         """Return the value and its age."""
         measured = self._nearest(context)
-        self._seconds, self._read_at = (
-            measured.seconds,
-            time.monotonic() - measured.age,
-        )
+        self._seconds = measured.seconds
+        self._read_at = time.monotonic() - measured.age
         document, value = self._latest
         if value is None or measured.value != document:
             value = self._reader.from_json(measured.value)
@@ -312,20 +304,23 @@ class SharedFact:
         It keeps the age of that reading.
         """
         age = time.monotonic() - self._read_at
-        for level in self._levels if isfinite(age) else ():
-            level.share(
-                Measured(self._reader.to_json(value), self._seconds, age)
-            )
+        if not isfinite(age):
+            # Nothing was read yet.
+            return
+        document = self._reader.to_json(value)
+        for level in self._levels:
+            level.share(Measured(document, self._seconds, age))
 
     def _read(self, context: Any) -> Measured:
-        begun = time.monotonic(), time.time()
+        begun = time.monotonic()
+        begun_at = time.time()
         try:
             document = self._reader.to_json(self._reader(context))
         except Exception as error:
-            raise FailedReading(error, time.monotonic() - begun[0]) from error
-        taken = time.monotonic() - begun[0]
+            raise FailedReading(error, time.monotonic() - begun) from error
+        taken = time.monotonic() - begun
         # While a machine sleeps, only one of the clocks goes on.
-        return Measured(document, taken, max(taken, time.time() - begun[1]))
+        return Measured(document, taken, max(taken, time.time() - begun_at))
 
 
 def scope_of(*parts: object) -> str:

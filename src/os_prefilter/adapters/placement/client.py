@@ -128,17 +128,15 @@ class PlacementClient:
         :param query: the urlencoded query string, without the question mark
         """
         found = self.candidates(query)
-        by_root = {
-            root: {rp for each in some for rp in each["allocations"]}
-            for root, some in found.by_host.items()
-        }
-        names = self.names_of(
-            {*by_root, *(rp for used_by in by_root.values() for rp in used_by)}
-        )
-        by_name = {
-            names[root]: tuple(sorted(names[rp] for rp in used_by))
-            for root, used_by in by_root.items()
-        }
+        used: dict[str, set[str]] = {}
+        for root, requests in found.by_host.items():
+            used[root] = set().union(
+                *(each["allocations"] for each in requests)
+            )
+        names = self.names_of(set(used).union(*used.values()))
+        by_name = {}
+        for root, providers in used.items():
+            by_name[names[root]] = tuple(sorted(names[rp] for rp in providers))
         return Candidates(
             tuple(sorted(by_name)),
             dict(sorted(by_name.items())),
@@ -154,10 +152,8 @@ class PlacementClient:
         """
         document = self.request("GET", f"/allocation_candidates?{query}")
         with check_response("GET /allocation_candidates"):
-            found, summaries = (
-                tuple(document["allocation_requests"]),
-                document["provider_summaries"],
-            )
+            found = tuple(document["allocation_requests"])
+            summaries = document["provider_summaries"]
             return AllocationCandidates(
                 found, summaries, _by_host(found, summaries)
             )
@@ -210,10 +206,9 @@ class PlacementClient:
             rows = self.get_list(
                 f"/resource_providers{query}", "resource_providers"
             )
-            self._names = {
-                **(self._names if query else {}),
-                **{each["uuid"]: each["name"] for each in rows},
-            }
+            found = {each["uuid"]: each["name"] for each in rows}
+            # The list of the whole fleet replaces what is cached.
+            self._names = {**self._names, **found} if query else found
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
     def get_list(self, url: str, name: str) -> list[Any]:
@@ -267,7 +262,7 @@ class PlacementClient:
 
         :return: the traits that were created, sorted
         :raises UnknownTraits: a standard trait is missing; only a newer
-            os-traits beside Placement brings it
+            os-traits in Placement brings it
         """
         names = frozenset(names)
         missing = sorted(names - self.traits()) if names else []
@@ -312,10 +307,8 @@ class PlacementClient:
                     raise TypeError("it is no list of providers")
                 parent = row["parent_provider_uuid"]
                 # UUIDs become part of a URL.
-                uuid, above = (
-                    str(UUID(row["uuid"])),
-                    str(UUID(parent)) if parent else "",
-                )
+                uuid = str(UUID(row["uuid"]))
+                above = str(UUID(parent)) if parent else ""
                 yield ResourceProvider(
                     uuid, row["name"], _generation(row["generation"]), above
                 )
@@ -337,9 +330,8 @@ class PlacementClient:
         """
         document = self._request_provider("GET", uuid, "traits")
         with check_response("GET /resource_providers/.../traits"):
-            return _generation(
-                document["resource_provider_generation"]
-            ), frozenset(_list_in(document, "traits"))
+            generation = _generation(document["resource_provider_generation"])
+            return generation, frozenset(_list_in(document, "traits"))
 
     def set_provider_traits(
         self, uuid: str, generation: int, traits: Iterable[str]

@@ -75,20 +75,11 @@ def _compute_nodes_without(
     ordered = sorted(traits)
     found: set[str] | None = None
     while True:
-        forbidden, ordered = (
-            ordered[:_MOST_FORBIDDEN],
-            ordered[_MOST_FORBIDDEN:],
-        )
-        query = urlencode(
-            {
-                "required": ",".join(
-                    (
-                        os_traits.COMPUTE_NODE,
-                        *(f"!{trait}" for trait in forbidden),
-                    )
-                )
-            }
-        )
+        forbidden = ordered[:_MOST_FORBIDDEN]
+        del ordered[:_MOST_FORBIDDEN]
+        required = [os_traits.COMPUTE_NODE]
+        required += [f"!{trait}" for trait in forbidden]
+        query = urlencode({"required": ",".join(required)})
         names = (
             each.name
             for each in client.each_provider(query)
@@ -148,9 +139,9 @@ class ReadReports:
         :param unreported: by group, the compute nodes without a report
         """
         by_group = zip(self._groups, unreported, strict=True)
-        by_trait: dict[str, Unreported] = {
-            trait: nodes for group, nodes in by_group for trait in group.traits
-        }
+        by_trait: dict[str, Unreported] = {}
+        for group, nodes in by_group:
+            by_trait.update(dict.fromkeys(group.traits, nodes))
         return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
 
     def to_json(self, value: Reports) -> Any:
@@ -238,7 +229,7 @@ class OwnerCoverage(_SharedBoolean):
                 return False
         except UnknownTraits:
             return False
-        # Not the compute nodes themselves: this response is as short for any
+        # Not the compute nodes themselves: this response is short for any
         # fleet.
         return bool(
             self._client.get_list(
@@ -266,7 +257,7 @@ class KnownTraits:
         self._needed = frozenset(
             trait for trait in needed if trait.startswith(CUSTOM_PREFIX)
         )
-        self._is_told = False
+        self._has_warned = False
         self.scope = scope_of(*sorted(self._needed))
 
     def __call__(self, _context: Any = None) -> TraitNames:
@@ -298,16 +289,16 @@ class KnownTraits:
                     " them: %s.",
                     ", ".join(missing),
                 )
-            self._is_told = False
+            self._has_warned = False
         except PlacementError as error:
             # Requirements for what is missing are left out, with a note.
-            if not self._is_told:
+            if not self._has_warned:
                 LOG.warning(
                     "Traits that request filters may require cannot be created"
                     " in Placement: %s",
                     error,
                 )
-            self._is_told = True
+            self._has_warned = True
         return TraitNames(found)
 
     def to_json(self, value: TraitNames) -> list[str]:
@@ -364,7 +355,7 @@ class NestedProviders(_SharedBoolean):
         )
 
     def _queries(self, context: Any) -> Iterator[str]:
-        """Yield the queries for providers, the shortest answers first."""
+        """Yield queries for providers, those with short responses first."""
         if self._found:
             yield f"uuid={self._found}"
         for uuid in self._compute_nodes(context):

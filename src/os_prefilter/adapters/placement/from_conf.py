@@ -131,11 +131,10 @@ def _check_auth(conf: cfg.ConfigOpts, where: str) -> None:
     values["endpoint_override"] = read_option(
         conf, where, "endpoint_override", SECTION
     )
-    required = sorted({option.dest for option in options if option.required})
-    for names in (
-        *((name,) for name in required),
-        *_NEEDED.get(auth_type, ()),
-    ):
+    required = {option.dest for option in options if option.required}
+    needed: list[tuple[str, ...]] = [(name,) for name in sorted(required)]
+    needed += _NEEDED.get(auth_type, ())
+    for names in needed:
         if not any(map(values.get, names)):
             others = f", nor is {names[1]}" if names[1:] else ""
             raise invalid_option(

@@ -19,13 +19,13 @@ _LONGEST_QUERY = 3_000
 class HostTraitsReader:
     """Reader for ``Service.from_conf(conf, host_traits=...)``.
 
-    Placement sends some 800 bytes for each provider, so it is asked for those
-    that only few hosts are like.
+    Placement sends some 800 bytes for each provider, so the queries are for
+    the smaller set of hosts.
 
     :param client: of a Placement with microversion 1.22; some of what it
         reads, requests wait for
     :param compute_nodes: ``(context) -> UUIDs`` of a few compute nodes of any
-        kind. Without it, the first request that the check for hosts sees may
+        sort. Without it, the first request that the check for hosts sees may
         cost a list of most hosts.
     """
 

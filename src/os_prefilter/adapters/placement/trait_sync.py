@@ -150,10 +150,8 @@ class ProviderTraits:
         :raises PlacementError: Placement does not answer, or refuses
         """
         desired_traits.check_traits(goal.traits)
-        self._looked_owned_before, self._looked_owned = (
-            self._looked_owned,
-            set(),
-        )
+        self._looked_owned_before = self._looked_owned
+        self._looked_owned = set()
         now = self._clock()
         ends = now + UNWANTED_AFTER
         self._wanted_until = {
@@ -169,12 +167,8 @@ class ProviderTraits:
             if attempt:
                 # Random: writers that met once would meet again after equal
                 # waits.
-                self._sleep(
-                    uniform(  # noqa: S311 - no secret
-                        0,
-                        min(_FIRST_BOUND * 2.0 ** (attempt - 1), _LAST_BOUND),
-                    )
-                )
+                bound = min(_FIRST_BOUND * 2.0 ** (attempt - 1), _LAST_BOUND)
+                self._sleep(uniform(0, bound))  # noqa: S311 - no secret
             tree = self._tree()
             try:
                 self._reconcile(tree, goal, changes, dry_run=dry_run)
@@ -285,10 +279,11 @@ class ProviderTraits:
         dry_run: bool,
     ) -> None:
         writes = self._writes(tree, goal, dry_run=dry_run)
-        added = frozenset(
-            trait for write in writes for trait in write.wanted - write.present
-        )
-        needed = {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
+        needed = set[str]()
+        for write in writes:
+            for trait in write.wanted - write.present:
+                if trait.startswith(CUSTOM_PREFIX):
+                    needed.add(trait)
         if not needed <= self._known:
             self._known = self._client.custom_traits()
         for trait in sorted(needed - self._known):

@@ -31,7 +31,7 @@ from os_prefilter.common.errors import NoHostServes
 from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service import Service
 from os_prefilter.service.shared import Siblings
-from os_prefilter.service.wanted import (
+from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
     wanted_groups,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.hosts.marker_traits import WANTED, marker_key, names_with
-from os_prefilter.service.wanted import configured_filters
+from os_prefilter.service.traits_to_report import configured_filters
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement

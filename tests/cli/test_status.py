@@ -19,7 +19,10 @@ from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
 from os_prefilter.adapters.nova_conf import available_filters, load_conf
-from os_prefilter.service.wanted import configured_filters, traits_to_create
+from os_prefilter.service.traits_to_report import (
+    configured_filters,
+    traits_to_create,
+)
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main as os_prefilter_main
 from os_prefilter_tools.cli.status import main

@@ -48,7 +48,7 @@ from os_prefilter.hosts.marker_traits import (
     noted_among,
 )
 from os_prefilter.request.requirements import Requirement
-from os_prefilter.service import deferral, wanted
+from os_prefilter.service import deferral, traits_to_report
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
 from os_prefilter_tools.operators.readiness import find_unwanted
@@ -113,11 +113,15 @@ def section_of(
     """Return what a section wants, the names it creates, and those of the four
     traits that it may require.
     """
-    filters, options = wanted.configured_filters(conf_with(**SECTIONS[name]))
-    groups = wanted.wanted_groups(filters, options) if filters else ()
+    filters, options = traits_to_report.configured_filters(
+        conf_with(**SECTIONS[name])
+    )
+    groups = (
+        traits_to_report.wanted_groups(filters, options) if filters else ()
+    )
     names = {
         each
-        for each in wanted.traits_to_create(filters, options)
+        for each in traits_to_report.traits_to_create(filters, options)
         if each.startswith(WANTED)
     }
     return (
@@ -419,7 +423,7 @@ class Waiting(RuleBasedStateMachine):
         exclude hosts for a while.
         """
         placement = self.client.placement
-        filters, options = wanted.configured_filters(
+        filters, options = traits_to_report.configured_filters(
             conf_with(**SECTIONS[section])
         )
         names, _ = find_unwanted(
@@ -502,7 +506,7 @@ def use_groups(
     changed: Callable[[TraitGroup], TraitGroup] = lambda group: group,
 ) -> None:
     groups = tuple(dict.fromkeys(map(changed, GROUPS)))
-    for module in (marker_traits, desired_traits, wanted):
+    for module in (marker_traits, desired_traits, traits_to_report):
         monkeypatch.setattr(module, "trait_groups", lambda *_: groups)
 
 

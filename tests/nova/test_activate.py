@@ -25,7 +25,7 @@ from os_prefilter.common.errors import (
 from os_prefilter.nova import activation
 from os_prefilter.nova.activation import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.service.loading import installed_filters
-from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary import options as vocabulary_options
 from os_prefilter.vocabulary.model import Row, switch

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from os_prefilter import RequestSpec
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.service.loading import installed_filters
-from os_prefilter.service.wanted import traits_named_by
+from os_prefilter.service.traits_to_report import traits_named_by
 from os_prefilter_tools.testing.generated import any_request
 from tests.conftest import pipeline_of
 

@@ -38,7 +38,10 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
-from os_prefilter.service.wanted import configured_filters, wanted_groups
+from os_prefilter.service.traits_to_report import (
+    configured_filters,
+    wanted_groups,
+)
 from os_prefilter.vocabulary import BY_NAME, table
 from os_prefilter.vocabulary.model import Row, Term
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement

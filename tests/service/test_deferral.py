@@ -32,7 +32,7 @@ from os_prefilter.service.deferral import (
 )
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import load_filters
-from os_prefilter.service.wanted import wanted_groups
+from os_prefilter.service.traits_to_report import wanted_groups
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of

@@ -28,7 +28,10 @@ from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.facts_from_conf import prepared
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
-from os_prefilter.service.wanted import configured_filters, traits_to_create
+from os_prefilter.service.traits_to_report import (
+    configured_filters,
+    traits_to_create,
+)
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, answering, put_traits

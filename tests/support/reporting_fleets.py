@@ -12,7 +12,10 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.marker_traits import trait_groups
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service.wanted import configured_filters, wanted_groups
+from os_prefilter.service.traits_to_report import (
+    configured_filters,
+    wanted_groups,
+)
 from os_prefilter_tools.fleet.model import (
     Fleet,
     Inventory,

@@ -247,7 +247,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(
         from os_prefilter import Flavor, Image, Options, RequestSpec, capability_traits, unsupported
         from os_prefilter.service import Service
         from os_prefilter_tools.cli.catalogue import vocabulary
-        from os_prefilter.service.wanted import traits_to_create
+        from os_prefilter.service.traits_to_report import traits_to_create
         from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():

@@ -39,7 +39,7 @@ from os_prefilter.nova.rebuild_filter import RebuildFilter
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.shared import MakeStore, Siblings
-from os_prefilter.service.wanted import traits_to_create
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter.vocabulary import ROWS
 
 LOG = get_logger("os_prefilter.nova")

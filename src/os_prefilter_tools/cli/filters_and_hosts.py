@@ -26,7 +26,7 @@ from os_prefilter.service import Service
 from os_prefilter.service import conf as service_conf
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
-from os_prefilter.service.wanted import wanted_groups
+from os_prefilter.service.traits_to_report import wanted_groups
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.configuration import read_configuration

@@ -12,7 +12,7 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service.wanted import configured_filters
+from os_prefilter.service.traits_to_report import configured_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.configuration import read_configuration
 from os_prefilter_agent.cli.context import values_of

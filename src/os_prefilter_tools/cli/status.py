@@ -49,7 +49,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import RULES
-from os_prefilter.service.wanted import traits_named_by
+from os_prefilter.service.traits_to_report import traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.program import flush, prepare_output

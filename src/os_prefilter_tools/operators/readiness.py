@@ -19,7 +19,7 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
-from os_prefilter.service.wanted import (
+from os_prefilter.service.traits_to_report import (
     traits_named_by,
     traits_to_create,
     wanted_groups,

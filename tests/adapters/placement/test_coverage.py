@@ -19,7 +19,7 @@ from os_prefilter.hosts.marker_traits import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import shared
 from os_prefilter.service.shared import Siblings
-from os_prefilter.service.wanted import (
+from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
     wanted_groups,

@@ -22,7 +22,7 @@ from os_prefilter.service.deferral import Reports, Unreported, read_reports
 from os_prefilter.service.deployment_facts import ReadFact
 from os_prefilter.service.known_traits import TraitNames
 from os_prefilter.service.shared import scope_of
-from os_prefilter.service.wanted import (
+from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
     wanted_groups,

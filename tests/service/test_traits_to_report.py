@@ -24,7 +24,7 @@ from os_prefilter.hosts.marker_traits import (
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service
-from os_prefilter.service.wanted import (
+from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
     wanted_groups,

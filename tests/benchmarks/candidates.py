@@ -29,7 +29,7 @@ from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter.adapters.placement.facts import NestedProviders
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.benchmarks.shared import (

@@ -24,7 +24,7 @@ import psutil
 from oslo_cache import core as oslo_cache
 
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.adapters.placement.coverage import placement_facts
+from os_prefilter.adapters.placement.facts import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common.errors import NoHostServes

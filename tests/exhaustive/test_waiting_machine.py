@@ -26,7 +26,8 @@ from hypothesis.stateful import (
 )
 from hypothesis.strategies import sampled_from
 
-from os_prefilter.adapters.placement import coverage, trait_sync
+from os_prefilter.adapters.placement import facts as placement_facts
+from os_prefilter.adapters.placement import trait_sync
 from os_prefilter.adapters.placement.client import ResourceProvider
 from os_prefilter.adapters.placement.trait_sync import (
     UNWANTED_AFTER,
@@ -315,8 +316,8 @@ class Waiting(RuleBasedStateMachine):
             self.client.before["each_provider"] = partial(
                 self.round, meanwhile
             )
-        found = coverage.ReadReports(self.client, groups)()
-        coverage.KnownTraits(self.client, names)()
+        found = placement_facts.ReadReports(self.client, groups)()
+        placement_facts.KnownTraits(self.client, names)()
         by_trait: dict[str, TraitGroup] = {
             trait: group for group in groups for trait in group.traits
         }
@@ -591,7 +592,7 @@ FAULTS: dict[str, Fault] = {
         trait_sync, "UNWANTED_AFTER", 0.0
     ),
     "markers are read once": lambda to: to.setattr(
-        coverage, "_markers", lambda _: set()
+        placement_facts, "_markers", lambda _: set()
     ),
     "the unknown is reported": lambda to: to.setitem(
         globals(), "goal_of", _sure

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import (
+from os_prefilter.adapters.placement.facts import (
     NestedProviders,
     OwnerCoverage,
     ReadReports,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import (
+from os_prefilter.adapters.placement.facts import (
     OwnerCoverage,
     ReadReports,
     placement_facts,

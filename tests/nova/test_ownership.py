@@ -18,7 +18,7 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options, RequestGroup, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import OwnerCoverage
+from os_prefilter.adapters.placement.facts import OwnerCoverage
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.service import Service

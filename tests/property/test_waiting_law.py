@@ -17,7 +17,7 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import ReadReports
+from os_prefilter.adapters.placement.facts import ReadReports
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts import desired_traits, marker_traits

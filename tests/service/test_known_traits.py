@@ -13,7 +13,7 @@ import os_traits
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import KnownTraits
+from os_prefilter.adapters.placement.facts import KnownTraits
 from os_prefilter.common.errors import (
     FilterFailed,
     PlacementUnavailable,

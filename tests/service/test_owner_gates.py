@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.coverage import OwnerCoverage
+from os_prefilter.adapters.placement.facts import OwnerCoverage
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider

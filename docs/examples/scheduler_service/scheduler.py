@@ -18,7 +18,7 @@ from oslo_log import log as logging
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import placement_facts
+from os_prefilter.adapters.placement.facts import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import placement_facts
+from os_prefilter.adapters.placement.facts import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common import errors

@@ -145,7 +145,7 @@ class Service:
 
         :param facts: what the embedding service knows of the deployment: a
             callable ``(context) -> value`` by name.
-            :func:`os_prefilter.adapters.placement.coverage.placement_facts`
+            :func:`os_prefilter.adapters.placement.facts.placement_facts`
             returns the facts that Placement knows; docs/scheduler.rst lists
             all. ``rules`` is made from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement

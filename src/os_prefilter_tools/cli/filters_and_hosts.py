@@ -367,16 +367,20 @@ def _facts_of(
             "reports": lambda _context: reports_of(hosts, wanted),
             AGGREGATES: lambda _context: hosts.aggregates.values(),
         }
-    from os_prefilter.adapters.placement import coverage  # noqa: PLC0415
+    from os_prefilter.adapters.placement.facts import (  # noqa: PLC0415
+        NestedProviders,
+        OwnerCoverage,
+        ReadReports,
+    )
 
     # At once: a cloud that does not answer is an error of the command.
-    owned = coverage.OwnerCoverage(hosts, options.owner_trait)()
+    owned = OwnerCoverage(hosts, options.owner_trait)()
     if context:
         facts[AGGREGATES] = lambda _context: _host_aggregates(context)
     return facts | {
         "owner_coverage": lambda _context: owned,
-        "nested_providers": coverage.NestedProviders(hosts),
-        "reports": coverage.ReadReports(hosts, wanted),
+        "nested_providers": NestedProviders(hosts),
+        "reports": ReadReports(hosts, wanted),
         # Hosts have yet to create the vocabulary's CUSTOM_ ones.
         "known_traits": lambda _context: hosts.traits() | opt_in_traits(),
     }

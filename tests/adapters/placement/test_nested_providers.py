@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
-from os_prefilter.adapters.placement.coverage import (
+from os_prefilter.adapters.placement.facts import (
     NestedProviders,
     placement_facts,
 )

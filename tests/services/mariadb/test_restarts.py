@@ -15,7 +15,7 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import ReadReports
+from os_prefilter.adapters.placement.facts import ReadReports
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.placement.coverage import (
+from os_prefilter.adapters.placement.facts import (
     ReadReports,
     placement_facts,
 )

@@ -30,7 +30,7 @@ from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service import Service
-from os_prefilter.service.shared import Siblings
+from os_prefilter.service.shared import InheritedStore
 from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
@@ -105,7 +105,7 @@ def _service(url: str, cache: str) -> Service:
         conf,
         placement_facts(conf, client, _some_hosts),
         host_traits=HostTraitsReader(client, _some_hosts),
-        stores=(Siblings, shared.store),
+        stores=(InheritedStore, shared.store),
     )
 
 

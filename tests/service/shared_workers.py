@@ -23,10 +23,10 @@ from oslo_config import cfg
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service import shared
 from os_prefilter.service.shared import (
+    InheritedStore,
     MakeStore,
     SharedFact,
     SharedRead,
-    Siblings,
 )
 from tests.support.processes import ran
 
@@ -133,7 +133,9 @@ def main(arguments: Sequence[str]) -> None:
         (cache(port[0], "cloud").store,) if port else ()
     )
     hosts = [
-        shared_fact(Reader(Path(log), fate), INTERVAL, (Siblings, *stores))
+        shared_fact(
+            Reader(Path(log), fate), INTERVAL, (InheritedStore, *stores)
+        )
         for _ in range(1 + len(port))
     ]
     children = []

@@ -19,7 +19,7 @@ from os_prefilter.service.host_traits import (
     _SampleReader,
     _TraitReader,
 )
-from os_prefilter.service.shared import Siblings
+from os_prefilter.service.shared import InheritedStore
 
 _UUIDS = [
     f"{number}d2590ae-fb85-4080-9306-058b4c915e3f" for number in range(1, 5)
@@ -115,12 +115,12 @@ def test_sample_has_hosts_once_the_last_added_last_and_is_another_if_it_has_none
 def test_what_is_read_is_shared_by_name_and_read_oneself_if_it_is_malformed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stores: dict[tuple[str, ...], Siblings] = {}
+    stores: dict[tuple[str, ...], InheritedStore] = {}
     hosts, other = (
         HostTraits(
             _Placement(fast),
             60,
-            (lambda *what: stores.setdefault(what, Siblings(*what)),),
+            (lambda *what: stores.setdefault(what, InheritedStore(*what)),),
         )
         for fast in (1, 4)
     )

@@ -18,7 +18,7 @@ import pytest
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service.deployment_facts import FailedReading
 from os_prefilter.service.host_traits import HostTraits
-from os_prefilter.service.shared import SharedFact, Siblings
+from os_prefilter.service.shared import InheritedStore, SharedFact
 from tests.service.shared_workers import CountingReader, shared_fact, workers
 from tests.support.placements import HostsInProcess
 
@@ -219,12 +219,14 @@ def test_time_of_a_failed_reading_leaves_out_the_wait_for_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns, begun = iter((False, False, True)), time.monotonic()
-    monkeypatch.setattr(Siblings, "lease", lambda *_: nullcontext(next(turns)))
+    monkeypatch.setattr(
+        InheritedStore, "lease", lambda *_: nullcontext(next(turns))
+    )
     with pytest.raises(FailedReading, match="^OSError: no answer$") as failed:
         shared_fact(
             CountingReader(take=Mock(side_effect=OSError("no answer"))),
             60,
-            (Siblings,),
+            (InheritedStore,),
         )(None)
     # Each wait takes 0.05 seconds or more.
     assert 0 <= failed.value.seconds < time.monotonic() - begun - 0.1
@@ -234,7 +236,7 @@ def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     region = _Region()
     facts = [
         shared_fact(
-            CountingReader(), 60, (Siblings, SharedCache(region).store)
+            CountingReader(), 60, (InheritedStore, SharedCache(region).store)
         )
         for _ in range(2)
     ]
@@ -258,7 +260,7 @@ def test_hosts_that_another_process_learned_join_the_sample() -> None:
 
     reader, store = (
         Reader({host: frozenset(("COMPUTE_NODE",))}),
-        Siblings("host_sample", ""),
+        InheritedStore("host_sample", ""),
     )
     ours, theirs = (
         HostTraits(reader, 60, (lambda *_: store,)) for _ in range(2)

@@ -38,7 +38,7 @@ from os_prefilter.nova.host_filters import SchedulingWatch, counting
 from os_prefilter.nova.rebuild_filter import RebuildFilter
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
-from os_prefilter.service.shared import MakeStore, Siblings
+from os_prefilter.service.shared import InheritedStore, MakeStore
 from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter.vocabulary import ROWS
 
@@ -311,7 +311,7 @@ def _service(client: PlacementClient) -> Service:
             ensure_traits=client.ensure_traits,
             kept_machine_type=kept_machine_type,
             host_traits=HostTraitsReader(client, some_compute_nodes),
-            stores=(Siblings, *_caches()),
+            stores=(InheritedStore, *_caches()),
             in_nova=True,
             implied_by=implied_by,
             has_new_flavor=has_new_flavor,

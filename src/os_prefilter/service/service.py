@@ -160,7 +160,7 @@ class Service:
             (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`);
             without it, no request is rejected for want of a host.
         :param stores: where processes share what they read from Placement, the
-            nearest first: :class:`os_prefilter.service.shared.Siblings` for
+            nearest first: :class:`os_prefilter.service.shared.InheritedStore` for
             those that are forked from this one, and the ``store`` of an
             :class:`os_prefilter.adapters.shared_cache.SharedCache` for those
             of other hosts.

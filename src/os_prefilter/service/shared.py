@@ -84,7 +84,7 @@ MakeStore = Callable[[str, str], Store]
 """``(name of the fact, scope of its reader) -> store``."""
 
 
-class Siblings:
+class InheritedStore:
     """Store for this process and its children: an anonymous file in memory."""
 
     def __init__(self, *_what: str) -> None:

@@ -18,7 +18,7 @@ from os_prefilter.adapters.placement.facts import (
 from os_prefilter.hosts.marker_traits import REPORTED, keys_in, names_with
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import shared
-from os_prefilter.service.shared import Siblings
+from os_prefilter.service.shared import InheritedStore
 from os_prefilter.service.traits_to_report import (
     configured_filters,
     traits_to_create,
@@ -204,7 +204,10 @@ def test_what_one_process_has_read_is_the_same_for_another_with_these_options_or
         "owner_trait": "CUSTOM_OWNER_US",
         "emulated_architectures": ["aarch64"],
     }
-    both, stores = (conf_with(**ours), conf_with(**others)), (cache(Siblings),)
+    both, stores = (
+        (conf_with(**ours), conf_with(**others)),
+        (cache(InheritedStore),),
+    )
     with EmbeddedPlacement(
         fleet_of(
             [{"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**others))}]

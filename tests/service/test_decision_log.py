@@ -26,7 +26,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.service import Service, decision_log
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
-from os_prefilter.service.observed import Observed
+from os_prefilter.service.request_events import Observed
 from tests.conftest import pipeline_of, spec_of
 
 _SERVER = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"

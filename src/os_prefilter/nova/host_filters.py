@@ -40,7 +40,7 @@ from os_prefilter.service.hosts_left import (
     left_by_filters,
     not_known,
 )
-from os_prefilter.service.observed import Observed
+from os_prefilter.service.request_events import Observed
 from os_prefilter.service.service import Service
 
 LOG = get_logger(__name__)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from os_prefilter.request.view import Request, read_extra_field
-from os_prefilter.service.observed import Outcome
+from os_prefilter.service.request_events import Outcome
 
 MOST = 1000
 """Maximum number of decisions; those used least recently are evicted."""

@@ -26,7 +26,7 @@ from os_prefilter.request.requirements import (
     Preference,
     Requirement,
 )
-from os_prefilter.service.observed import Observed
+from os_prefilter.service.request_events import Observed
 
 LOGGER: Final = "os_prefilter.decisions"
 """Name of the logger, for the readers of a log."""

@@ -17,7 +17,7 @@ from os_prefilter.common import errors
 from os_prefilter.hosts.marker_traits import groups_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
-from os_prefilter.service.observed import Observed
+from os_prefilter.service.request_events import Observed
 from os_prefilter.vocabulary.options import Options
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.

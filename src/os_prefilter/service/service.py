@@ -49,7 +49,7 @@ from os_prefilter.service.kept_machine_type import (
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.no_host import NoHostCheck, root_demand
-from os_prefilter.service.observed import Observe, Observed, Outcome
+from os_prefilter.service.request_events import Observe, Observed, Outcome
 from os_prefilter.service.shared import MakeStore
 from os_prefilter.vocabulary.options import Options, TraitScope
 

@@ -564,7 +564,7 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
         f"disable_fallback_pcpu_query = {not fallback}",
     )
     service = SimpleNamespace(
-        tell=lambda observed: told.append(observed.error), count_hosts=None
+        notify=lambda event: told.append(event.error), count_hosts=None
     )
     told: list[Any] = []
     watch = host_filters.SchedulingWatch(service, None)  # type: ignore[arg-type]

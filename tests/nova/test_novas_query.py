@@ -316,9 +316,7 @@ def test_each_end_without_a_host_is_counted_once_and_told_the_same_with_a_histor
         f"decision_history = {history}", "no_host_reason = properties"
     )
     ends: list[Any] = []
-    our_entry().service.observe = (
-        lambda observed: ends.append(observed.error),
-    )
+    our_entry().service.observers = (lambda event: ends.append(event.error),)
     assert schedule(**asked) == read
     assert (
         tuple(getattr(each, "stage", "traits") for each in ends if each)

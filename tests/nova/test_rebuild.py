@@ -505,7 +505,7 @@ def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
     )
 
 
-@pytest.mark.parametrize("part", ["_decided", "_outcome"])
+@pytest.mark.parametrize("part", ["_decided", "_decide_once"])
 def test_failing_filter_is_logged_and_refuses_no_rebuild(
     start: Start,
     placement: EmbeddedPlacement,

@@ -26,7 +26,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.service import Service, decision_log
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
-from os_prefilter.service.request_events import Observed
+from os_prefilter.service.request_events import RequestEvent
 from tests.conftest import pipeline_of, spec_of
 
 _SERVER = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
@@ -56,7 +56,7 @@ def _pipeline(**options: Any) -> Service:
 
 
 def _with_history(pipeline: Service) -> Service:
-    return replace(pipeline, observe=(decision_log.record,))
+    return replace(pipeline, observers=(decision_log.record,))
 
 
 def _texts(caplog: Log) -> list[str]:
@@ -177,8 +177,8 @@ def test_variant_of_a_service_keeps_history_metrics_and_the_machine_type(
     )
     for each in (service.without_waiting(), service.without_nova_style()):
         each.apply(_spec(hw_vif_model="igb"), _CONTEXT)
-        assert (each.observe, each.machine_type_of) == (
-            service.observe,
+        assert (each.observers, each.machine_type_of) == (
+            service.observers,
             service.machine_type_of,
         )
     assert len(_texts(history)) == 2
@@ -216,7 +216,7 @@ def test_line_is_bounded_and_printable_whatever_a_filter_returns(
 
     _with_history(Service((LoadedFilter("large", large),))).apply(_spec())
     decision_log.record(
-        Observed(
+        RequestEvent(
             SimpleNamespace(instance_uuid=text),
             SimpleNamespace(request_id=text),
             None,
@@ -237,7 +237,7 @@ def test_line_is_bounded_and_printable_whatever_a_filter_returns(
 def test_no_password_of_an_error_is_recorded(history: Log) -> None:
     url = "http://admin:secret@host/"
     decision_log.record(
-        Observed(
+        RequestEvent(
             _spec(),
             None,
             None,

@@ -126,9 +126,9 @@ def test_filter_that_fails_or_is_written_for_nova_is_counted(
         with pytest.raises(
             FilterFailed, match=f"'{each.name}' failed with {error}"
         ):
-            Service((each,), observe=(Measuring([each.name]).observe,)).apply(
-                spec_of()
-            )
+            Service(
+                (each,), observers=(Measuring([each.name]).observe,)
+            ).apply(spec_of())
     assert tuple(counted(kind, "broken") for kind in _KINDS) == (
         1,
         0,
@@ -143,7 +143,7 @@ def test_filter_that_fails_or_is_written_for_nova_is_counted(
 
     # A service that is activated again does not fail on metrics that exist.
     each = LoadedFilter("theirs", theirs, nova_style=True)
-    Service((each,), observe=(Measuring([each.name]).observe,)).apply(
+    Service((each,), observers=(Measuring([each.name]).observe,)).apply(
         spec_of()
     )
     assert (
@@ -216,7 +216,7 @@ from dataclasses import replace
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.service.metrics import Measuring
-pipeline = replace(Service.from_names("hpet"), observe=(Measuring(["hpet"]).observe,))
+pipeline = replace(Service.from_names("hpet"), observers=(Measuring(["hpet"]).observe,))
 for _ in range(int(sys.argv[1])):
     pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({"hw_time_hpet": "yes"})))
 print("done", flush=True)

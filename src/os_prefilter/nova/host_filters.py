@@ -40,7 +40,7 @@ from os_prefilter.service.hosts_left import (
     left_by_filters,
     not_known,
 )
-from os_prefilter.service.request_events import Observed
+from os_prefilter.service.request_events import RequestEvent
 from os_prefilter.service.service import Service
 
 LOG = get_logger(__name__)
@@ -245,7 +245,9 @@ class SchedulingWatch:
             error,
             list(map(tuple, error.hosts)),
         )
-        self.service.tell(Observed(spec, now.context, None, False, error))
+        self.service.notify(
+            RequestEvent(spec, now.context, None, False, error)
+        )
 
 
 def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from os_prefilter.request.view import Request, read_extra_field
-from os_prefilter.service.request_events import Outcome
+from os_prefilter.service.request_events import CachedDecision
 
 MOST = 1000
 """Maximum number of decisions; those used least recently are evicted."""
@@ -31,19 +31,19 @@ class DecisionCache:
 
     def __init__(self, reads: Collection[str]) -> None:
         self._reads = sorted(reads)
-        self._outcomes: dict[bytes, Outcome] = {}
+        self._decisions: dict[bytes, CachedDecision] = {}
 
-    def outcome(
+    def decide_once(
         self,
         request: Request,
         request_spec: Any,
-        decide: Callable[[], Outcome],
-    ) -> tuple[Outcome, bool]:
+        decide: Callable[[], CachedDecision],
+    ) -> tuple[CachedDecision, bool]:
         """Return the decision of an equal request, or decide.
 
         :return: the decision, and whether it comes from the cache
         """
-        outcomes, request_key = self._outcomes, request.cache_key()
+        decisions, request_key = self._decisions, request.cache_key()
         if request_key is None:
             return decide(), False
         try:
@@ -65,10 +65,10 @@ class DecisionCache:
             return decide(), False
         # Taken out and put back last, so that the first is the one that was
         # used least recently.
-        known = outcomes.pop(key, None)
-        outcomes[key] = outcome = known or decide()
-        if len(outcomes) > MOST:
+        known = decisions.pop(key, None)
+        decisions[key] = cached = known or decide()
+        if len(decisions) > MOST:
             # Another thread may be at it as well.
             with suppress(RuntimeError, KeyError):
-                del outcomes[next(iter(outcomes))]
-        return outcome, known is not None
+                del decisions[next(iter(decisions))]
+        return cached, known is not None

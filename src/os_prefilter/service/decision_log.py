@@ -26,7 +26,7 @@ from os_prefilter.request.requirements import (
     Preference,
     Requirement,
 )
-from os_prefilter.service.request_events import Observed
+from os_prefilter.service.request_events import RequestEvent
 
 LOGGER: Final = "os_prefilter.decisions"
 """Name of the logger, for the readers of a log."""
@@ -100,14 +100,14 @@ def _describe(
 _NOTHING_DECIDED = describe(Decision(()))
 
 
-def record(observed: Observed) -> None:
+def record(event: RequestEvent) -> None:
     """Log a decision.
 
     A line has identifiers of the request and the server, but neither names of
     users nor any other text of tenants than the sources of requirements. The
     request ID is that of an oslo.context RequestContext.
     """
-    error = observed.error
+    error = event.error
     hosts: list[dict[str, Any]] = []
     result = "failed"
     if error is None:
@@ -130,16 +130,16 @@ def record(observed: Observed) -> None:
     own = {
         "time": f"{now.isoformat(timespec='milliseconds')}Z",
         "worker": os.getpid(),
-        "request": _identifier(getattr(observed.context, "request_id", None)),
-        "server": _identifier(
-            field_of(observed.request_spec, "instance_uuid")
-        ),
+        "request": _identifier(getattr(event.context, "request_id", None)),
+        "server": _identifier(field_of(event.request_spec, "instance_uuid")),
         "result": result,
         "reason": reason,
         "hosts": hosts,
     }
     described = (
-        observed.outcome.described if observed.outcome else _NOTHING_DECIDED
+        event.cached_decision.described
+        if event.cached_decision
+        else _NOTHING_DECIDED
     )
     _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")
 

@@ -17,7 +17,7 @@ from os_prefilter.common import errors
 from os_prefilter.hosts.marker_traits import groups_by_trait
 from os_prefilter.service.deferral import FACT, Reports
 from os_prefilter.service.deployment_facts import Measured, ReadFact
-from os_prefilter.service.request_events import Observed
+from os_prefilter.service.request_events import RequestEvent
 from os_prefilter.vocabulary.options import Options
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
@@ -71,7 +71,7 @@ class Measuring:
         # a host is no number, not even 0.
         self._families.no_host.labels("traits", "")
 
-    def observe(self, observed: Observed) -> None:
+    def observe(self, event: RequestEvent) -> None:
         """Count the runs of the filters, and what they required.
 
         A filter that ended with an error counts as well.
@@ -79,10 +79,10 @@ class Measuring:
         A trait in two scopes counts once. What was decided before took no time
         now.
         """
-        families, error = self._families, observed.error
-        for run in observed.runs:
+        families, error = self._families, event.error
+        for run in event.runs:
             families.runs.labels(run.filter).inc()
-            if not observed.is_cached:
+            if not event.is_cached:
                 families.seconds.labels(run.filter).observe(run.seconds)
             traits = {(item.trait, item.required) for item in run.requirements}
             families.requirements.labels(run.filter).inc(

@@ -10,7 +10,7 @@ from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.service.no_host import RootDemand
 
 
-class Outcome(NamedTuple):
+class CachedDecision(NamedTuple):
     """A decision, with its parts that are the same for equal requests."""
 
     decision: Decision
@@ -22,12 +22,12 @@ class Outcome(NamedTuple):
     """The decision in a line of the history; empty without a history."""
 
 
-class Observed(NamedTuple):
+class RequestEvent(NamedTuple):
     """The end of one request."""
 
     request_spec: Any
     context: Any
-    outcome: Outcome | None
+    cached_decision: CachedDecision | None
     """None if an error left no decision."""
     is_cached: bool
     """Whether the decision was made for an earlier request."""
@@ -37,11 +37,11 @@ class Observed(NamedTuple):
     @property
     def runs(self) -> Sequence[Run]:
         """Runs of the filters, up to the one that raised an error."""
-        if self.outcome:
-            return self.outcome.decision.runs
+        if self.cached_decision:
+            return self.cached_decision.decision.runs
         return (
             self.error.runs if isinstance(self.error, PrefilterError) else ()
         )
 
 
-Observe = Callable[[Observed], None]
+Observer = Callable[[RequestEvent], None]

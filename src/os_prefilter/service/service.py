@@ -49,7 +49,11 @@ from os_prefilter.service.kept_machine_type import (
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
 from os_prefilter.service.no_host import NoHostCheck, root_demand
-from os_prefilter.service.request_events import Observe, Observed, Outcome
+from os_prefilter.service.request_events import (
+    CachedDecision,
+    Observer,
+    RequestEvent,
+)
 from os_prefilter.service.shared import MakeStore
 from os_prefilter.vocabulary.options import Options, TraitScope
 
@@ -85,7 +89,7 @@ class Service:
     """Traits of hosts; None if the embedding service has no reader of them."""
     no_host: NoHostCheck | None = None
     """Rejects requests that no host can serve; None if switched off."""
-    observe: tuple[Observe, ...] = ()
+    observers: tuple[Observer, ...] = ()
     """Callables for the end of each request: metrics and history."""
     count_hosts: Callable[[str, int, int], None] | None = None
     """``(host filter, hosts before, hosts after)``; None without metrics."""
@@ -160,8 +164,9 @@ class Service:
             (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`);
             without it, no request is rejected for want of a host.
         :param stores: where processes share what they read from Placement, the
-            nearest first: :class:`os_prefilter.service.shared.InheritedStore` for
-            those that are forked from this one, and the ``store`` of an
+            nearest first:
+            :class:`os_prefilter.service.shared.InheritedStore` for those that
+            are forked from this one, and the ``store`` of an
             :class:`os_prefilter.adapters.shared_cache.SharedCache` for those
             of other hosts.
         :param in_nova: True in Nova's own scheduler, whose drivers read
@@ -210,7 +215,7 @@ class Service:
         if hosts and group.no_host_reason != "off":
             counts = group.no_host_reason == "counts"
             no_host = NoHostCheck(hosts, group.facts_interval, counts=counts)
-        observers: list[Observe] = []
+        observers: list[Observer] = []
         if measuring:
             observers.append(measuring.observe)
         if group.decision_history:
@@ -313,27 +318,27 @@ class Service:
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
-        outcome = None
+        cached = None
         is_cached = False
         # The facts, the hosts that have the traits, and Placement's
         # confirmation: one bound for all.
         until = deployment_facts.latest_end() if self.no_host else inf
         try:
-            outcome, is_cached = self._outcome(request_spec, context)
-            if self.no_host and outcome.root_demand:
-                self.no_host.check(outcome.root_demand, context, until)
-            write(outcome.decision.additions, request_spec)
+            cached, is_cached = self._decide_once(request_spec, context)
+            if self.no_host and cached.root_demand:
+                self.no_host.check(cached.root_demand, context, until)
+            write(cached.decision.additions, request_spec)
         except BaseException as error:
-            self.tell(
-                Observed(request_spec, context, outcome, is_cached, error)
+            self.notify(
+                RequestEvent(request_spec, context, cached, is_cached, error)
             )
             raise
-        _log(outcome)
-        if self.observe:
-            self.tell(
-                Observed(request_spec, context, outcome, is_cached, None)
+        _log(cached)
+        if self.observers:
+            self.notify(
+                RequestEvent(request_spec, context, cached, is_cached, None)
             )
-        return outcome.decision
+        return cached.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:
         """Return what the filters require, without changing ``request_spec``.
@@ -343,24 +348,24 @@ class Service:
         Whether any host can serve it is not checked, and the decision is
         neither counted nor logged.
         """
-        return self._outcome(request_spec, context)[0].decision
+        return self._decide_once(request_spec, context)[0].decision
 
-    def tell(self, observed: Observed) -> None:
+    def notify(self, event: RequestEvent) -> None:
         """Report the end of a request to metrics and history.
 
         An event may come after the decision of its request.
         """
-        for observe in self.observe:
+        for observe in self.observers:
             try:
-                observe(observed)
+                observe(event)
             except Exception as error:  # noqa: BLE001 - the request matters, what is told of it does not
                 LOG.warning(
                     "Failed to observe a request: %s", describe_error(error)
                 )
 
-    def _outcome(
+    def _decide_once(
         self, request_spec: Any, context: Any
-    ) -> tuple[Outcome, bool]:
+    ) -> tuple[CachedDecision, bool]:
         """Return the decision from the cache, or run the filters.
 
         :return: the decision, and whether it comes from the cache
@@ -390,7 +395,7 @@ class Service:
             )
         if self._reads is None:
             return self._decided(snapshot.pipeline, request, context), False
-        return snapshot.decisions.outcome(
+        return snapshot.decisions.decide_once(
             request,
             request_spec,
             lambda: self._decided(snapshot.pipeline, request, context),
@@ -430,10 +435,10 @@ class Service:
 
     def _decided(
         self, pipeline: Pipeline, request: Request, context: Any
-    ) -> Outcome:
+    ) -> CachedDecision:
         decision = pipeline.decide(request, context)
         described = ""
-        if decision_log.record in self.observe:
+        if decision_log.record in self.observers:
             described = decision_log.describe(decision)
         demand = None
         if self.no_host:
@@ -447,7 +452,7 @@ class Service:
         if warnings:
             different = list(dict.fromkeys(warnings))
             warning = "; ".join(shorten(different, _MOST_WARNINGS))
-        return Outcome(decision, demand, warning, described)
+        return CachedDecision(decision, demand, warning, described)
 
     def _snapshot_of(
         self, readings: tuple[deployment_facts.Reading, ...]
@@ -505,11 +510,11 @@ def _check_facts(
         )
 
 
-def _log(outcome: Outcome) -> None:
-    if outcome.warning:
-        LOG.warning("Ignored part of the request: %s", outcome.warning)
+def _log(cached: CachedDecision) -> None:
+    if cached.warning:
+        LOG.warning("Ignored part of the request: %s", cached.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
-        decision = outcome.decision
+        decision = cached.decision
         decided = (
             *decision.requirements,
             *decision.preferences,

@@ -24,7 +24,7 @@ from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.nova import host_filters
 from os_prefilter.service.hosts_left import (
     SUBJECTS,
-    RoomCheck,
+    CapacityCheck,
     left_by_filters,
 )
 from os_prefilter_tools.adapters.cloud import nova_filters
@@ -311,8 +311,8 @@ class _Placement:
 
     def check(
         self, *, records: bool = False, counts: bool = False
-    ) -> RoomCheck:
-        return RoomCheck(
+    ) -> CapacityCheck:
+        return CapacityCheck(
             self.candidates,
             self.providers,
             lambda _query: self._in_use,
@@ -420,7 +420,7 @@ def test_reason_is_told_where_it_is_certain(
 ) -> None:
     """And recorded where it is not; also where numbers are recorded."""
     for records in (False, True):
-        reason = placement.check(records=records).look(query)
+        reason = placement.check(records=records).find_short_resource(query)
         assert str(reason) == text
         assert reason.is_certain is is_certain
         assert reason.stage == (
@@ -448,7 +448,7 @@ def test_of_the_rest_of_a_query_only_what_each_host_must_meet_is_asked(
     more: tuple[str, ...], host: dict[str, str]
 ) -> None:
     placement = _Placement((1, 1, 1, 0), more=more)
-    placement.check().look(_QUERY)
+    placement.check().find_short_resource(_QUERY)
     assert [
         {**each, "resources": "", "limit": ""} for each in placement.asked
     ] == [{**host, "resources": "", "limit": ""}] * 4
@@ -461,7 +461,7 @@ def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(
     error = (
         _Placement((0, 2, 0, 0), (3, 3))
         .check(records=True, counts=counts)
-        .look(_QUERY)
+        .find_short_resource(_QUERY)
     )
     assert error.hosts == (
         HostsAt("MEMORY_MB", 3, 0),
@@ -475,7 +475,7 @@ def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(
     other = (
         _Placement((2, 2, 2, 2), (3, 3))
         .check(records=True, counts=counts)
-        .look(_DEVICE)
+        .find_short_resource(_DEVICE)
     )
     assert {(each.before, each.after) for each in other.hosts} == {(3, 2)}
 
@@ -487,7 +487,7 @@ def test_numbers_are_left_out_where_a_host_may_take_from_elsewhere(
     error = (
         _Placement((0, 2, 0, 0), more=(more,))
         .check(records=True, counts=True)
-        .look(_QUERY)
+        .find_short_resource(_QUERY)
     )
     assert str(error) == _SHORT.format("memory and disk")
     assert error.hosts == ()
@@ -507,16 +507,16 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(
     monkeypatch.setattr(
         "os_prefilter.service.hosts_left.time.monotonic", lambda: now
     )
-    room = RoomCheck(
+    check = CapacityCheck(
         ask, ask, lambda _query: frozenset(), records=False, counts=False
     )
     for now in (0.5, 42.4, 42.5):  # noqa: B007 - the clock
-        room._ask(ask, [("a", "b")])
+        check._ask(ask, [("a", "b")])
     assert asked == [(2.5, "a=b"), (44.5, "a=b")]
     # All are forgotten before there are too many.
     monkeypatch.setattr("os_prefilter.service.hosts_left._MOST_REMEMBERED", 2)
     for name in "acda":
-        room._ask(ask, [(name, "b")])
+        check._ask(ask, [(name, "b")])
     assert [query for _, query in asked[2:]] == ["c=b", "d=b", "a=b"]
 
 
@@ -569,8 +569,8 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     told: list[Any] = []
     watch = host_filters.SchedulingWatch(service, None)  # type: ignore[arg-type]
     monkeypatch.setattr(
-        watch._room,
-        "look",
+        watch._capacity,
+        "find_short_resource",
         lambda query: NoHostLeft(f"{query} is short", "room", ("PCPU",)),
     )
     spec = nova_spec({}, {"hw:cpu_policy": "dedicated"}, instance_uuid=_SERVER)
@@ -604,7 +604,9 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     # One that hangs leaves one thread, not one for each request.
     hangs, calls = Event(), count()
     monkeypatch.setattr(
-        watch._room, "look", lambda _query: [next(calls), hangs.wait()]
+        watch._capacity,
+        "find_short_resource",
+        lambda _query: [next(calls), hangs.wait()],
     )
     for _ in range(3):
         watch.begin(spec, context, session, 0.1)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import NoHostLeft
-from os_prefilter.service.hosts_left import ROOM, RoomCheck
+from os_prefilter.service.hosts_left import CAPACITY, CapacityCheck
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import (
     Fleet,
@@ -278,8 +278,8 @@ def _is_true(reason: NoHostLeft, fleet: Fleet, asked: Asked) -> bool:
     )
 
 
-def _check(client: PlacementClient, *, records: bool) -> RoomCheck:
-    return RoomCheck(
+def _check(client: PlacementClient, *, records: bool) -> CapacityCheck:
+    return CapacityCheck(
         lambda query: len(client.candidates(query).by_host),
         lambda query: sum(1 for _ in client.each_provider(query)),
         lambda _query: client.traits_in_use(),
@@ -314,7 +314,7 @@ def test_no_sentence_is_false_on_random_trees() -> None:
                 if client.candidates(asked.query).allocation_requests:
                     continue
                 reason, recorded = (
-                    check.look(asked.query) for check in checks
+                    check.find_short_resource(asked.query) for check in checks
                 )
                 what = (seed, asked, fleet, str(reason))
                 assert str(reason) == str(recorded), what
@@ -326,5 +326,5 @@ def test_no_sentence_is_false_on_random_trees() -> None:
                 assert not reason.is_certain or _is_true(
                     reason, fleet, asked
                 ), what
-    assert told[ROOM]
+    assert told[CAPACITY]
     assert told["not known"]

@@ -36,7 +36,7 @@ from os_prefilter.request.fields import clone_of
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.service.hosts_left import (
     HOST_FILTERS,
-    RoomCheck,
+    CapacityCheck,
     left_by_filters,
     not_known,
 )
@@ -111,13 +111,13 @@ class SchedulingWatch:
         self.service = service
         self._counts = group.no_host_reason == "counts"
         self._is_told = group.no_host_reason != "off"
-        # The future of a question about room that Placement did not answer in
+        # The future of a query for capacity that Placement did not answer in
         # time.
         self._late: Any = None
         self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
         # That of Nova's own query for candidates.
         client = PlacementClient(adapter, microversion="1.36")
-        self._room = RoomCheck(
+        self._capacity = CapacityCheck(
             lambda query: len(client.candidates(query).by_host),
             lambda query: sum(1 for _ in client.each_provider(query)),
             lambda _query: client.traits_in_use(),
@@ -191,7 +191,9 @@ class SchedulingWatch:
             )
         # In a thread, whose own query is not looked at.
         asked, problem = ask_in_time(
-            partial(self._room.look, query), "room", until
+            partial(self._capacity.find_short_resource, query),
+            "capacity",
+            until,
         )
         if problem:
             self._late = asked

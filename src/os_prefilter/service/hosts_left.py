@@ -70,7 +70,7 @@ SUBJECTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Name of a host filter of Nova -> what its user reads if it left no host."""
 
-HOST_FILTERS, ROOM, TRAITS = "host filters", "room", "traits"
+HOST_FILTERS, CAPACITY, TRAITS = "host filters", "room", "traits"
 
 # Each host once, for numbers.
 _MOST_HOSTS = 1_000
@@ -115,10 +115,10 @@ def not_known(reason: str, hosts: Sequence[HostsAt] = ()) -> NoHostLeft:
     """Return that Placement has no candidate, and it is not certain why: that
     is recorded, and no user reads it.
     """
-    return NoHostLeft(reason, ROOM, (), hosts, is_certain=False)
+    return NoHostLeft(reason, CAPACITY, (), hosts, is_certain=False)
 
 
-class RoomCheck:
+class CapacityCheck:
     """Finds why Placement has no candidate, as far as its responses can be
     read in one way only.
 
@@ -154,7 +154,7 @@ class RoomCheck:
         self._counts = counts
         self._known: dict[tuple[object, str], tuple[Any, float]] = {}
 
-    def look(self, query: str) -> NoHostLeft:
+    def find_short_resource(self, query: str) -> NoHostLeft:
         """Return why a query had no candidate, or that this is not known.
 
         :param query: as it was sent to Placement, urlencoded
@@ -250,7 +250,11 @@ class RoomCheck:
         )
         reason = f"No available host has room for this flavor's {text}"
         return NoHostLeft(
-            reason, ROOM, short or room, steps, numbers if self._counts else ()
+            reason,
+            CAPACITY,
+            short or room,
+            steps,
+            numbers if self._counts else (),
         )
 
     def _number(

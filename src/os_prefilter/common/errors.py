@@ -267,13 +267,9 @@ class NoHostServes(RequestRejected):
         ]
         # Numbers go first, then names.
         sizes = [(len(names), number) for number in range(len(counts), 0, -1)]
-        for shown, number in (
-            *sizes,
-            *(
-                (shown, min(1, len(counts)))
-                for shown in range(len(names), 0, -1)
-            ),
-        ):
+        least = min(1, len(counts))
+        sizes += [(shown, least) for shown in range(len(names), 0, -1)]
+        for shown, number in sizes:
             more = len(names) - shown
             first, *others = [
                 *names[:shown],
@@ -498,9 +494,9 @@ class PlacementRefused(PlacementError):
     ) -> None:
         self.status = status
         self.detail = detail
-        words = escape_line(detail[:_DETAIL_LENGTH]) + "..." * (
-            len(detail) > _DETAIL_LENGTH
-        )
+        words = escape_line(detail[:_DETAIL_LENGTH])
+        if len(detail) > _DETAIL_LENGTH:
+            words += "..."
         end = (
             f"{'' if words.endswith('.') else '.'} {advice}" if advice else ""
         )

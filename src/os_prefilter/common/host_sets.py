@@ -71,12 +71,11 @@ def smallest_disjoint(
     some = chain.from_iterable(
         combinations(keys, size) for size in range(1, len(keys))
     )
-    disjoint = (
-        each
-        for each in islice(some, _MOST_TRIED)
-        if not intersection(sets[key] for key in each)
-    )
-    chosen = next(disjoint, tuple(keys))
+    chosen = tuple(keys)
+    for each in islice(some, _MOST_TRIED):
+        if not intersection(sets[key] for key in each):
+            chosen = each
+            break
     for key in reversed(chosen):
         fewer = tuple(each for each in chosen if each != key)
         chosen = (

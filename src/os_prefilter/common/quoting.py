@@ -85,7 +85,7 @@ def join_names(names: Iterable[str]) -> str:
 
 def pluralize(number: int, what: str) -> str:
     """Return "1 host", or "2 hosts"."""
-    return f"{number} {what}{'s' * (number != 1)}"
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def shorten(
@@ -95,11 +95,15 @@ def shorten(
 
     :param count: of all, where ``items`` are but some of them.
     """
-    more = (len(items) if count is None else count) - len(items[:most])
-    return [*items[:most], *[f"and {more} more"] * (more > 0)]
+    shown = [*items[:most]]
+    more = (len(items) if count is None else count) - len(shown)
+    if more > 0:
+        shown.append(f"and {more} more")
+    return shown
 
 
 def join_first_names(names: Sequence[str], most: int) -> str:
     """Return the first of untrusted names, such as "a, b and 3 more"."""
-    more = f" and {len(names) - most} more" * (len(names) > most)
-    return ", ".join(map(escape_line, names[:most])) + more
+    text = ", ".join(map(escape_line, names[:most]))
+    more = len(names) - most
+    return f"{text} and {more} more" if more > 0 else text

@@ -236,20 +236,21 @@ for _tag in ("bool", "float", "int"):
     )
 
 
+def _resolvers_ending(ends: tuple[str, ...]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for first, resolvers in _Base.yaml_implicit_resolvers.items():
+        found[first] = [each for each in resolvers if each[0].endswith(ends)]
+    return found
+
+
 class _TextLoader(_StrictLoader):
     """The strict loader for documents that compare text.
 
     010, 1.10 and 2026-01-01 stay as they are written.
     """
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
-        first: [
-            (tag, pattern)
-            for tag, pattern in resolvers
-            if tag.endswith((":bool", ":merge", ":null"))
-        ]
-        for first, resolvers in _Base.yaml_implicit_resolvers.items()
-    }
+    # PyYAML's own attribute.
+    yaml_implicit_resolvers = _resolvers_ending((":bool", ":merge", ":null"))
 
 
 # Rules compare a boolean with each of its spellings, so that here yes and off

@@ -110,10 +110,8 @@ class HostAggregates:
     def describe(self, uuids: Iterable[str]) -> str:
         """Name aggregates for the operator: ``aggregates rack-1, rack-2``."""
         names = sorted(escape_line(self.names[uuid]) for uuid in uuids)
-        return (
-            f"aggregate{'s' * (len(names) > 1)}"
-            f" {', '.join(shorten(names, _MOST_NAMES))}"
-        )
+        word = "aggregates" if len(names) > 1 else "aggregate"
+        return f"{word} {', '.join(shorten(names, _MOST_NAMES))}"
 
 
 def _frozen(

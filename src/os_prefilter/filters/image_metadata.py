@@ -5,6 +5,8 @@
 By the spec image-metadata-prefiltering.
 """
 
+from functools import partial
+
 from os_prefilter.common.errors import NeverStartsWith
 from os_prefilter.request.requirements import NOTHING, Note, Requirements
 from os_prefilter.request.row_requirements import (
@@ -28,7 +30,7 @@ _ROWS_OF_NOVA = frozenset(
     row
     for row in ROWS
     if "query" in row.required_by
-    and any(families_without(row.name, each) for each in row.values)
+    and any(map(partial(families_without, row.name), row.values))
 )
 
 

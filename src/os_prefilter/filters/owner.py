@@ -100,15 +100,13 @@ def owner(
     if not request.requested_groups and not request.flavor_groups:
         return answer
     trait = trait_named(options.owner_trait)
-    on_pci_groups = [
-        Requirement(
-            _OF_PCI_DEVICES, True, suffix, f"PCI request group {suffix}"
-        )
-        for suffix in request.requested_groups
-        if options.owns_hosts
-        and suffix
-        and suffix.rsplit("-", 1)[0] in request.pci_request_ids
-    ]
+    on_pci_groups = []
+    for suffix in request.requested_groups if options.owns_hosts else ():
+        if suffix and suffix.rsplit("-", 1)[0] in request.pci_request_ids:
+            source = f"PCI request group {suffix}"
+            on_pci_groups.append(
+                Requirement(_OF_PCI_DEVICES, True, suffix, source)
+            )
     answer += Requirements(
         (*on_pci_groups, *_on_device_profiles(request, trait, options))
     )

@@ -136,13 +136,12 @@ def call_filter(
 
 def _is_well_formed(result: Requirements) -> bool:
     return (
-        all(
-            isinstance(item, Requirement) and isinstance(item.required, bool)
-            for item in result.requirements
-        )
-        and all(isinstance(item, Preference) for item in result.preferences)
-        and all(
-            isinstance(item, AggregateRequirement)
-            for item in result.aggregates
-        )
+        _are(Requirement, result.requirements)
+        and _are(bool, [item.required for item in result.requirements])
+        and _are(Preference, result.preferences)
+        and _are(AggregateRequirement, result.aggregates)
     )
+
+
+def _are(kind: type, items: Iterable[object]) -> bool:
+    return all(isinstance(each, kind) for each in items)

@@ -84,14 +84,11 @@ def run(
 
 
 def _traits(request: Request) -> set[tuple[str, str, bool]]:
-    return (
-        {(ROOT, trait, True) for trait in request.root_required}
-        | {(ROOT, trait, False) for trait in request.root_forbidden}
-        | {
-            (item.scope, str(item.trait), item.required)
-            for item in written_requirements(request)
-        }
-    )
+    found = {(ROOT, trait, True) for trait in request.root_required}
+    found |= {(ROOT, trait, False) for trait in request.root_forbidden}
+    for item in written_requirements(request):
+        found.add((item.scope, str(item.trait), item.required))
+    return found
 
 
 def _aggregates(request: Request) -> set[str]:

@@ -97,22 +97,20 @@ def prepare(
         and respell_preferences(request.extra_specs, preferred)
         != request.extra_specs
     )
+    root_required: list[str] = []
+    root_forbidden: list[str] = []
+    in_groups: list[Requirement] = []
+    for each in requirements:
+        if each.scope != ROOT:
+            in_groups.append(each)
+        elif each.required:
+            root_required.append(each.trait)
+        else:
+            root_forbidden.append(each.trait)
     return Additions(
-        tuple(
-            [
-                item.trait
-                for item in requirements
-                if item.scope == ROOT and item.required
-            ]
-        ),
-        tuple(
-            [
-                item.trait
-                for item in requirements
-                if item.scope == ROOT and not item.required
-            ]
-        ),
-        tuple([item for item in requirements if item.scope != ROOT]),
+        tuple(root_required),
+        tuple(root_forbidden),
+        tuple(in_groups),
         own_groups,
         preferred if has_to_respell else frozenset(),
         aggregates,

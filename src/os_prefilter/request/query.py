@@ -212,35 +212,32 @@ def query_groups(request: Request) -> dict[str, RequestGroup]:
             )
         groups[suffix] = _check_requested(requested)
     destination = request.destination
+    aggregates = [each.split(",") for each in destination.aggregates or ()]
     groups[""] = RequestGroup(
         "",
         unsuffixed_resources(request),
-        aggregates=[each.split(",") for each in destination.aggregates or ()],
+        aggregates=aggregates,
         forbidden_aggregates=set(destination.forbidden_aggregates or ()),
         in_tree=destination.in_tree,
     )
     traits: dict[tuple[str, bool], set[str]] = {}
     for item in requirements_without_filters(request):
-        traits.setdefault(
-            ("" if item.scope == UNSUFFIXED else item.scope, item.required),
-            set(),
-        ).add(item.trait)
-    found = {
-        suffix: replace(
+        suffix = "" if item.scope == UNSUFFIXED else item.scope
+        traits.setdefault((suffix, item.required), set()).add(item.trait)
+    found = {}
+    for suffix, group in groups.items():
+        resources = {
+            name: group.resources[name] for name in group.resource_classes
+        }
+        complete = replace(
             group,
-            resources={
-                name: group.resources[name] for name in group.resource_classes
-            },
+            resources=resources,
             required_traits=traits.get((suffix, True), set()),
             forbidden_traits=traits.get((suffix, False), set()),
         )
-        for suffix, group in groups.items()
-    }
-    return {
-        suffix: group
-        for suffix, group in found.items()
-        if not _is_empty(group)
-    }
+        if not _is_empty(complete):
+            found[suffix] = complete
+    return found
 
 
 def _check_requested(group: RequestGroup) -> RequestGroup:

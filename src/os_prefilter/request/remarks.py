@@ -39,7 +39,7 @@ from os_prefilter.vocabulary.image_properties import (
     LISTS,
 )
 from os_prefilter.vocabulary.machine_types import families_without
-from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.options import Options
 
 # hw:cpu_model is not meant for hw:tpm_model.
@@ -100,6 +100,14 @@ def remarks_in_nova(
         yield from _notes_on_ignored_values(request)
 
 
+def _why_ignored_without(depends_on: DependsOn) -> str:
+    name = row_named(depends_on.row).image_property
+    reason = f"it means nothing without {name}"
+    if not depends_on.values:
+        return reason
+    return f"{reason}={' or '.join(sorted(depends_on.values))}"
+
+
 IGNORED: Mapping[str, str] = {
     "usb_model": (
         "Nova gives a guest with a USB tablet or disk another one;"
@@ -111,15 +119,7 @@ IGNORED: Mapping[str, str] = {
         " set hw_firmware_type=uefi"
     ),
     **{
-        row.name: (
-            "it means nothing without"
-            f" {row_named(row.depends_on.row).image_property}"
-            + (
-                f"={' or '.join(sorted(row.depends_on.values))}"
-                if row.depends_on.values
-                else ""
-            )
-        )
+        row.name: _why_ignored_without(row.depends_on)
         for row in ROWS
         if row.depends_on
     },

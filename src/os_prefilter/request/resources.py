@@ -92,14 +92,14 @@ def port_groups(request: Request) -> tuple[str, ...]:
     Of the other groups that a request is given, those of Cyborg's device
     profiles and of PCI devices have suffixes that say so.
     """
-    return tuple(
-        suffix
-        for suffix, group in request.requested_groups.items()
-        if suffix
-        and group.resource_classes
-        and not suffix.startswith(DEVICE_PROFILE)
-        and suffix.rsplit("-", 1)[0] not in request.pci_request_ids
-    )
+    found = []
+    for suffix, group in request.requested_groups.items():
+        if not suffix or not group.resource_classes:
+            continue
+        is_of_pci = suffix.rsplit("-", 1)[0] in request.pci_request_ids
+        if not is_of_pci and not suffix.startswith(DEVICE_PROFILE):
+            found.append(suffix)
+    return tuple(found)
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:
@@ -116,16 +116,17 @@ def unsuffixed_group_uses_host(request: Request) -> bool:
     )
     unsuffixed = request.flavor_groups.get("")
     of_unsuffixed = unsuffixed.resource_classes if unsuffixed else frozenset()
-    return any(
+    written = {name for group in groups for name in group.resources}
+    for name, classes in _OF_FLAVOR.items():
         # As Nova: a class that is written anywhere takes the place of the
         # flavor's own field, also if its amount is 0.
-        (
-            bool(request.flavor_attribute(name))
-            if all(classes.isdisjoint(group.resources) for group in groups)
-            else not classes.isdisjoint(of_unsuffixed)
-        )
-        for name, classes in _OF_FLAVOR.items()
-    )
+        if not classes.isdisjoint(written):
+            uses_host = not classes.isdisjoint(of_unsuffixed)
+        else:
+            uses_host = bool(request.flavor_attribute(name))
+        if uses_host:
+            return True
+    return False
 
 
 def _persistent_memory(request: Request) -> Counter[str]:

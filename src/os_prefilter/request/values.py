@@ -429,13 +429,11 @@ def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
     """
     rows = tuple(rows)
     namespaces = tuple([row.namespace for row in rows if row.namespace])
-    found = [
+    known = {row.extra_spec for row in rows}
+    return [
         name
         for name in request.extra_specs
-        if str(name).startswith(namespaces)
-    ]
-    return [
-        name for name in found if all(name != row.extra_spec for row in rows)
+        if str(name).startswith(namespaces) and name not in known
     ]
 
 

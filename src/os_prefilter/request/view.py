@@ -253,20 +253,16 @@ def _has_hint_of_rebuild(spec: Any) -> bool:
 
 
 def _as_list(value: object) -> Iterable[object]:
-    return (
-        value
-        if isinstance(value, (list, tuple))
-        else ()
-        if value is None
-        else (value,)
-    )
+    if isinstance(value, (list, tuple)):
+        return value
+    return () if value is None else (value,)
 
 
 def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     # Nova's objects have neither the subnet nor the VNIC type.
     names = ("network_id", "port_id", "subnet_id", "vnic_type")
-    requested: Iterable[Any] = field_of(spec, "requested_networks", ())
-    for each in requested:
+    found = []
+    for each in field_of(spec, "requested_networks", ()):
         # The field project_id, which many objects have, is close to port_id.
         if problem := _problem_in(
             each,
@@ -275,10 +271,8 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
             (names[0], *names[2:]),
         ):
             raise UnsuitableRequestSpec(spec, problem)
-    return tuple(
-        tuple(_as_text(field_of(each, name)) for name in names)
-        for each in requested
-    )
+        found.append(tuple(_as_text(field_of(each, name)) for name in names))
+    return tuple(found)
 
 
 def _destination_of(spec: Any) -> tuple[Any, ...]:
@@ -531,17 +525,17 @@ class Request:
         ):
             return None
         properties, extra_specs = self._properties, self.extra_specs
+        # Nova keeps the traits of an image in a list of a class of its own.
+        values = [
+            tuple(each) if isinstance(each, list) else each
+            for each in properties.values()
+        ]
         return (
             *self._amounts,
             self._disk_format,
             self.kept_machine_type,
             (*properties, *extra_specs),
-            # Nova keeps the traits of an image in a list of a class of its
-            # own.
-            [
-                tuple(each) if isinstance(each, list) else each
-                for each in properties.values()
-            ],
+            values,
             (*extra_specs.values(),),
             self.root_required,
             self.root_forbidden,
@@ -671,12 +665,15 @@ class Request:
         if self._lists_traits:
             names = self._properties.get("traits_required") or ()
         else:
-            names = [
-                key[len(_TRAIT_PREFIX) :]
+            required = [
+                key
                 for key, value in self._properties.items()
-                if isinstance(key, str)
-                and key.startswith(_TRAIT_PREFIX)
-                and value == "required"
+                if value == "required"
+            ]
+            names = [
+                key.removeprefix(_TRAIT_PREFIX)
+                for key in required
+                if isinstance(key, str) and key.startswith(_TRAIT_PREFIX)
             ]
         # "trait:=required" names none: Nova leaves it out.
         traits = sorted({trait for trait in names if trait})
@@ -836,13 +833,15 @@ def _read_only_group(group: Any) -> RequestGroup:
                 trait,
                 "a trait name of A-Z, 0-9 and _",
             )
+    aggregates = field_of(group, "aggregates", ())
+    forbidden_aggregates = field_of(group, "forbidden_aggregates", ())
     return RequestGroup(
         suffix,
         MappingProxyType(field_of(group, "resources", {})),
         frozenset(required),
         frozenset(forbidden),
-        tuple(map(tuple, field_of(group, "aggregates", ()))),
-        frozenset(field_of(group, "forbidden_aggregates", ())),
+        tuple(map(tuple, aggregates)),
+        frozenset(forbidden_aggregates),
         field_of(group, "in_tree"),
     )
 

@@ -155,11 +155,13 @@ class Templates:
             trait for each in self for trait in each.traits
         )
         """All traits that templates need."""
-        self.found_traits = frozenset(
-            t
-            for t in self.traits
-            if all(each.is_found for each in self.find_naming(t))
-        )
+        not_found = {
+            trait
+            for each in self
+            if not each.is_found
+            for trait in each.traits
+        }
+        self.found_traits = self.traits - not_found
         """The traits that a node itself reports; its operator sets the others.
         """
         self.rows = tuple(
@@ -282,14 +284,12 @@ def _hyperthreading(value: str, spellings: Mapping[str, str]) -> Template:
     )
 
 
+_ENABLED = {name: on for name, on, _ in _HYPERTHREADING}
+_DISABLED = {name: off for name, _, off in _HYPERTHREADING}
 BUNDLED = Templates(
     (
-        _hyperthreading(
-            "enabled", {name: on for name, on, _ in _HYPERTHREADING}
-        ),
-        _hyperthreading(
-            "disabled", {name: off for name, _, off in _HYPERTHREADING}
-        ),
+        _hyperthreading("enabled", _ENABLED),
+        _hyperthreading("disabled", _DISABLED),
     )
 )
 """The templates of a deployment that has no file of its own."""

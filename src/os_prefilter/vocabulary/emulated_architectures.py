@@ -85,38 +85,36 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
         **of_machines,
         **of_defaults,
     }
-    return {
-        (trait, architecture): Trait(
-            f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}"
-        )
-        for row in by_name.values()
-        if row.per_architecture
-        for trait in sorted(row.traits)
-        for architecture in (
-            *architectures.get(trait, machine_types.PLATFORM_ARCHITECTURES),
-            *({"i686"} if trait in of_i686 else ()),
-        )
-    }
+    found: dict[tuple[Trait, str], Trait] = {}
+    for row in by_name.values():
+        for trait in sorted(row.traits) if row.per_architecture else ():
+            own = [
+                *architectures.get(trait, machine_types.PLATFORM_ARCHITECTURES)
+            ]
+            if trait in of_i686:
+                own.append("i686")
+            name = trait.removeprefix(CUSTOM_PREFIX)
+            for architecture in own:
+                found[trait, architecture] = Trait(
+                    f"{CUSTOM_PREFIX}{architecture.upper()}_{name}"
+                )
+    return found
 
 
 def traits_of_emulation(
     qualified: Mapping[tuple[Trait, str], Trait],
 ) -> Mapping[Trait, str]:
     """Return trait -> architecture, of traits about emulated guests."""
-    return {
+    found: dict[Trait, str] = {}
+    for (_, architecture), trait in qualified.items():
         # Each x86_64 host runs guests of i686, whether or not the cloud offers
         # to emulate.
-        **{
-            trait: architecture
-            for (_, architecture), trait in qualified.items()
-            if architecture != "i686"
-        },
-        **{
-            term.trait: value
-            for value, term in EMULATION.values.items()
-            if term.trait and term.opt_in
-        },
-    }
+        if architecture != "i686":
+            found[trait] = architecture
+    for value, term in EMULATION.values.items():
+        if term.trait and term.opt_in:
+            found[term.trait] = value
+    return found
 
 
 def trait_of_platform(architecture: str) -> Trait | None:

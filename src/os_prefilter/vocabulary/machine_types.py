@@ -215,14 +215,14 @@ def guest_architecture(architecture: str) -> str:
     return "x86_64" if architecture == "i686" else architecture
 
 
+_OF_OTHER_ARCHITECTURES = {
+    ("emulation_architecture", name): frozenset((NONE, *_EVERYWHERE))
+    - families_of(name)
+    for name in ARCHITECTURES.split()
+}
 _FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
     **FAMILIES_WITHOUT,
-    **{
-        ("emulation_architecture", name): (
-            (_EVERYWHERE | {NONE}) - families_of(name)
-        )
-        for name in ARCHITECTURES.split()
-    },
+    **_OF_OTHER_ARCHITECTURES,
 }
 
 

@@ -31,6 +31,7 @@ from tests.services.cloud.others import others
 from tests.support.pages import DOCS, blocks, files_of
 from tests.support.placements import (
     HOST,
+    Answer,
     Served,
     lone_host,
     nova_conf,
@@ -119,6 +120,12 @@ def _enabled(server: Served, names: str, *lines: str) -> str:
     return f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n"
 
 
+def _start_scheduler(placement: EmbeddedPlacement, conf: Path) -> None:
+    """Create the traits that a scheduler with this file creates at start."""
+    configured = configured_filters(load_conf(str(conf)))
+    placement.know(traits_to_create(*configured))
+
+
 def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(
     server: Served, check: Check, conf: Path
 ) -> None:
@@ -135,10 +142,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(
         f"hpet waits for 1 compute node ({HOST}) without a report."
     )
     assert {each.partition(" ")[0] for each in server.sent} == {"GET"}
-    # A scheduler with this file has told what it wants.
-    server.placement.know(
-        traits_to_create(*configured_filters(load_conf(str(conf))))
-    )
+    _start_scheduler(server.placement, conf)
     argv = [
         "capabilities",
         "report",
@@ -179,12 +183,10 @@ def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(
     names: str, line: str, says: str, server: Served, check: Check
 ) -> None:
     found = check(_enabled(server, names, line))
-    assert (
-        found["Reports"][0]
-        == max(code for code, _ in found.values())
-        == WARNING
-    )
-    assert found["Reports"][1].startswith(says)
+    code, details = found["Reports"]
+    assert code == WARNING
+    assert max(code for code, _ in found.values()) == WARNING
+    assert details.startswith(says)
 
 
 def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_compute_nodes_is_named(
@@ -248,30 +250,31 @@ def test_placement_that_is_too_old_fails_with_both_microversions(
         " Placement."
     )
     assert found["Placement API"] == (FAILURE, message)
-    assert found["Traits in Placement"] == found["Reports"] == NOT_CHECKED
+    assert found["Traits in Placement"] == NOT_CHECKED
+    assert found["Reports"] == NOT_CHECKED
 
 
 _STATIC = "[placement]\nauth_type = admin_token\ntoken = t\nendpoint = "
 
 
+@pytest.mark.parametrize(
+    "document",
+    [{}, {"versions": []}, {"versions": [{"max_version": "2.x"}]}],
+    ids=["empty", "no version", "no number"],
+)
 def test_url_of_another_service_is_no_placement(
-    server: Served, check: Check
+    document: dict[str, Any], server: Served, check: Check
 ) -> None:
-    documents: tuple[dict[str, Any], ...] = (
-        {},
-        {"versions": []},
-        {"versions": [{"max_version": "2.x"}]},
+    def answer(_method: str, url: str) -> Answer | None:
+        return (200, document) if url == "/" else None
+
+    server.answer = answer
+    code, details = check(_enabled(server, "hpet"))["Placement API"]
+    assert code == FAILURE
+    assert details.startswith(
+        "Placement did not answer GET /: the response is not that of a"
+        " Placement"
     )
-    for document in documents:
-        server.answer = lambda _method, url, body=document: (
-            (200, body) if url == "/" else None
-        )  # type: ignore[misc]
-        code, details = check(_enabled(server, "hpet"))["Placement API"]
-        assert code == FAILURE
-        assert details.startswith(
-            "Placement did not answer GET /: the response is not that of a"
-            " Placement"
-        )
 
 
 @pytest.mark.parametrize(
@@ -287,40 +290,47 @@ def test_unusable_placement_fails_and_the_other_checks_still_run(
     found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
     assert found["Placement API"][0] == FAILURE
     assert message in found["Placement API"][1]
-    assert found["Traits in Placement"] == found["Reports"] == NOT_CHECKED
-    assert found["Configuration"][0] == found["Entry point"][0] == SUCCESS
+    assert found["Traits in Placement"] == NOT_CHECKED
+    assert found["Reports"] == NOT_CHECKED
+    assert found["Configuration"][0] == SUCCESS
+    assert found["Entry point"][0] == SUCCESS
 
 
-def test_silent_or_refused_login_names_the_section_and_shows_no_password(
-    check: Check, conf: Path, capsys: Capture
-) -> None:
-    # keystoneauth1 would log the URL of a Keystone that does not answer.
-    login = (
-        "username = nova\npassword = hunter2\nproject_name = p\nuser_domain_id"
-        " = d\nproject_domain_id = d\n"
-    )
+_LOGIN = """username = nova
+password = hunter2
+project_name = p
+user_domain_id = d
+project_domain_id = d
+"""
+
+
+def test_silent_login_shows_no_password(conf: Path, capsys: Capture) -> None:
+    """keystoneauth1 would log the URL of a Keystone that does not answer."""
     silent = (
         "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\n"
     )
-    conf.write_text(f"{LINES}[placement]\n{silent}{login}")
+    conf.write_text(f"{LINES}[placement]\n{silent}{_LOGIN}")
     assert main(["--config-file", str(conf), "upgrade", "check"]) == FAILURE
     out, err = capsys.readouterr()
     assert err == f"Configuration of nova-scheduler: {conf}.\n"
     assert "hunter2" not in out
+
+
+def test_refused_login_names_the_section_and_shows_no_password(
+    check: Check,
+) -> None:
     with others() as keystone:
         answer = keystone.answer
 
         def refuse(method: str, path: str) -> tuple[int, object]:
-            return (
-                (401, {"error": {"code": 401, "message": "no"}})
-                if method == "POST"
-                else answer(method, path)
-            )
+            if method != "POST":
+                return answer(method, path)
+            return 401, {"error": {"code": 401, "message": "no"}}
 
         keystone.answer = refuse  # type: ignore[method-assign]
         section = (
             "[placement]\nauth_type = password\nauth_url ="
-            f" {keystone.url}/v3\n{login}"
+            f" {keystone.url}/v3\n{_LOGIN}"
         )
         found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
     code, details = found["Placement API"]
@@ -362,51 +372,75 @@ def test_configuration_problem_is_reported_as_the_scheduler_would(
     assert (found["Reports"] == NOT_CHECKED) == (code == FAILURE)
 
 
-_NOVAS, _OURS = (
-    "nova.scheduler.filters.all_filters",
-    "os_prefilter.nova.activate",
+_NOVAS = "nova.scheduler.filters.all_filters"
+_OURS = "os_prefilter.nova.activate"
+_COMPUTE = "nova.scheduler.filters.compute_filter.ComputeFilter"
+
+
+def _with_entry_points(server: Served, *values: str, more: str = "") -> str:
+    lines = "".join(f"available_filters = {value}\n" for value in values)
+    return (
+        f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\n"
+        f"enabled_filters = hpet\n{more}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(_NOVAS, _OURS), (_COMPUTE, _OURS)],
+    ids=["all of Nova's filters", "one of Nova's filters"],
 )
-_ENTRY_POINTS = [
-    ((_NOVAS, _OURS), SUCCESS, ""),
-    ((_OURS, _NOVAS), WARNING, "has lines after"),
-    (
-        ("nova.scheduler.filters.compute_filter.ComputeFilter", _OURS),
-        SUCCESS,
-        "",
-    ),
-    ((), FAILURE, f"has no line with {_OURS}"),
-    ((_NOVAS,), FAILURE, f"has no line with {_OURS}"),
-    (
-        (_NOVAS, "os_prefilter.nova.activat"),
-        FAILURE,
-        f"has no line with {_OURS}",
-    ),
-    (
-        (_OURS,),
-        FAILURE,
-        "lacks Nova's own host filters, so that nova-scheduler does not start",
-    ),
-]
+def test_entry_point_after_novas_own_filters_is_a_success(
+    values: tuple[str, ...], server: Served, check: Check
+) -> None:
+    code, _ = check(_with_entry_points(server, *values))["Entry point"]
+    assert code == SUCCESS
 
 
-def test_entry_point_check_says_which_lines_to_write(
+def test_entry_point_before_novas_own_filters_is_a_warning(
     server: Served, check: Check
 ) -> None:
-    for values, code, message in _ENTRY_POINTS:
-        lines = "".join(f"available_filters = {value}\n" for value in values)
-        text = (
-            f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters"
-            " = hpet\n"
-        )
-        found, details = check(text)["Entry point"]
-        assert (found, message in (details or "")) == (code, True), values
-        advice = (
-            f"Write both lines: 'available_filters = {_NOVAS}' and"
-            f" 'available_filters = {_OURS}'."
-        )
-        assert (advice in (details or "")) == (code == FAILURE)
-    # While no filter is enabled.
-    assert check(nova_conf(server.url))["Entry point"][0] == WARNING
+    text = _with_entry_points(server, _OURS, _NOVAS)
+    code, details = check(text)["Entry point"]
+    assert code == WARNING
+    assert "has lines after" in details
+    assert "Write both lines" not in details
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ((), f"has no line with {_OURS}"),
+        ((_NOVAS,), f"has no line with {_OURS}"),
+        ((_NOVAS, "os_prefilter.nova.activat"), f"has no line with {_OURS}"),
+        (
+            (_OURS,),
+            (
+                "lacks Nova's own host filters, so that nova-scheduler does"
+                " not start"
+            ),
+        ),
+    ],
+    ids=["no line", "Nova's alone", "misspelt", "ours alone"],
+)
+def test_entry_point_check_says_which_lines_to_write(
+    values: tuple[str, ...], problem: str, server: Served, check: Check
+) -> None:
+    text = _with_entry_points(server, *values)
+    code, details = check(text)["Entry point"]
+    assert code == FAILURE
+    assert problem in details
+    assert (
+        f"Write both lines: 'available_filters = {_NOVAS}' and"
+        f" 'available_filters = {_OURS}'."
+    ) in details
+
+
+def test_missing_entry_point_is_a_warning_while_no_filter_is_enabled(
+    server: Served, check: Check
+) -> None:
+    code, _ = check(nova_conf(server.url))["Entry point"]
+    assert code == WARNING
 
 
 @pytest.mark.parametrize(
@@ -428,13 +462,9 @@ def test_swapped_lines_are_a_warning_where_hosts_are_counted(
     """Nova keeps the later of two classes with one name: its own instead of
     those that count.
     """
-    values = "".join(f"available_filters = {value}\n" for value in lines)
-    text = (
-        f"{nova_conf(server.url)}[filter_scheduler]\n{values}[prefilter]\nenabled_filters"
-        f" = hpet\n{more}\n"
-    )
-    found, details = check(text)["Entry point"]
-    assert found == expected
+    text = _with_entry_points(server, *lines, more=more)
+    code, details = check(text)["Entry point"]
+    assert code == expected
     assert (f"{_OURS} the last one" in (details or "")) == (
         expected == WARNING
     )
@@ -468,13 +498,9 @@ def test_configuration_is_named_before_or_after_the_verb(
     conf.write_text(
         f"{nova_conf(server.url)}[prefilter]\nenabled_filters = hpet\n{LINES}"
     )
-    (tmp_path / "nova.conf.d").mkdir()
-    main(
-        [
-            each.format(conf=conf, folder=tmp_path / "nova.conf.d")
-            for each in argv
-        ]
-    )
+    folder = tmp_path / "nova.conf.d"
+    folder.mkdir()
+    main([each.format(conf=conf, folder=folder) for each in argv])
     sys.stdout.flush()
     out, err = capsys.readouterr()
     assert "Request filters enabled: hpet." in out
@@ -558,10 +584,9 @@ def test_default_files_are_those_of_nova_scheduler(
     (folder / "nova-scheduler.conf.d" / "lines.conf").write_text(LINES)
     monkeypatch.setenv("HOME", str(tmp_path))
     main(["upgrade", "check", "--json"])
-    assert [
-        each["result"]
-        for each in json.loads(capsys.readouterr().out)["checks"][:3]
-    ] == [SUCCESS] * 3
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    results = [each["result"] for each in checks[:3]]
+    assert results == [SUCCESS, SUCCESS, SUCCESS]
 
 
 def test_missing_nova_conf_is_a_failure(
@@ -609,11 +634,9 @@ def test_nova_of_another_release_is_a_warning(
     server: Served, check: Check, install: Callable[[str, str], None]
 ) -> None:
     install("nova", "99.0.0")
-    found = check(_enabled(server, "noop"))["Versions"]
-    assert (
-        found[0],
-        ", not with Nova 99.0.0. The filters run all the same" in found[1],
-    ) == (WARNING, True)
+    code, details = check(_enabled(server, "noop"))["Versions"]
+    assert code == WARNING
+    assert ", not with Nova 99.0.0. The filters run all the same" in details
 
 
 def test_page_shows_what_the_command_prints(
@@ -625,9 +648,10 @@ def test_page_shows_what_the_command_prints(
     """With the fleet and the configuration of the page; nova.conf has a
     Placement in any case.
     """
-    for name, version in (("os-traits", "3.9.0"), ("nova", "34.0.0")):
-        install(name, version)
-    files, fleet = files_of(DOCS / "nova.rst"), tmp_path / "fleet.yaml"
+    install("os-traits", "3.9.0")
+    install("nova", "34.0.0")
+    files = files_of(DOCS / "nova.rst")
+    fleet = tmp_path / "fleet.yaml"
     fleet.write_text(files["fleet.yaml"])
     (shown,) = [
         text
@@ -639,14 +663,9 @@ def test_page_shows_what_the_command_prints(
         served(placement) as server,
     ):
         conf.write_text(nova_conf(server.url) + files["nova.conf"])
-        # As the scheduler did.
-        placement.know(
-            traits_to_create(*configured_filters(load_conf(str(conf))))
-        )
+        _start_scheduler(placement, conf)
         code = main(["--config-file", str(conf), "upgrade", "check"])
     out, err = capsys.readouterr()
     first = err.replace(str(conf), "/etc/nova/nova.conf")
-    assert (
-        f"$ os-prefilter-status upgrade check\n{first}{out}$ echo $?\n{code}\n"
-        == shown
-    )
+    command = "$ os-prefilter-status upgrade check\n"
+    assert f"{command}{first}{out}$ echo $?\n{code}\n" == shown

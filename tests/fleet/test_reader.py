@@ -52,11 +52,9 @@ hosts:
 """,
     )
     host, empty = fleet.hosts
-    assert (host.name, host.uuid, host.description) == (
-        "kvm-1",
-        provider_uuid("kvm-1"),
-        "QEMU 8.2, libvirt 10.4",
-    )
+    assert host.name == "kvm-1"
+    assert host.uuid == provider_uuid("kvm-1")
+    assert host.description == "QEMU 8.2, libvirt 10.4"
     assert host.resources == {
         "VCPU": Inventory(32),
         "MEMORY_MB": Inventory(131072, reserved=512, allocation_ratio=1.5),
@@ -96,13 +94,17 @@ def test_a_host_may_merge_another_mapping(tmp_path: Path) -> None:
     """``<<: *anchor`` works, and a key of the host's own overrides a merged
     one without being a duplicate.
     """
-    text = (
-        "x-a: &a {resources: {VCPU: 1}, traits: [COMPUTE_NODE]}\nhosts:\n  a:"
-        " {<<: *a}\n  b: {<<: *a, traits: []}\n"
-    )
+    text = """
+x-a: &a {resources: {VCPU: 1}, traits: [COMPUTE_NODE]}
+hosts:
+  a: {<<: *a}
+  b: {<<: *a, traits: []}
+"""
     a, b = load(tmp_path, text).hosts
-    assert a.resources == b.resources == {"VCPU": Inventory(1)}
-    assert (a.traits, b.traits) == (frozenset({"COMPUTE_NODE"}), frozenset())
+    assert a.resources == {"VCPU": Inventory(1)}
+    assert b.resources == {"VCPU": Inventory(1)}
+    assert a.traits == {"COMPUTE_NODE"}
+    assert b.traits == frozenset()
 
 
 def test_fleet_file_usage_aggregates_and_snapshot_fields_are_parsed(
@@ -128,10 +130,8 @@ hosts:
 """,
     )
     (host,) = fleet.hosts
-    assert (host.uuid, host.resources) == (
-        "0c6e1d4e-3b1a-4b0f-9b57-0d3c0b8f6e10",
-        {"VCPU": Inventory(32, used=8)},
-    )
+    assert host.uuid == "0c6e1d4e-3b1a-4b0f-9b57-0d3c0b8f6e10"
+    assert host.resources == {"VCPU": Inventory(32, used=8)}
     start = "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c5"
     assert host.aggregates == (
         f"{start}5",
@@ -139,24 +139,20 @@ hosts:
         f"{start}6",
         f"{start}7",
     )
-    assert (fleet.taken_at, fleet.changed_while_read) == (
-        "2026-11-21T18:00:00+00:00",
-        2,
-    )
-    assert fleet.aggregates == {
-        each.uuid: each
-        for each in (
-            Aggregate(f"{start}5", "rack-1", "north"),
-            Aggregate(f"{start}6", f"{start}6"),
-            Aggregate(
-                aggregate_uuid("empty"),
-                "empty",
-                "",
-                {"filter_tenant_id": "p1", "trait:CUSTOM_A": "required"},
-            ),
-            Aggregate(aggregate_uuid("rack-2"), "rack-2"),
-        )
-    }
+    assert fleet.taken_at == "2026-11-21T18:00:00+00:00"
+    assert fleet.changed_while_read == 2
+    aggregates = [
+        Aggregate(f"{start}5", "rack-1", "north"),
+        Aggregate(f"{start}6", f"{start}6"),
+        Aggregate(
+            aggregate_uuid("empty"),
+            "empty",
+            "",
+            {"filter_tenant_id": "p1", "trait:CUSTOM_A": "required"},
+        ),
+        Aggregate(aggregate_uuid("rack-2"), "rack-2"),
+    ]
+    assert fleet.aggregates == {each.uuid: each for each in aggregates}
 
 
 def test_json_fleet_file_equals_the_same_file_in_yaml(tmp_path: Path) -> None:
@@ -165,11 +161,8 @@ def test_json_fleet_file_equals_the_same_file_in_yaml(tmp_path: Path) -> None:
     """
     text = """{"hosts": {"a": {"resources": {"VCPU": {"total": 2, "used": 1}}, "traits": ["COMPUTE_NODE"]}}}"""
     fleet = load(tmp_path, text)
-    assert (
-        fleet
-        == load(tmp_path, b"\xef\xbb\xbf" + text.encode())
-        == load(tmp_path, "# YAML\n" + text)
-    )
+    assert fleet == load(tmp_path, b"\xef\xbb\xbf" + text.encode())
+    assert fleet == load(tmp_path, "# YAML\n" + text)
     assert fleet.hosts[0].resources == {"VCPU": Inventory(2, used=1)}
 
 
@@ -187,13 +180,9 @@ def test_snapshot_accepts_inventory_amounts_that_a_handwritten_fleet_may_not_hav
 ) -> None:
     """Written by hand, they are a mistake."""
     text = f"hosts: {{a: {{resources: {{VCPU: {{total: 2, {amounts}}}}}}}}}"
-    assert (
-        load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}")
-        .hosts[0]
-        .resources["VCPU"]
-        .total
-        == 2
-    )
+    snapshot = f"taken_at: '2026-11-21T18:00:00Z'\n{text}"
+    (host,) = load(tmp_path, snapshot).hosts
+    assert host.resources["VCPU"].total == 2
     with pytest.raises(DocumentError, match="found"):
         load(tmp_path, text)
 
@@ -230,195 +219,193 @@ def test_the_uuid_of_a_name_never_changes() -> None:
     assert provider_uuid("rack-1") != aggregate_uuid("rack-1")
 
 
-BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
-    ("empty", "", ("the file is empty", "expected hosts", "snapshot")),
-    ("empty hosts", "hosts: {}", ("hosts", "at least one host")),
-    ("unknown top key", "hosts: {a: {}}\nextra: 1", ("'extra'", "x-")),
-    ("not UTF-8", b"hosts: \xff", ("byte 7", "UTF-8")),
-    (
-        "two documents",
+BAD: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
+    "empty": ("", ("the file is empty", "expected hosts", "snapshot")),
+    "empty hosts": ("hosts: {}", ("hosts", "at least one host")),
+    "unknown top key": ("hosts: {a: {}}\nextra: 1", ("'extra'", "x-")),
+    "not UTF-8": (b"hosts: \xff", ("byte 7", "UTF-8")),
+    "two documents": (
         "hosts: {a: {}}\n---\nhosts: {b: {}}",
         ("broken YAML", ":2: "),
     ),
-    ("duplicate key", "hosts:\n  a: {}\n  a: {}\n", (":3: ", "'a'", "twice")),
-    ("tag", "hosts: !!python/object:os.system {}", (":1: ", "tags")),
-    (
-        "deep line by line",
+    "duplicate key": ("hosts:\n  a: {}\n  a: {}\n", (":3: ", "'a'", "twice")),
+    "tag": ("hosts: !!python/object:os.system {}", (":1: ", "tags")),
+    "deep line by line": (
         "hosts:" + "\n [" * 5_000,
         (":41: ", "nested deeper"),
     ),
-    (
-        "endless number",
+    "endless number": (
         HOST + "resources: {VCPU: " + "9" * 5000 + "}",
         ("thousands of digits",),
     ),
-    (
-        "host name a number",
+    "host name a number": (
         "hosts: {1: {}}",
         (":1: ", "a key must be text", "quotes"),
     ),
-    ("host name long", f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
-    (
-        "unknown field",
+    "host name long": (f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
+    "unknown field": (
         HOST + "trait: []",
         ("hosts.kvm-1", "'trait'", "traits"),
     ),
-    (
-        "resources list",
+    "resources list": (
         HOST + "resources: [VCPU]",
         ("hosts.kvm-1.resources", "a list", "a mapping"),
     ),
-    (
-        "total zero",
+    "total zero": (
         HOST + "resources: {VCPU: 0}",
         ("resources.VCPU", "0", "integer from 1"),
     ),
-    (
-        "no total",
+    "no total": (
         HOST + "resources: {VCPU: {reserved: 1}}",
         ("resources.VCPU", "'total'"),
     ),
-    (
-        "reserved above",
+    "reserved above": (
         HOST + "resources: {VCPU: {total: 1, reserved: 2}}",
         ("VCPU", "reserved 2", "total"),
     ),
-    (
-        "min above max",
+    "min above max": (
         HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}",
         ("min_unit 3", "max_unit"),
     ),
-    *(
-        (
-            "ratio",
-            HOST
-            + f"resources: {{VCPU: {{total: 1, allocation_ratio: {ratio}}}}}",
-            (ratio, "decimal number"),
-        )
-        for ratio in (".nan", ".inf")
+    "ratio .nan": (
+        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .nan}}",
+        (".nan", "decimal number"),
     ),
-    *(
-        (
-            "ambiguous",
-            HOST + f"resources: {{VCPU: {value}}}",
-            (":3: ", f"disagree on '{value}'", "decimal number"),
-        )
-        for value in ("010", "0x10", "1_000", "1:30", "no", "Yes")
+    "ratio .inf": (
+        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .inf}}",
+        (".inf", "decimal number"),
     ),
-    (
-        "class unknown",
+    "ambiguous 010": (
+        HOST + "resources: {VCPU: 010}",
+        (":3: ", "disagree on '010'", "decimal number"),
+    ),
+    "ambiguous 0x10": (
+        HOST + "resources: {VCPU: 0x10}",
+        (":3: ", "disagree on '0x10'", "decimal number"),
+    ),
+    "ambiguous 1_000": (
+        HOST + "resources: {VCPU: 1_000}",
+        (":3: ", "disagree on '1_000'", "decimal number"),
+    ),
+    "ambiguous 1:30": (
+        HOST + "resources: {VCPU: 1:30}",
+        (":3: ", "disagree on '1:30'", "decimal number"),
+    ),
+    "ambiguous no": (
+        HOST + "resources: {VCPU: no}",
+        (":3: ", "disagree on 'no'", "decimal number"),
+    ),
+    "ambiguous Yes": (
+        HOST + "resources: {VCPU: Yes}",
+        (":3: ", "disagree on 'Yes'", "decimal number"),
+    ),
+    "class unknown": (
         HOST + "resources: {VCPUS: 1}",
         ("'VCPUS'", "resource class", "CUSTOM_"),
     ),
-    (
-        "trait malformed",
+    "trait malformed": (
         HOST + "traits: [COMPUTE_NODE, hw-x]",
         ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z"),
     ),
-    (
-        "trait unknown",
+    "trait unknown": (
         HOST + "traits: [HW_NO_TRAIT]",
         ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits"),
     ),
-    (
-        "traits many",
+    "traits many": (
         f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]",
         ("1800 entries", "1000"),
     ),
-    (
-        "name of own host",
+    "name of own host": (
         HOST + "providers: {kvm-1: {}}",
         ("hosts.kvm-1.providers.kvm-1", "unique"),
     ),
-    (
-        "provider twice",
+    "provider twice": (
         "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}",
         ("hosts.b", "hosts.a"),
     ),
-    (
-        "recursive",
+    "recursive": (
         "hosts: &h\n  a: {providers: *h}",
         (":2: ", "an anchored value must not contain aliases"),
     ),
-    (
-        "metadata",
+    "metadata": (
         "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}",
         ("aggregates.a.metadata.x", "1", "text"),
     ),
-    (
-        "aggregate zone",
+    "aggregate zone": (
         "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}",
         ("availability_zone", "255"),
     ),
-    (
-        "aggregates of one UUID",
-        (
-            f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid:"
-            f" {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}"
-        ),
+    "aggregates of one UUID": (
+        f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid:"
+        f" {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}",
         ("aggregates.b", "a UUID that aggregates.a has too"),
     ),
-    (
-        "UUID of another",
+    "UUID of another": (
         f"hosts: {{a: {{}}, b: {{uuid: {provider_uuid('a')}}}}}",
         ("hosts.b", "a UUID that hosts.a has too"),
     ),
-    (
-        "description surrogate",
+    "description surrogate": (
         'hosts: {"a": {description: "\\ud800"}}',
         ("broken YAML",),
     ),
-    (
-        "JSON surrogate",
+    "JSON surrogate": (
         '{"hosts": {"a": {"description": "\\ud800"}}}',
         ("hosts.a.description", "text"),
     ),
-    (
-        "nested deep",
+    "nested deep": (
         "hosts: "
         + "{p%d: {providers: " * 12 % tuple(range(12))
         + "{}"
         + "}}" * 12,
         ("10 levels",),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD]
-)
+@pytest.mark.parametrize(("text", "parts"), BAD.values(), ids=BAD)
 def test_invalid_fleet_file_is_refused_with_location_and_reason(
-    tmp_path: Path, text: str | bytes, says: tuple[str, ...]
+    tmp_path: Path, text: str | bytes, parts: tuple[str, ...]
 ) -> None:
     with pytest.raises(DocumentError) as raised:
         load(tmp_path, text)
     message = str(raised.value)
     assert message.startswith(f"{tmp_path / 'fleet.yaml'}:")
-    assert [part for part in says if part not in message] == []
+    for part in parts:
+        assert part in message
     assert message.isprintable()
     assert len(message) < 600
 
 
-def test_depth_is_limited_alike_wherever_the_reader_is_called() -> None:
-    """Neither PyYAML's own limit, nor that of Python's stack, is met before
-    ours.
-    """
+def parse_below(frames: int, text: str) -> object:
+    """Parse YAML with this many frames on the stack."""
+    if frames:
+        return parse_below(frames - 1, text)
+    return parse_yaml(text.encode(), "deep.yaml")
 
-    def at(depth: int, text: str) -> object:
-        return (
-            at(depth - 1, text)
-            if depth
-            else parse_yaml(text.encode(), "deep.yaml")
-        )
 
-    for stack in (0, 500, sys.getrecursionlimit() - 200):
-        assert at(stack, "[" * 40 + "]" * 40)
-        for sign in ("[", "{a: ", "- ", "? "):
-            with pytest.raises(
-                DocumentError,
-                match="^deep.yaml:1: broken YAML: nested deeper than 40",
-            ):
-                at(stack, sign * 2_000)
+FRAMES = pytest.mark.parametrize(
+    "frames",
+    [0, 500, sys.getrecursionlimit() - 200],
+    ids=["none", "some", "nearly all"],
+)
+
+
+@FRAMES
+def test_nesting_up_to_the_limit_is_read_however_deep_the_stack_is(
+    frames: int,
+) -> None:
+    assert parse_below(frames, "[" * 40 + "]" * 40)
+
+
+@FRAMES
+@pytest.mark.parametrize("sign", ["[", "{a: ", "- ", "? "])
+def test_nesting_above_the_limit_is_refused_however_deep_the_stack_is(
+    sign: str, frames: int
+) -> None:
+    """Our limit comes before PyYAML's own, and that of Python's stack."""
+    problem = "^deep.yaml:1: broken YAML: nested deeper than 40"
+    with pytest.raises(DocumentError, match=problem):
+        parse_below(frames, sign * 2_000)
 
 
 def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
@@ -437,30 +424,18 @@ def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
         "gpu-nova-1",
         "gpu-cyborg-1",
     }
-    assert (
-        having("CUSTOM_HYPERVISOR_TYPE_IRONIC"),
-        len(having("OWNER_NOVA")),
-    ) == ({"metal-ht-1", "metal-1"}, 11)
-    assert not having("CUSTOM_COMPUTE_TIME_HPET") & {
-        "arm-1",
-        "vmware-1",
-        "metal-1",
-        "metal-ht-1",
-    }
+    assert having("CUSTOM_HYPERVISOR_TYPE_IRONIC") == {"metal-ht-1", "metal-1"}
+    assert len(having("OWNER_NOVA")) == 11
+    assert having("CUSTOM_COMPUTE_TIME_HPET").isdisjoint(
+        {"arm-1", "vmware-1", "metal-1", "metal-ht-1"}
+    )
 
 
 def test_yaml_above_4_mib_is_refused_and_json_is_read(tmp_path: Path) -> None:
-    text = json.dumps(
-        {
-            "hosts": {
-                f"kvm-{number}": {"traits": list(os_traits.get_traits())}
-                for number in range(500)
-            }
-        }
-    )
-    with pytest.raises(
-        DocumentError,
-        match="the YAML is larger than 4 MiB, .* a fleet can be given as JSON",
-    ):
+    host = {"traits": list(os_traits.get_traits())}
+    hosts = {f"kvm-{number}": host for number in range(500)}
+    text = json.dumps({"hosts": hosts})
+    problem = "the YAML is larger than 4 MiB, .* a fleet can be given as JSON"
+    with pytest.raises(DocumentError, match=problem):
         load(tmp_path, f"# a comment\n{text}")
     assert len(load(tmp_path, text).hosts) == 500

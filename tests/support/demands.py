@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random fleets and demands, and the real Placement's answer to any part of a
-demand.
+"""Random fleets and demands, and the hosts that the real Placement returns for
+any part of a demand.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -41,13 +41,13 @@ from os_prefilter_tools.fleet.model import (
 )
 
 _TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
-_AGGREGATES = tuple(map(aggregate_uuid, ("red", "blue")))
+_AGGREGATES = (aggregate_uuid("red"), aggregate_uuid("blue"))
 _DEVICES = ("VGPU", "CUSTOM_FPGA")
 
-# Only hosts have it: a group that asks for it says whose candidate it is.
+# Only hosts have these two. A group that requests the first shows whose
+# candidate it is; with the second in the unsuffixed group, Placement does not
+# merge candidates of two hosts where all is from the same shared provider.
 _HOST = "CUSTOM_HOST"
-# And this: Placement takes candidates of two hosts for one where all is from
-# the same shared provider.
 _OWN = "CUSTOM_OWN"
 _ORACLE = aggregate_uuid("oracle")
 _PLENTY = Inventory(1_000_000)
@@ -61,89 +61,85 @@ def random_fleet(random: Random, hosts: int, *, flat: bool = False) -> Fleet:
         _host(random, f"host-{number}", flat=flat) for number in range(hosts)
     ]
     if not flat and random.random() < 0.5:
-        aggregates = tuple(_some(random, _AGGREGATES, 0.7))
-        disks = {"DISK_GB": _inventory(random, 8)}
-        roots.append(
-            _provider(
-                "disks",
-                disks,
-                {SHARES, *_some(random, _TRAITS, 0.4)},
-                aggregates,
-            )
-        )
+        roots.append(_shared_disks(random))
     return Fleet(tuple(roots))
+
+
+def _shared_disks(random: Random) -> Provider:
+    aggregates = _some(random, _AGGREGATES, 0.7)
+    inventories = {"DISK_GB": _inventory(random, 8)}
+    traits = _some(random, _TRAITS, 0.4)
+    return _provider("disks", inventories, [SHARES, *traits], aggregates)
 
 
 def random_demand(
     random: Random, fleet: Fleet, *, flat: bool = False
 ) -> Demand:
     """Return a demand that some of the fleet's hosts may meet."""
-    unsuffixed = _group(random, ["MEMORY_MB", "DISK_GB"], 0.7)
-    groups = {
-        "": replace(
-            unsuffixed,
-            resources={
-                "VCPU": random.choice((1, 1, 2, 3)),
-                **unsuffixed.resources,
-            },
-        )
-    }
-    for number in range(
-        random.choice((0, 1, 1, 2)) if not flat else random.choice((0, 0, 1))
-    ):
-        groups[f"_{number}"] = _group(random, [*_DEVICES, "VCPU"], 0.4)
-    groups = {
-        suffix: group for suffix, group in groups.items() if group.resources
-    }
+    groups = _random_groups(random, flat=flat)
     tree = random.choice(list(fleet.walk())).uuid
     if groups and random.random() < 0.1:
         suffix = random.choice(list(groups))
         groups[suffix] = replace(groups[suffix], in_tree=tree)
-    suffixed = sorted(set(groups) - {""})
+    root_required = _some(random, _TRAITS, 0.2)
+    root_forbidden = _some(random, ("CUSTOM_BAD",), 0.3)
+    suffixed = sorted(groups.keys() - {""})
+    same_subtree = []
+    is_isolated = False
+    if len(suffixed) > 1:
+        if random.random() < 0.4:
+            same_subtree.append(tuple(suffixed))
+        is_isolated = random.random() < 0.5
     return Demand(
         groups,
-        root_required=frozenset(_some(random, _TRAITS, 0.2)),
-        root_forbidden=frozenset(_some(random, ("CUSTOM_BAD",), 0.3)),
-        same_subtree=(
-            (tuple(suffixed),)
-            if len(suffixed) > 1 and random.random() < 0.4
-            else ()
-        ),
-        isolate=len(suffixed) > 1 and random.random() < 0.5,
+        root_required=frozenset(root_required),
+        root_forbidden=frozenset(root_forbidden),
+        same_subtree=tuple(same_subtree),
+        isolate=is_isolated,
     )
 
 
+def _random_groups(random: Random, *, flat: bool) -> dict[str, RequestGroup]:
+    unsuffixed = _group(random, ["MEMORY_MB", "DISK_GB"], 0.7)
+    cpus = {"VCPU": random.choice((1, 1, 2, 3))}
+    resources = {**cpus, **unsuffixed.resources}
+    groups = {"": replace(unsuffixed, resources=resources)}
+    numbers = (0, 0, 1) if flat else (0, 1, 1, 2)
+    for number in range(random.choice(numbers)):
+        group = _group(random, [*_DEVICES, "VCPU"], 0.4)
+        if group.resources:
+            groups[f"_{number}"] = group
+    return groups
+
+
 def query_of(demand: Demand) -> str:
-    parameters = [("group_policy", "isolate" if demand.isolate else "none")]
-    if root := [
-        *sorted(demand.root_required),
-        *(f"!{trait}" for trait in sorted(demand.root_forbidden)),
-    ]:
-        parameters.append(("root_required", ",".join(root)))
+    policy = "isolate" if demand.isolate else "none"
+    parameters = [("group_policy", policy)]
+    root = _with_signs(demand.root_required, demand.root_forbidden)
+    if root:
+        parameters.append(("root_required", root))
     parameters += [
-        ("same_subtree", ",".join(each))
-        for each in demand.same_subtree
-        if each
+        ("same_subtree", ",".join(suffixes))
+        for suffixes in demand.same_subtree
+        if suffixes
     ]
     for suffix, group in demand.groups.items():
-        parameters += (
-            (f"{name}{suffix}", value) for name, value in _parameters(group)
-        )
+        for name, value in _parameters(group):
+            parameters.append((f"{name}{suffix}", value))
     return urlencode(parameters)
 
 
 class Oracle:
-    """A real Placement that says which hosts meet a part of a demand."""
+    """The hosts that a real Placement returns for a part of a demand."""
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.client = placement.client
-        providers: Any = self.client.request("GET", "/resource_providers")[
-            "resource_providers"
-        ]
-        self._known: dict[str, frozenset[str]] = {}
+        response: Any = self.client.request("GET", "/resource_providers")
         self._names: dict[str, str] = {
-            each["uuid"]: each["name"] for each in providers
+            each["uuid"]: each["name"]
+            for each in response["resource_providers"]
         }
+        self._known: dict[str, frozenset[str]] = {}
 
     def meeting(
         self, demand: Demand, kept: Collection[Condition]
@@ -159,17 +155,13 @@ class Oracle:
             for item in demand.conditions()
             if item.kind == RESOURCE and item not in kept
         ]
-        more = chain.from_iterable(
-            combinations(dropped, size) for size in range(len(dropped) + 1)
-        )
-        parts = (demand.only({*kept, *each}) for each in more)
-        return frozenset().union(
-            *(
-                self.returned(part)
-                for part in parts
-                if all(group.resources for group in part.groups.values())
-            )
-        )
+        hosts: set[str] = set()
+        for size in range(len(dropped) + 1):
+            for more in combinations(dropped, size):
+                part = demand.only({*kept, *more})
+                if all(group.resources for group in part.groups.values()):
+                    hosts |= self.returned(part)
+        return frozenset(hosts)
 
     def without(self, demand: Demand, item: Condition) -> frozenset[str]:
         """Return the names of the hosts that Placement returns for a demand
@@ -178,38 +170,37 @@ class Oracle:
         A group without resources, which Placement takes only where
         ``same_subtree`` names it, goes with them.
         """
-        asked = item.suffix.split(",")
-        groups = {
-            suffix: _less(group, item) if suffix in asked else group
-            for suffix, group in demand.groups.items()
-        }
-        is_subtree = item.kind == TREE and item.scope == ROOT
-        subtrees = [
-            each
-            for each in demand.same_subtree
-            if not (is_subtree and each == item.names)
-        ]
-        taken = {
-            suffix for suffix, group in groups.items() if group.resources
-        } | set(chain.from_iterable(subtrees))
-        empty = RequestGroup("")
+        groups = dict(demand.groups)
+        for suffix in item.suffix.split(","):
+            if suffix in groups:
+                groups[suffix] = _less(groups[suffix], item)
+        subtrees = list(demand.same_subtree)
+        required = demand.root_required
+        forbidden = demand.root_forbidden
+        if item.scope == ROOT and item.kind == TREE:
+            subtrees = [each for each in subtrees if each != item.names]
+        if item.scope == ROOT and item.kind == TRAIT:
+            if item.wanted:
+                required -= set(item.names)
+            else:
+                forbidden -= set(item.names)
+        in_a_subtree = set(chain.from_iterable(subtrees))
         left = {
             suffix: group
             for suffix, group in groups.items()
-            if suffix in taken and group != empty
+            if group.resources
+            or (suffix in in_a_subtree and group != RequestGroup(""))
         }
-        of_root = item.kind == TRAIT and item.scope == ROOT
+        left_subtrees = [
+            tuple(suffix for suffix in each if suffix in left)
+            for each in subtrees
+        ]
         return self.returned(
             Demand(
                 left,
-                root_required=demand.root_required
-                - (set(item.names) if of_root and item.wanted else set()),
-                root_forbidden=demand.root_forbidden
-                - (set(item.names) if of_root and not item.wanted else set()),
-                same_subtree=tuple(
-                    tuple(name for name in each if name in left)
-                    for each in subtrees
-                ),
+                root_required=required,
+                root_forbidden=forbidden,
+                same_subtree=tuple(left_subtrees),
                 isolate=demand.isolate and item.kind != POLICY,
             )
         )
@@ -218,42 +209,35 @@ class Oracle:
         """Return the names of the hosts that Placement returns for a
         demand.
         """
-        groups = {
-            each: _told_apart(each, group)
-            for names, group in demand.groups.items()
-            for each in names.split(",")
-        }
-        query = query_of(
-            replace(
-                demand,
-                groups={**groups, "_host": RequestGroup("_host", {_HOST: 1})},
-                isolate=False,
-            )
-        )
+        groups = {"_host": RequestGroup("_host", {_HOST: 1})}
+        for suffixes, group in demand.groups.items():
+            for suffix in suffixes.split(","):
+                groups[suffix] = group if suffix else _with_own_class(group)
+        query = query_of(replace(demand, groups=groups, isolate=False))
         if demand.isolate:
             # Each host has a provider of its own for the class that names it.
             query = query.replace("group_policy=none", "group_policy=isolate")
         if query not in self._known:
-            answer: Any = self.client.request(
-                "GET", f"/allocation_candidates?{query}"
-            )
-            self._known[query] = frozenset(
-                self._names[uuid].removesuffix("-anchor")
-                for each in answer["allocation_requests"]
-                for uuid in each["mappings"]["_host"]
-            )
+            url = f"/allocation_candidates?{query}"
+            response: Any = self.client.request("GET", url)
+            hosts = set()
+            for candidate in response["allocation_requests"]:
+                for uuid in candidate["mappings"]["_host"]:
+                    hosts.add(self._names[uuid].removesuffix("-anchor"))
+            self._known[query] = frozenset(hosts)
         return self._known[query]
 
 
 @contextmanager
 def oracle(fleet: Fleet) -> Iterator[Oracle]:
-    """Open a Placement that holds a fleet with its usage, and what the oracle
-    needs beside.
+    """Open a Placement that holds a fleet with its usage, and a provider for
+    the classes that only hosts have.
     """
-    hosts = tuple(
-        _open(host, is_host=SHARES not in host.traits) for host in fleet.hosts
-    )
-    with EmbeddedPlacement(Fleet(hosts)) as placement:
+    hosts = [
+        host if SHARES in host.traits else _with_anchor(host)
+        for host in fleet.hosts
+    ]
+    with EmbeddedPlacement(Fleet(tuple(hosts))) as placement:
         placement.know((*_TRAITS, "CUSTOM_BAD"))
         placement.client.request("PUT", "/resource_classes/CUSTOM_FPGA")
         yield Oracle(placement)
@@ -264,20 +248,15 @@ def request_of(demand: Demand) -> RequestSpec:
     flavor, the others as it brings them.
     """
     unsuffixed = demand.groups[""]
-    extra_specs = {
-        f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")
-    }
-    extra_specs |= {
-        f"resources:{name}": str(amount)
-        for name, amount in unsuffixed.resources.items()
-    }
-    extra_specs |= {
-        f"trait:{trait}": "required" for trait in unsuffixed.required_traits
-    }
-    extra_specs |= {
-        f"trait:{trait}": "forbidden" for trait in unsuffixed.forbidden_traits
-    }
-    extra_specs["group_policy"] = "isolate" if demand.isolate else "none"
+    extra_specs = {"group_policy": "isolate" if demand.isolate else "none"}
+    for name in ("VCPU", "MEMORY_MB", "DISK_GB"):
+        extra_specs[f"resources:{name}"] = "0"
+    for name, amount in unsuffixed.resources.items():
+        extra_specs[f"resources:{name}"] = str(amount)
+    for trait in unsuffixed.required_traits:
+        extra_specs[f"trait:{trait}"] = "required"
+    for trait in unsuffixed.forbidden_traits:
+        extra_specs[f"trait:{trait}"] = "forbidden"
     return RequestSpec(
         flavor=Flavor(extra_specs=extra_specs),
         requested_resources=[
@@ -298,29 +277,21 @@ def request_of(demand: Demand) -> RequestSpec:
     )
 
 
-def _open(provider: Provider, *, is_host: bool) -> Provider:
-    """Return the provider; a child of a host's root stands for the host."""
-    children = tuple(
-        _open(child, is_host=False) for child in provider.providers
+def _with_anchor(host: Provider) -> Provider:
+    """Return a host with a child that has the classes of hosts alone."""
+    anchor = _provider(
+        f"{host.name}-anchor",
+        {_HOST: _PLENTY, _OWN: _PLENTY},
+        [],
+        [_ORACLE],
     )
-    if is_host:
-        children += (
-            _provider(
-                f"{provider.name}-anchor",
-                {_HOST: _PLENTY, _OWN: _PLENTY},
-                set(),
-                (_ORACLE,),
-            ),
-        )
-    return replace(provider, providers=children)
+    return replace(host, providers=(*host.providers, anchor))
 
 
-def _told_apart(suffix: str, group: RequestGroup) -> RequestGroup:
+def _with_own_class(group: RequestGroup) -> RequestGroup:
     """Return the unsuffixed group with a class that each host has of its
     own.
     """
-    if suffix:
-        return group
     return replace(
         group,
         resources={**group.resources, _OWN: 1},
@@ -331,127 +302,98 @@ def _told_apart(suffix: str, group: RequestGroup) -> RequestGroup:
 def _less(group: RequestGroup, item: Condition) -> RequestGroup:
     """Return a group without one of its conditions."""
     names = frozenset(item.names)
+    less: dict[str, Any] = {}
     if item.kind == RESOURCE:
-        return replace(
-            group,
-            resources={
-                name: n
-                for name, n in group.resources.items()
-                if name not in names
-            },
-        )
-    if item.kind == TRAIT and item.scope != ROOT:
-        if item.wanted:
-            return replace(
-                group, required_traits=group.required_traits - names
-            )
-        return replace(group, forbidden_traits=group.forbidden_traits - names)
-    if item.kind == AGGREGATE:
-        if item.wanted:
-            return replace(
-                group,
-                aggregates=[
-                    each
-                    for each in group.aggregates
-                    if frozenset(each) != names
-                ],
-            )
-        return replace(group, forbidden_aggregates=set())
-    return (
-        replace(group, in_tree=None)
-        if item.kind == TREE and item.scope != ROOT
-        else group
-    )
+        less["resources"] = {
+            name: amount
+            for name, amount in group.resources.items()
+            if name not in names
+        }
+    elif item.kind == AGGREGATE and item.wanted:
+        less["aggregates"] = [
+            each for each in group.aggregates if frozenset(each) != names
+        ]
+    elif item.kind == AGGREGATE:
+        less["forbidden_aggregates"] = set()
+    elif item.scope == ROOT:
+        return group
+    elif item.kind == TREE:
+        less["in_tree"] = None
+    elif item.kind == TRAIT and item.wanted:
+        less["required_traits"] = group.required_traits - names
+    elif item.kind == TRAIT:
+        less["forbidden_traits"] = group.forbidden_traits - names
+    return replace(group, **less)
 
 
-def _parameters(group: RequestGroup) -> Iterable[tuple[str, str]]:
+def _with_signs(required: Iterable[str], forbidden: Iterable[str]) -> str:
+    signed = [f"!{trait}" for trait in sorted(forbidden)]
+    return ",".join([*sorted(required), *signed])
+
+
+def _parameters(group: RequestGroup) -> Iterator[tuple[str, str]]:
     if group.resources:
-        yield (
-            "resources",
-            ",".join(
-                f"{name}:{amount}" for name, amount in group.resources.items()
-            ),
-        )
-    if traits := [
-        *group.required_traits,
-        *(f"!{trait}" for trait in group.forbidden_traits),
-    ]:
-        yield "required", ",".join(traits)
-    yield from (
-        ("member_of", "in:" + ",".join(sorted(each)))
-        for each in group.aggregates
-    )
+        amounts = [f"{name}:{n}" for name, n in group.resources.items()]
+        yield "resources", ",".join(amounts)
+    traits = _with_signs(group.required_traits, group.forbidden_traits)
+    if traits:
+        yield "required", traits
+    for each in group.aggregates:
+        yield "member_of", "in:" + ",".join(sorted(each))
     if group.forbidden_aggregates:
-        yield (
-            "member_of",
-            "!in:" + ",".join(sorted(group.forbidden_aggregates)),
-        )
+        forbidden = ",".join(sorted(group.forbidden_aggregates))
+        yield "member_of", f"!in:{forbidden}"
     if group.in_tree:
         yield "in_tree", group.in_tree
 
 
+def _inventories(
+    random: Random, classes: Iterable[str], likely: float, most: int
+) -> dict[str, Inventory]:
+    some = _some(random, classes, likely)
+    return {name: _inventory(random, most) for name in some}
+
+
 def _host(random: Random, name: str, *, flat: bool) -> Provider:
-    inventories = {
-        name: _inventory(random, 8)
-        for name in _some(random, ("VCPU", "MEMORY_MB", "DISK_GB"), 0.9)
-    }
+    classes = ("VCPU", "MEMORY_MB", "DISK_GB")
+    inventories = _inventories(random, classes, 0.9, 8)
+    children = []
     if flat:
-        inventories |= {
-            name: _inventory(random, 4)
-            for name in _some(random, _DEVICES, 0.3)
-        }
-    children = (
-        ()
-        if flat
-        else tuple(
+        inventories |= _inventories(random, _DEVICES, 0.3, 4)
+    else:
+        children = [
             _device(random, f"{name}-{number}", 1)
             for number in range(random.randint(0, 2))
-        )
-    )
+        ]
     traits = _some(random, (*_TRAITS, "CUSTOM_BAD"), 0.5)
-    return _provider(
-        name,
-        inventories,
-        set(traits),
-        tuple(_some(random, _AGGREGATES, 0.4)),
-        children,
-    )
+    aggregates = _some(random, _AGGREGATES, 0.4)
+    return _provider(name, inventories, traits, aggregates, children)
 
 
 def _device(random: Random, name: str, depth: int) -> Provider:
-    inventories = {
-        each: _inventory(random, 4)
-        for each in _some(random, (*_DEVICES, "VCPU"), 0.5)
-    }
-    below = (
-        (_device(random, f"{name}-below", depth + 1),)
-        if depth == 1 and random.random() < 0.2
-        else ()
-    )
-    aggregates = tuple(_some(random, _AGGREGATES, 0.15))
-    return _provider(
-        name,
-        inventories,
-        set(_some(random, (*_TRAITS, "CUSTOM_BAD"), 0.4)),
-        aggregates,
-        below,
-    )
+    inventories = _inventories(random, (*_DEVICES, "VCPU"), 0.5, 4)
+    children = []
+    if depth == 1 and random.random() < 0.2:
+        children.append(_device(random, f"{name}-below", depth + 1))
+    aggregates = _some(random, _AGGREGATES, 0.15)
+    traits = _some(random, (*_TRAITS, "CUSTOM_BAD"), 0.4)
+    return _provider(name, inventories, traits, aggregates, children)
 
 
 def _provider(
     name: str,
     inventories: dict[str, Inventory],
-    traits: set[str],
-    aggregates: tuple[str, ...],
-    providers: tuple[Provider, ...] = (),
+    traits: Iterable[str],
+    aggregates: Iterable[str],
+    providers: Iterable[Provider] = (),
 ) -> Provider:
     return Provider(
         name,
         provider_uuid(name),
         inventories,
         frozenset(traits),
-        aggregates,
-        providers,
+        tuple(aggregates),
+        tuple(providers),
     )
 
 
@@ -466,37 +408,31 @@ def _inventory(random: Random, most: int) -> Inventory:
         allocation_ratio=random.choice((1.0, 1.0, 1.5)),
     )
     capacity = int((total - inventory.reserved) * inventory.allocation_ratio)
+    largest = min(capacity, inventory.max_unit)
     usable = [
         amount
-        for amount in range(
-            inventory.min_unit, min(capacity, inventory.max_unit) + 1
-        )
+        for amount in range(inventory.min_unit, largest + 1)
         if amount % inventory.step_size == 0
     ]
-    return replace(
-        inventory,
-        used=random.choice(usable) if usable and random.random() < 0.4 else 0,
-    )
+    if usable and random.random() < 0.4:
+        return replace(inventory, used=random.choice(usable))
+    return inventory
 
 
 def _group(random: Random, classes: list[str], likely: float) -> RequestGroup:
-    return RequestGroup(
+    some = _some(random, classes, likely)
+    group = RequestGroup(
         "",
-        {
-            name: random.choice((1, 1, 2, 3))
-            for name in _some(random, classes, likely)
-        },
+        {name: random.choice((1, 1, 2, 3)) for name in some},
         required_traits=set(_some(random, _TRAITS, 0.25)),
         forbidden_traits=set(_some(random, ("CUSTOM_BAD",), 0.25)),
-        aggregates=(
-            [_some(random, _AGGREGATES, 0.7) or list(_AGGREGATES)]
-            if random.random() < 0.2
-            else []
-        ),
-        forbidden_aggregates=(
-            set(_AGGREGATES[:1]) if random.random() < 0.1 else set()
-        ),
     )
+    if random.random() < 0.2:
+        aggregates = _some(random, _AGGREGATES, 0.7) or list(_AGGREGATES)
+        group = replace(group, aggregates=[aggregates])
+    if random.random() < 0.1:
+        group = replace(group, forbidden_aggregates=set(_AGGREGATES[:1]))
+    return group
 
 
 def _some(random: Random, items: Iterable[str], likely: float) -> list[str]:

@@ -21,29 +21,21 @@ from os_prefilter_tools.fleet.model import (
 NAMES = st.text(min_size=1, max_size=12).filter(str.isprintable)
 TIME = "2026-11-21T18:00:00Z"
 TRAITS = (
-    *(
-        "COMPUTE_NODE",
-        "COMPUTE_STATUS_DISABLED",
-        "COMPUTE_NET_VIF_MODEL_E1000E",
-        "COMPUTE_NET_VIF_MODEL_IGB",
-    ),
-    *(
-        "COMPUTE_SECURITY_TPM_2_0",
-        "COMPUTE_SECURITY_TPM_TIS",
-        "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
-    ),
-    *(
-        "COMPUTE_FIRMWARE_UEFI",
-        "COMPUTE_SECURITY_STATELESS_FIRMWARE",
-        "HW_CPU_HYPERTHREADING",
-        "HW_CPU_X86_AMD_SEV",
-    ),
-    *(
-        "CUSTOM_COMPUTE_TIME_HPET",
-        "CUSTOM_HYPERVISOR_TYPE_KVM",
-        "HW_ARCH_X86_64",
-        "OWNER_NOVA",
-    ),
+    "COMPUTE_NODE",
+    "COMPUTE_STATUS_DISABLED",
+    "COMPUTE_NET_VIF_MODEL_E1000E",
+    "COMPUTE_NET_VIF_MODEL_IGB",
+    "COMPUTE_SECURITY_TPM_2_0",
+    "COMPUTE_SECURITY_TPM_TIS",
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+    "COMPUTE_FIRMWARE_UEFI",
+    "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+    "HW_CPU_HYPERTHREADING",
+    "HW_CPU_X86_AMD_SEV",
+    "CUSTOM_COMPUTE_TIME_HPET",
+    "CUSTOM_HYPERVISOR_TYPE_KVM",
+    "HW_ARCH_X86_64",
+    "OWNER_NOVA",
     "MISC_SHARES_VIA_AGGREGATE",
 )
 CLASSES = (
@@ -98,38 +90,33 @@ def fleets(draw: Any, *, written: bool = False) -> Fleet:
         )
         for each in labels
     ]
-    aggregates = [each.uuid for each in known] + [
-        str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))
-    ]
-    order = list if written else sorted
+    unnamed = str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))
+    uuids = st.sampled_from([*(each.uuid for each in known), unnamed])
+    resources = st.dictionaries(
+        st.sampled_from(CLASSES), inventories(), max_size=4
+    )
+    traits = st.sets(st.sampled_from(TRAITS), max_size=8)
+    description = st.text(st.characters(codec="utf-8"), max_size=5)
 
     def provider(name: str, left: list[str]) -> Provider:
-        below = [
-            left.pop() for _ in range(draw(st.integers(0, len(left)))) if left
-        ]
-        children = tuple(
-            provider(each, left if draw(st.booleans()) else [])
-            for each in order(below)
-        )
-        used = draw(
-            st.lists(st.sampled_from(aggregates), unique=True, max_size=3)
-        )
+        number = draw(st.integers(0, len(left)))
+        below = [left.pop() for _ in range(number)]
+        aggregates = draw(st.lists(uuids, unique=True, max_size=3))
+        if not written:
+            below.sort()
+            aggregates.sort()
+        children = []
+        for each in below:
+            further = left if draw(st.booleans()) else []
+            children.append(provider(each, further))
         return Provider(
             name,
             draw(_uuids(provider_uuid(name))),
-            draw(
-                st.dictionaries(
-                    st.sampled_from(CLASSES), inventories(), max_size=4
-                )
-            ),
-            frozenset(draw(st.sets(st.sampled_from(TRAITS), max_size=8))),
-            tuple(used) if written else tuple(sorted(used)),
-            children,
-            (
-                draw(st.text(st.characters(codec="utf-8"), max_size=5))
-                if written
-                else ""
-            ),
+            draw(resources),
+            frozenset(draw(traits)),
+            tuple(aggregates),
+            tuple(children),
+            draw(description) if written else "",
         )
 
     roots = []

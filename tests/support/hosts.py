@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts that do not exist, of every kind that the reporters can tell apart."""
+"""Made-up hosts, one for each difference that reporters can see."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -83,22 +83,30 @@ NOTHING = GuestFacts(
 )
 
 
-def _x86(
-    default_machine: str, machines: str, *, full: bool = True
-) -> GuestFacts:
-    """Return guests of an x86 host of one mind: the devices of ``pc`` or,
-    without it, those of q35.
-    """
-    return GuestFacts(
-        default_machine=default_machine,
-        machines=frozenset(machines.split()),
-        buses=_X86_BUSES if "pc" in machines.split() else _X86_BUSES - {"ide"},
-        video_models=X86.video_models if full else frozenset(("virtio",)),
-        tpm_models=X86.tpm_models if full else frozenset(),
-        tpm_versions=_ALL_TPM,
-        usb_redirection=full,
-        uefi=full,
-    )
+_Q35 = GuestFacts(
+    default_machine="q35",
+    machines=frozenset(("q35", "pc")),
+    buses=_X86_BUSES,
+    video_models=X86.video_models,
+    tpm_models=X86.tpm_models,
+    tpm_versions=_ALL_TPM,
+    usb_redirection=True,
+    uefi=True,
+)
+_MICROVM = replace(
+    _Q35,
+    default_machine="microvm",
+    machines=frozenset(("microvm", "isapc")),
+    buses=_X86_BUSES - {"ide"},
+)
+_FEW_DEVICES = GuestFacts(
+    default_machine="pc-q35-7.2",
+    machines=frozenset(("q35",)),
+    buses=_X86_BUSES - {"ide"},
+    video_models=frozenset(("virtio",)),
+    tpm_versions=_ALL_TPM,
+    usb_redirection=False,
+)
 
 
 OLD: tuple[Version, Version] = ((8, 0, 0), (6, 2, 0))
@@ -139,23 +147,23 @@ _GUESTS = (
             "sparc": NOTHING,
         },
     ),
-    ("x86_64", {"x86_64": _x86("q35", "q35 pc")}),
-    # Its own guests have less than those of an architecture of which Nova has
-    # no trait.
+    ("x86_64", {"x86_64": _Q35}),
+    # Its own guests have fewer devices than those of an architecture for which
+    # Nova has no trait.
     (
         "x86_64",
         {
-            "x86_64": _x86("pc-q35-7.2", "q35", full=False),
+            "x86_64": _FEW_DEVICES,
             "aarch64": NOTHING,
             "armv7l": ARM,
         },
     ),
-    ("x86_64", {"x86_64": _x86("microvm", "microvm isapc")}),
+    ("x86_64", {"x86_64": _MICROVM}),
     ("x86_64", {"x86_64": NOTHING}),
     ("aarch64", {"aarch64": ARM}),
     (
         "aarch64",
-        {"aarch64": ARM, "armv7l": ARM, "x86_64": _x86("q35", "q35 pc")},
+        {"aarch64": ARM, "armv7l": ARM, "x86_64": _Q35},
     ),
     ("armv7l", {"armv7l": ARM}),
     ("s390x", {"s390x": S390, "x86_64": X86}),
@@ -166,17 +174,21 @@ _GUESTS = (
 
 
 EVERY_ARCHITECTURE = frozenset(ARCHITECTURES.split())
-"""The option ``emulated_architectures`` with all that there are."""
+"""The option ``emulated_architectures`` with all values."""
 OFFERED: tuple[frozenset[str], ...] = (frozenset(), EVERY_ARCHITECTURE)
-"""The option without any, and with all."""
+"""The option with no value, and with all."""
 
 
 def libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield hosts over virt types, architectures, machine types and
     versions.
     """
-    kinds = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, OFFERED)
-    for (architecture, guests), virt_type, (libvirt, qemu), emulated in kinds:
+    hosts = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, OFFERED)
+    for (architecture, guests), virt_type, (libvirt, qemu), emulated in hosts:
+        is_kvm = virt_type == "kvm"
+        is_newest = qemu == NEW[1]
+        has_swtpm = libvirt > OLD[0]
+        secrets = ("user", "host") if is_newest else ("deployment",)
         yield LibvirtFacts(
             architecture=architecture,
             emulated_architectures=emulated,
@@ -184,77 +196,65 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             libvirt_version=libvirt,
             hypervisor_version=qemu,
             guests=guests,
-            smt=virt_type == "kvm",
-            smm=None if qemu == NEW[1] else libvirt > OLD[0],
-            swtpm_enabled=libvirt > OLD[0],
-            tpm_secret_security=(
-                frozenset(("user", "host"))
-                if qemu == NEW[1]
-                else frozenset(("deployment",))
-            ),
-            images_type="rbd" if qemu == NEW[1] else "default",
-            force_raw_images=virt_type == "kvm",
-            cpu_mode="host-passthrough" if qemu == NEW[1] else "",
-            spice_enabled=qemu == NEW[1],
-            built_by_nova=virt_type == "kvm",
+            smt=is_kvm,
+            smm=None if is_newest else has_swtpm,
+            swtpm_enabled=has_swtpm,
+            tpm_secret_security=frozenset(secrets),
+            images_type="rbd" if is_newest else "default",
+            force_raw_images=is_kvm,
+            cpu_mode="host-passthrough" if is_newest else "",
+            spice_enabled=is_newest,
+            built_by_nova=is_kvm,
             nova_release=None if qemu == OLD[1] else 34,
         )
-    for machine, emulated in product(
-        ("q35", "microvm", "my-machine-type"), OFFERED
-    ):
+    machines = ("q35", "microvm", "my-machine-type")
+    for machine, emulated in product(machines, OFFERED):
         i686 = replace(
             X86,
             default_machine=machine,
             uefi=machine == "q35",
             secure_boot=False,
         )
-        yield replace(
-            KVM,
-            guests={**KVM.guests, "i686": i686},
-            emulated_architectures=emulated,
-        )
-    others = product(
-        ("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED
+        guests = {**KVM.guests, "i686": i686}
+        yield replace(KVM, guests=guests, emulated_architectures=emulated)
+    without_qemu = product(
+        ("lxc", "parallels"), ("x86_64", "aarch64"), (OLD[0], NEW[0]), OFFERED
     )
-    for virt_type, architecture, (version, _), emulated in others:
+    for virt_type, architecture, libvirt, emulated in without_qemu:
         yield LibvirtFacts(
             architecture=architecture,
             emulated_architectures=emulated,
             virt_type=virt_type,
-            libvirt_version=version,
+            libvirt_version=libvirt,
         )
 
 
 def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
-    """Yield one host of each kind, for what takes long: the oldest versions
-    with QEMU, the newest with KVM.
+    """Yield a host of each virt type, for what takes long: the oldest versions
+    with QEMU, the newest with KVM and without QEMU.
     """
+    without_qemu = (NEW[0], LXC.hypervisor_version)
     for facts in libvirt_hosts():
-        newest = facts.libvirt_version == NEW[
-            0
-        ] and facts.hypervisor_version in (NEW[1], (0, 0, 0))
-        oldest = (
-            facts.libvirt_version == OLD[0]
-            and facts.hypervisor_version == OLD[1]
-        )
-        if (newest and facts.virt_type != "qemu") or (
-            oldest and facts.virt_type == "qemu"
-        ):
+        versions = (facts.libvirt_version, facts.hypervisor_version)
+        if facts.virt_type == "qemu":
+            is_one = versions == OLD
+        else:
+            is_one = versions in (NEW, without_qemu)
+        if is_one:
             yield facts
 
 
 def other_hosts() -> Iterator[HostFacts]:
+    every_value = {row.name: frozenset(row.values) for row in ROWS}
+    hyperthreading = "HW_CPU_HYPERTHREADING"
     yield VmwareFacts()
     yield VmwareFacts(
-        other_traits=frozenset(("HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV"))
+        other_traits=frozenset((hyperthreading, "HW_CPU_X86_AMD_SEV"))
     )
     yield FakeFacts()
     yield FakeFacts(can={})
-    yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS})
-    yield FakeFacts(
-        can={row.name: frozenset(row.values) for row in ROWS},
-        emulated_architectures=EVERY_ARCHITECTURE,
-    )
+    yield FakeFacts(can=every_value)
+    yield FakeFacts(can=every_value, emulated_architectures=EVERY_ARCHITECTURE)
     yield IronicFacts()
     yield IronicFacts(
         architecture="x86_64",
@@ -264,23 +264,17 @@ def other_hosts() -> Iterator[HostFacts]:
     )
     yield IronicFacts(
         architecture="aarch64",
-        other_traits=frozenset(
-            ("HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI")
-        ),
+        other_traits=frozenset((hyperthreading, "COMPUTE_FIRMWARE_UEFI")),
     )
 
 
 def declared_by_nova(driver: Any) -> dict[str, bool]:
-    """Return whether a virt driver of Nova, a class, declares each trait of a
-    capability.
-    """
+    """Return trait of a capability -> whether Nova's driver class declares it."""
     # Late: other tests need these hosts where no Nova is.
     from nova.virt import driver as nova_driver  # noqa: PLC0415
 
-    capabilities = {
-        **nova_driver.ComputeDriver.capabilities,
-        **driver.capabilities,
-    }
+    capabilities = dict(nova_driver.ComputeDriver.capabilities)
+    capabilities.update(driver.capabilities)
     traits = nova_driver.CAPABILITY_TRAITS_MAP
     return {
         traits[name]: supported

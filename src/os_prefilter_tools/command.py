@@ -20,8 +20,9 @@ _UNEXPECTED = 255
 
 
 def status() -> int:
-    """Run ``os-prefilter-status``; return its exit code, that of
-    oslo.upgradecheck, or 130 after Ctrl-C.
+    """Run ``os-prefilter-status`` and return its exit code.
+
+    That of oslo.upgradecheck, or 130 after Ctrl-C.
     """
     return _run(
         "status",

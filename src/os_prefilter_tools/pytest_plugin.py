@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pytest plugin of os-prefilter: fixtures for authors of filters,
-reporters and rows.
+"""The pytest plugin of os-prefilter: fixtures for plugin authors.
 
 pytest imports this module wherever os-prefilter is installed, also in the test
 runs of others. So it imports nothing of this project until a fixture is used,
@@ -17,8 +16,9 @@ import pytest
 
 @pytest.fixture
 def prefilter_request() -> Callable[..., Any]:
-    """Return a function that builds a request:
-    :func:`os_prefilter_tools.testing.request_of`.
+    """Return a function that builds a request.
+
+    :func:`os_prefilter_tools.testing.request_of`
     """
     from os_prefilter_tools.testing import (  # noqa: PLC0415 - only where it is used
         request_of,
@@ -29,8 +29,9 @@ def prefilter_request() -> Callable[..., Any]:
 
 @pytest.fixture
 def prefilter_pipeline() -> Callable[..., Any]:
-    """Return a function that builds a pipeline:
-    :func:`os_prefilter_tools.testing.pipeline_of`.
+    """Return a function that builds a pipeline.
+
+    :func:`os_prefilter_tools.testing.pipeline_of`
     """
     from os_prefilter_tools.testing import pipeline_of  # noqa: PLC0415
 
@@ -39,8 +40,9 @@ def prefilter_pipeline() -> Callable[..., Any]:
 
 @pytest.fixture
 def prefilter_facts() -> Callable[..., Any]:
-    """Return a function that builds the facts of a host: by default
-    ``kind=FakeFacts``.
+    """Return a function that builds the facts of a host.
+
+    By default ``kind=FakeFacts``.
     """
     from os_prefilter_tools.testing import facts_of  # noqa: PLC0415
 
@@ -49,8 +51,9 @@ def prefilter_facts() -> Callable[..., Any]:
 
 @pytest.fixture
 def prefilter_placement() -> Iterator[Callable[..., Any]]:
-    """Return a function that starts an embedded Placement with a fleet and
-    returns its client.
+    """Return a function that starts an embedded Placement with a fleet.
+
+    It returns a client.
     """
     from os_prefilter_tools.testing import placement_with  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The real Placement service inside this process: its WSGI application on an
-SQLite database in memory.
+"""The real Placement service inside this process.
+
+Its WSGI application runs on an SQLite database in memory.
 
 No socket, no file, no configuration of the machine is touched. The schema is
 created from Placement's models, not by its migrations: the outcome is the same
@@ -64,9 +65,7 @@ _AMOUNTS = tuple(
 _SERVER_ERROR = 500
 _DETAIL_LENGTH = 500
 _AT_ONCE = 1_000
-"""Providers written at a time: all rows of a large fleet at once take
-gigabytes.
-"""
+"""Providers written at a time: a large fleet at once takes gigabytes."""
 # The project and the user of all usage.
 _CONSUMER_OWNER = "os-prefilter"
 # Placement keeps its database and policy in module globals; only the holder of
@@ -85,9 +84,7 @@ LOG = get_logger(__name__)
 
 
 class EmbeddedPlacementFailed(errors.PlacementUnavailable):
-    """The Placement inside this process failed: a fault of its own, or of the
-    way in which it is used.
-    """
+    """The Placement inside this process failed, or was misused."""
 
     def __init__(self, what: str, fault: BaseException) -> None:
         reason = escape_line(" ".join(str(fault).split()).rstrip("."))
@@ -106,8 +103,9 @@ class EmbeddedPlacementFailed(errors.PlacementUnavailable):
 
 
 class EmbeddedPlacement:
-    """A context manager; while open, :attr:`client` sends to a Placement of
-    its own, empty or with ``fleet``.
+    """An embedded Placement, empty or with a fleet.
+
+    A context manager; while it is open, :attr:`client` sends to it.
 
     Several may be open at a time: each has its own data, and their requests
     are served one after the other.
@@ -186,8 +184,7 @@ class EmbeddedPlacement:
             self._cleanup.close()
 
     def load(self, fleet: Fleet) -> None:
-        """Create the providers of a fleet with their inventories, usage,
-        traits and aggregates, and what these need.
+        """Create the providers of a fleet and all that they need.
 
         :raises PlacementError: the fleet has a standard trait or resource
             class that this Placement lacks, a provider that it has already, or
@@ -357,8 +354,7 @@ def _provider_rows(
 def _ids_of(
     connection: Any, key: Any, new: Sequence[str] = ()
 ) -> dict[str, int]:
-    """Return key -> ID of all rows of a table, after rows are added for those
-    keys that it lacks.
+    """Add the rows that a table lacks; return key -> ID of all rows.
 
     :param key: a column of unique texts
     """
@@ -384,9 +380,7 @@ def _write(
 
 @contextmanager
 def _globals_of(database: Any, enforcer: Any) -> Iterator[None]:
-    """Give Placement's module globals the values of one service, and restore
-    the old ones at the end.
-    """
+    """Set Placement's module globals for one service, then restore them."""
     values = (
         (trait, "_TRAITS_SYNCED", False),
         (resource_class, "_RESOURCE_CLASSES_SYNCED", False),
@@ -404,8 +398,7 @@ def _globals_of(database: Any, enforcer: Any) -> Iterator[None]:
 
 @contextmanager
 def _fail_at(what: str) -> Iterator[list[BaseException]]:
-    """Make one error of a failure of Placement in the context, in place of the
-    tracebacks that it logs.
+    """Raise one error for a failure of Placement, without its tracebacks.
 
     Yields a list of the errors that it logs; its loggers are those of the
     whole process.
@@ -434,9 +427,7 @@ def _fail_at(what: str) -> Iterator[list[BaseException]]:
 
 
 def _configuration() -> Any:
-    """Return a configuration of its own that reads no file and no environment
-    variable.
-    """
+    """Return a configuration without files and environment variables."""
     conf = cfg.ConfigOpts()
     root = logging.getLogger()
     handlers = list(root.handlers)
@@ -462,9 +453,7 @@ def _configuration() -> Any:
 
 
 class _Transport(requests.adapters.HTTPAdapter):
-    """A Placement application, and how requests reaches it: by a function
-    call.
-    """
+    """A transport of requests that calls a Placement application."""
 
     def __init__(self, database: Any, conf: Any) -> None:
         super().__init__()

@@ -101,8 +101,9 @@ def read_fleet(
     def run(
         send: Callable[[str], _Result], keys: Iterable[str]
     ) -> Iterator[_Result]:
-        """Yield the result of each key, in their order; an error cancels the
-        requests that are not sent yet.
+        """Yield the result of each key, in order.
+
+        An error cancels the requests that are not sent yet.
         """
         threads = ThreadPoolExecutor(THREADS)
         try:
@@ -127,8 +128,9 @@ def read_fleet(
         return before.keys() - uuids if name in common else uuids
 
     def matches(names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Return the traits or aggregates of each provider; equal sets are one
-        object.
+        """Return the traits or aggregates of each provider.
+
+        Equal sets are one object.
         """
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
         names = list(names)
@@ -173,8 +175,9 @@ def read_fleet(
 def _common_traits(
     client: PlacementClient, uuids: Sequence[str]
 ) -> frozenset[str]:
-    """Return the traits that most of a sample of the providers have; none of a
-    small fleet, which needs no sample.
+    """Return the traits that most of a sample of providers have.
+
+    None of a small fleet, which needs no sample.
     """
     step = max(_SMALL, len(uuids) // _MOST_SAMPLED + 1)
     counts: Counter[str] = Counter()
@@ -190,9 +193,7 @@ def _common_traits(
 
 
 def _printable(aggregate: Aggregate) -> Aggregate:
-    """Return an aggregate whose names can be shown, and read back out of a
-    file.
-    """
+    """Return an aggregate whose names can be shown and written to a file."""
     name, zone = (
         escape_line(each)[:MAX_LABEL]
         for each in (aggregate.name, aggregate.availability_zone)
@@ -205,8 +206,9 @@ def _printable(aggregate: Aggregate) -> Aggregate:
 
 
 def _details(client: PlacementClient, uuid: str) -> _Details | None:
-    """Return what can only be requested for one provider; None if the provider
-    is gone.
+    """Return what Placement shows for one provider only.
+
+    None if the provider is gone.
     """
     try:
         inventories, usages, aggregates = (
@@ -234,8 +236,9 @@ def _trees(
     traits: Mapping[str, frozenset[str]],
     details: Mapping[str, _Details],
 ) -> tuple[Provider, ...]:
-    """Return the trees, siblings by name; a provider that has lost its parent
-    is in none.
+    """Return the trees, siblings by name.
+
+    A provider that has lost its parent is in none.
     """
     children: dict[str, list[tuple[str, ResourceProvider]]] = {}
     taken: set[str] = set()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter audit``: the hosts of all images, or of all servers, before
-and after filters are enabled.
+"""``os-prefilter audit``: the hosts of all images or servers.
+
+Images before and after filters are enabled, servers if they move.
 """
 
 import argparse
@@ -45,8 +46,9 @@ _Table = tuple[tuple[str, ...], list[Any]]
 
 
 class AuditFilters(Listing):
-    """Show the hosts of each image before and after enabling filters, and
-    which requirements remove the others.
+    """Show the hosts of each image or server, and why others are excluded.
+
+    For images: before and after enabling filters.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -186,8 +188,9 @@ class AuditFilters(Listing):
         left_out: LeftOut,
         page: Callable[[Lines], str],
     ) -> None:
-        """Write the page, if one was asked for, and print the lines, each with
-        whether it is a warning.
+        """Write the page, if requested, and print the lines.
+
+        Each line has whether it is a warning.
         """
         lines = [
             *lines,
@@ -225,8 +228,10 @@ def _describe_filters(asked: AuditArguments, change: FilterChange) -> str:
 def _nothing_to_audit(
     what: str, path: str | None, left_out: LeftOut, expected: str
 ) -> DocumentError:
-    """Return the error of an empty list, such as a command that failed has
-    written: it would look like an all-clear.
+    """Return the error of an empty list.
+
+    A command that failed may have written it, and it would look like an
+    all-clear.
 
     :param expected: what no entry is, with a place for the problem of the
         first one
@@ -248,9 +253,7 @@ def _nothing_to_audit(
 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
-    """Log each warning about a flavor or the configuration once, not for each
-    image or service.
-    """
+    """Log each warning once, not again for each image or service."""
     loggers = [
         logging.getLogger(f"os_prefilter.{name}")
         for name in ("request.extra_specs", "service.conf")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments of ``os-prefilter audit``, and the images, flavors, servers and
-filters that they name.
+"""Arguments of ``os-prefilter audit``, and what they name.
+
+Images, flavors, servers and filters.
 """
 
 import argparse
@@ -192,9 +193,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         )
 
     def read_images(self, context: Context, broken: Broken) -> Iterable[Image]:
-        """Return the images of the file, of the cloud, or the examples, with a
-        note.
-        """
+        """Return the images of the file, the cloud, or the examples."""
         if self.images:
             return read_images(self.images, broken)
         if context.has_cloud:
@@ -229,8 +228,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         return flavors
 
     def host_filters_not_judged(self) -> list[str]:
-        """Return the host filters that the configuration enables, and that an
-        audit of servers cannot judge.
+        """Return the enabled host filters that an audit cannot judge.
 
         :raises PrefilterError: if the configuration is wrong
         """

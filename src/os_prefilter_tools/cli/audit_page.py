@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The audit as one self-contained web page, in which no text of a tenant
-becomes markup.
+"""The audit as one self-contained web page.
+
+No text of a tenant becomes markup.
 """
 
 import hashlib
@@ -24,13 +25,12 @@ from os_prefilter_tools.operators.audit.server_audit import (
 )
 
 Lines = list[tuple[SummaryLine, bool]]
-"""Lines of the summary that the command prints, each with whether it is a
-warning.
-"""
+"""Lines of the printed summary, each with whether it is a warning."""
 
 _MOST_ROWS = 5_000
-"""Maximum number of lines of a page, the worst first: browsers take seconds to
-lay out more.
+"""Maximum number of lines of a page, the worst first.
+
+Browsers take seconds to lay out more.
 """
 
 
@@ -51,16 +51,12 @@ def image_page(found: Audit, lines: Lines) -> str:
 
 
 def server_page(found: ServerAudit, lines: Lines) -> str:
-    """Return the page of an audit of servers, with tables of hosts and
-    projects.
-    """
+    """Return the page of an audit of servers."""
     return _render("audit_servers.html", found, lines)
 
 
 def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
-    """Return the verdicts that the audit has, the worst first, with the first
-    lines.
-    """
+    """Return the verdicts that occur, the worst first, and the first lines."""
     sections: list[_Section] = []
     left = _MOST_ROWS
     for verdict, group in groupby(found.lines, key=attrgetter("verdict")):
@@ -73,8 +69,9 @@ def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
 
 
 def _hash_of(text: str) -> str:
-    """Return the hash of a script or style, by which the page's
-    Content-Security-Policy allows it.
+    """Return the hash that allows a script or style in the page.
+
+    For its Content-Security-Policy.
     """
     return (
         f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

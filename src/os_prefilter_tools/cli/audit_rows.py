@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows and summaries of an audit: the hosts of images, and the hosts that may
-take each server that runs.
-"""
+"""Rows and summaries of an audit of images or servers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -78,9 +76,7 @@ def escape_formula(text: str) -> str:
 
 
 def format_loss(loss: image_audit.Loss) -> str:
-    """Return a requirement, the filter that it comes from, and the number of
-    hosts that lack it.
-    """
+    """Format a requirement with its filter and the hosts that lack it."""
     cause, sign = loss.cause, "!" if loss.cause.rule == "forbidden" else ""
     on = f" on {escape_line(cause.on)}" if cause.on else ""
     return (
@@ -313,9 +309,7 @@ def format_name(server: server_audit.Name) -> str:
 
 
 def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
-    """Return requirements that no host meets together, with their filters and
-    sources.
-    """
+    """Format requirements that no host meets together."""
     return " + ".join(
         f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)}"
         f" ({each.because})"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter baremetal ...``: plan and apply the steps that configure a
-bare-metal node.
-"""
+"""``os-prefilter baremetal ...``: configure a bare-metal node."""
 
 import argparse
 import json
@@ -40,8 +38,9 @@ from os_prefilter_tools.operators.reconfigure import Plan, reconfiguration
 
 
 class ShowSteps(Listing):
-    """Show the steps that configure a node for a request; Ironic's own client
-    takes the -f json output.
+    """Show the steps that configure a node for a request.
+
+    Ironic's own client takes the -f json output.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -82,9 +81,7 @@ class ShowSteps(Listing):
 
 
 class ReconfigureNode(Listing):
-    """Plan, and with --apply execute, an in-place reconfiguration of a
-    bare-metal instance.
-    """
+    """Plan a bare-metal reconfiguration in place; --apply executes it."""
 
     arguments = " --node NAME --old-flavor FILE --new-flavor FILE"
 
@@ -193,8 +190,9 @@ class ReconfigureNode(Listing):
     def _tell_nova(
         self, server: str, configuration: Mapping[str, str]
     ) -> None:
-        """Have Nova show the configuration: only a resize changes the flavor
-        of a server, and bare metal has none.
+        """Have Nova show the new flavor of a reconfigured server.
+
+        Only a resize changes the flavor of a server, and bare metal has none.
         """
         # Late: the SDK takes long to load.
         from os_prefilter.adapters.cloud_service import (  # noqa: PLC0415

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter candidates``: the hosts that Placement returns for a
-request.
-"""
+"""``os-prefilter candidates``: the hosts of a request in Placement."""
 
 import argparse
 from typing import Any
@@ -23,9 +21,7 @@ from os_prefilter_tools.cli.request_arguments import (
 
 
 class ShowCandidates(RequestListing):
-    """Show which hosts Placement, embedded or of a cloud, returns for a
-    request.
-    """
+    """Show which hosts Placement returns for a request."""
 
     def take_action(
         self, parsed_args: argparse.Namespace

@@ -34,8 +34,9 @@ VOCABULARY_COLUMNS = (*_WRITTEN, *_MEANING)
 
 
 class VocabularyList(Listing):
-    """List the values of image properties and extra specs, and the trait with
-    which hosts report each.
+    """List the values of properties, each with the trait that hosts report.
+
+    Of image properties and extra specs.
     """
 
     def take_action(
@@ -57,8 +58,9 @@ class FilterList(Listing):
         self,
         parsed_args: argparse.Namespace,  # noqa: ARG002
     ) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table; a filter that does not
-        load has the reason.
+        """Return the table of filters.
+
+        A filter that does not load has the reason.
         """
         rows = [
             (name, _summary(name), target)
@@ -72,8 +74,9 @@ class FilterList(Listing):
 
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each trait of each value, also of the bundled
-    configuration templates.
+    """Yield one line for each trait of each value.
+
+    Those of the bundled configuration templates, too.
     """
     for row in Options().rows:
         place = ", ".join(
@@ -109,8 +112,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
 
 
 def without_rows() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each image property and extra spec of Nova that
-    requires no trait, with the reason.
+    """Yield one line for each property of Nova that requires no trait.
 
     Without those for which another package has a row.
     """

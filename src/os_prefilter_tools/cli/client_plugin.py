@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plugin of the openstack client, with the commands of ``os-prefilter`` as
-``openstack prefilter ...``.
+"""Plugin of the openstack client: ``openstack prefilter ...``.
 
 The client imports this module at each start, finds the commands under the
 entry point group ``openstack.prefilter.v1``, and requires the four names and
@@ -25,7 +24,5 @@ def make_client(instance: Any) -> Any:
 def build_option_parser(
     parser: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Return the client's parser without a new option; there is only one
-    version.
-    """
+    """Return the parser as it is: there is only one version."""
     return parser

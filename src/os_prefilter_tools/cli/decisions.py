@@ -17,8 +17,9 @@ from os_prefilter_tools.operators.explain import line_of
 
 
 class Decisions(Listing):
-    """Show what past requests required and why they were rejected, from the
-    log of a service.
+    """Show what past requests required and why they were rejected.
+
+    From the log of a service.
     """
 
     arguments = " PATH ..."
@@ -93,9 +94,7 @@ class Decisions(Listing):
     def _wanted(
         self, arguments: argparse.Namespace
     ) -> Iterator[tuple[str, int, LoggedDecision]]:
-        """Yield the decisions that the arguments describe, by time and place,
-        and warn of damaged lines.
-        """
+        """Yield the selected decisions, and warn of damaged lines."""
         for each in decisions_in(
             arguments.paths, partial(self.tell, warning=True)
         ):
@@ -116,8 +115,9 @@ class Decisions(Listing):
 
 
 def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
-    """Yield the requirements of a decision as ``explain`` shows them, and
-    before them why it was rejected.
+    """Yield the requirements of a decision, and why it was rejected.
+
+    As ``explain`` shows them; the reason comes first.
     """
     where = (each.time, each.server or "")
     if each.reason is not None:

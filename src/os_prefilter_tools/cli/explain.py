@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter explain``: the requirements of a request, their filters and
-sources.
-"""
+"""``os-prefilter explain``: the requirements of a request, and why."""
 
 import argparse
 from typing import Any
@@ -17,9 +15,7 @@ from os_prefilter_tools.operators.explain import explain
 
 
 class ExplainRequest(RequestListing):
-    """Show what a request requires of a host, which filter requires it, and
-    why.
-    """
+    """Show what a request requires of a host, and which filter requires it."""
 
     def take_action(
         self, parsed_args: argparse.Namespace

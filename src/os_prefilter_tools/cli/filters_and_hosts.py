@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments that name filters and hosts, and what a command works with: the
-fleet, the service, and a Placement.
+"""Arguments that name filters and hosts, and what they stand for.
+
+The fleet, the service, and a Placement.
 """
 
 import argparse
@@ -48,9 +49,7 @@ if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
 
 MOST_CANDIDATES = 1000
-"""Maximum number of allocation candidates that a command's embedded Placement
-returns: Nova's own limit.
-"""
+"""Most candidates of the embedded Placement: Nova's own limit."""
 
 
 def add_pipeline_arguments(
@@ -89,30 +88,25 @@ def add_pipeline_arguments(
 
 
 def names_in(given: Iterable[str]) -> list[str]:
-    """Return the names of an option that is repeated, or has several,
-    separated by commas.
-    """
+    """Return the names of an option that is repeated or has commas."""
     return [name for names in given for name in names.split(",")]
 
 
 @dataclass(frozen=True)
 class FiltersAndHosts:
-    """The filters and the hosts that a command was asked about, each field as
-    the option of its name.
-    """
+    """The filters and hosts of a command; fields are named as options."""
 
     filter: Sequence[str] = ()
     config_file: str | None = None
     hosts: str | None = None
     availability_zone: str | None = None
-    """The zone that a request names; only then is Nova asked for its
-    aggregates by default.
+    """The zone that a request names.
+
+    Only then is Nova asked for its aggregates by default.
     """
 
     def asks_live_placement(self, context: Context) -> bool:
-        """Return True if the hosts are those of the cloud, so that its own
-        Placement can be asked.
-        """
+        """Return True if the cloud's own Placement can be asked."""
         return context.has_cloud and not self.hosts
 
     def fleet(
@@ -122,8 +116,7 @@ class FiltersAndHosts:
         traits_only: bool = False,
         progress: Callable[[int, int], object] = lambda _done, _of: None,
     ) -> Fleet:
-        """Return the fleet of a file, of the cloud, or the example, and note
-        which one it is.
+        """Return the fleet of a file, of the cloud, or the example.
 
         :param traits_only: read a cloud without inventories: one request for
             each trait, not for each host
@@ -176,8 +169,9 @@ class FiltersAndHosts:
         return fleet
 
     def reported(self, context: Context) -> "Fleet | PlacementClient":
-        """Return the hosts for a service: a cloud's Placement, of which it
-        asks two or three questions, or the fleet.
+        """Return the hosts for a service: the fleet, or a cloud's Placement.
+
+        The service asks a Placement two or three questions.
 
         :raises DocumentError, PrefilterError: as :meth:`fleet`
         """
@@ -188,8 +182,9 @@ class FiltersAndHosts:
 
     @contextmanager
     def backend(self, context: Context) -> Iterator["Backend"]:
-        """Yield the service and a Placement: the cloud's, read-only, or one
-        with the fleet.
+        """Yield the service and a Placement: the cloud's, or an embedded one.
+
+        The cloud's is only read.
 
         :raises PrefilterError: as :meth:`reported` and :meth:`service`
         """
@@ -277,8 +272,7 @@ class FiltersAndHosts:
     def _enabled(
         self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient"
     ) -> Sequence[str]:
-        """Return the names of the filters of ``--filter``, else of the file,
-        else of all filters of the library.
+        """Return the filters of ``--filter``, else of the file, else all ours.
 
         :raises ConfigurationError: if there is none, or one has no rules to
             apply
@@ -333,9 +327,7 @@ class Backend(NamedTuple):
 
     service: Service
     ask: Callable[[Query, Decision], CandidatesFound]
-    """Asks Placement for the query of a request to which the service was
-    applied.
-    """
+    """Asks Placement for a request to which the service was applied."""
     fleet: Fleet | None
     """None for the Placement of a cloud."""
 

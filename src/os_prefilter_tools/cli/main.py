@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The program ``os-prefilter``: a cliff application, its exit codes, and how
-it ends when its output is closed.
-"""
+"""The program ``os-prefilter``: a cliff application."""
 
 import errno
 import inspect
@@ -26,17 +24,16 @@ from os_prefilter_agent.cli.program import (
 )
 
 COMMANDS = "openstack.prefilter.v1"
-"""Group of the entry points of the commands, which the openstack client reads
-as well.
-"""
+"""Group of the commands' entry points; the openstack client reads it."""
 
 _INTERRUPTED = 130
 _CANNOT_WRITE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 class Program(App):
-    """An application that shows its help instead of a shell, and keeps exit
-    code 2 for "no host remains".
+    """A cliff application without a shell.
+
+    Exit code 2 means "no host remains" and nothing else.
     """
 
     # As in the openstack client: 0 is -q, 1 prints warnings and errors of the
@@ -65,8 +62,9 @@ class Program(App):
         self.parser.usage = "%(prog)s [options] COMMAND ..."
 
     def configure_logging(self) -> None:
-        """Set up cliff's handlers, with its levels one lower, and without
-        passwords and what the commands print.
+        """Set up cliff's log handlers, without passwords.
+
+        Its levels are one lower, and what the commands print is not logged.
         """
         root = logging.getLogger()
         before = len(root.handlers)
@@ -104,8 +102,9 @@ class Program(App):
         )
 
     def initialize_app(self, argv: list[str]) -> None:
-        """Show the help and end where there is no command: cliff would start a
-        shell, and its help fits no terminal.
+        """Show the help where there is no command.
+
+        cliff would start a shell, and its help fits no terminal.
         """
         if argv not in ([], ["help"]):
             return
@@ -140,8 +139,9 @@ class Program(App):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code: 0, 1 for an error, 2 if no host
-    remains.
+    """Run the command and return its exit code.
+
+    0, 1 for an error, 2 if no host remains.
     """
     prepare_output()
     # cliff adds handlers and never removes them, which matters where this is

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter offer ...``: the abilities of a cloud as a document for its
-customers, and in its Glance.
+"""``os-prefilter offer ...``: what a cloud offers to its customers.
+
+As a document, and in its Glance.
 """
 
 import argparse
@@ -39,8 +40,9 @@ _FORMATS = {"markdown": as_markdown, "json": as_json}
 
 
 class DescribeOffer(CloudCommand):
-    """Describe for customers which image properties and extra specs this cloud
-    serves, without naming a host.
+    """Describe for customers which properties and extra specs work here.
+
+    No host is named.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -95,9 +97,7 @@ class DescribeOffer(CloudCommand):
 
 
 class PublishOffer(Listing):
-    """Plan, and with --apply write, Glance's metadata definitions with the
-    values that the cloud serves.
-    """
+    """Plan the offer as Glance's metadata definitions; --apply writes it."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
@@ -174,8 +174,9 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
 
 
 def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the plan for a change; a new namespace has a row for
-    each property, too.
+    """Yield the rows of the plan for a change.
+
+    A new namespace has a row for each property, too.
     """
     body = change.body or {}
     after = body if change.name and change.method != "DELETE" else None
@@ -198,8 +199,9 @@ def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
 
 
 def _values(definition: "Mapping[str, Any] | None") -> Cell:
-    """Return a cell with the values of a property; of none, or free text,
-    without any.
+    """Return a cell with the values of a property.
+
+    Without any for none, or free text.
     """
     values = [str(each) for each in (definition or {}).get("enum") or ()]
     text = ", ".join(map(escape_line, values)) or (

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter readiness``: which requirements are enforced or deferred, and
-which hosts have not reported.
-"""
+"""``os-prefilter readiness``: enforced and deferred requirements."""
 
 import argparse
 from collections.abc import Sequence
@@ -35,9 +33,7 @@ _MOST_NAMES = 3
 
 
 class ShowReadiness(Listing):
-    """Show which requirements are enforced or deferred, and which compute
-    nodes have not reported.
-    """
+    """Show deferred requirements, and the hosts that have not reported."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
@@ -59,9 +55,7 @@ class ShowReadiness(Listing):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table; with ``--check`` exit with
-        2 if anything is deferred.
-        """
+        """Return the table; ``--check`` exits 2 if anything is deferred."""
         asked = values_of(FiltersAndHosts, parsed_args)
         is_live = asked.asks_live_placement(self.context) and bool(
             asked.config_file
@@ -125,8 +119,10 @@ class ShowReadiness(Listing):
         *,
         forget: bool,
     ) -> None:
-        """Show, or remove, by which names in Placement agents learn what only
-        other sections want.
+        """Show, or remove, markers of schedulers with other sections.
+
+        Agents learn by these names in Placement what only other sections
+        require.
 
         The traits themselves stay: a scheduler with another section may name
         one in a query now.
@@ -157,9 +153,7 @@ class ShowReadiness(Listing):
 
 
 def _names(names: Sequence[str], most: int) -> Cell:
-    """Return names as a cell, which shows some of them in a table and all in
-    other formats.
-    """
+    """Return names as a cell: some in a table, all in other formats."""
     return Cell(
         list(names),
         join_first_names(names, most),

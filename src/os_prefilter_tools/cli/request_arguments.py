@@ -69,9 +69,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class RequestArguments:
-    """Parsed arguments that name a request, each field as the option of its
-    name.
-    """
+    """Parsed arguments that name a request; fields are named as options."""
 
     image: str | None
     flavor: str | None
@@ -183,8 +181,7 @@ def _unique_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def image_named(name: str, context: Context) -> Image:
-    """Return the image in a file or, if there is no such file, of this name or
-    ID in the cloud.
+    """Return the image in a file, else of this name or ID in the cloud.
 
     :raises DocumentError: if there is none, or several.
     :raises PrefilterError: if the cloud does not answer.

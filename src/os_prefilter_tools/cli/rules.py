@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter rules check``: check files of rules before they are
-deployed.
-"""
+"""``os-prefilter rules check``: check rules before deployment."""
 
 import argparse
 import os
@@ -16,9 +14,7 @@ from os_prefilter_agent.cli.listing import Listing
 
 
 class CheckRules(Listing):
-    """Check files of rules: show the rules as the filter reads them, or all
-    errors.
-    """
+    """Check files of rules: show them as the filter reads them, or errors."""
 
     arguments = " PATH ..."
 

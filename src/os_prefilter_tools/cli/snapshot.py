@@ -15,9 +15,7 @@ from os_prefilter_tools.fleet.snapshot import snapshot
 
 
 class WriteSnapshot(CloudCommand):
-    """Write the fleet to one file, which the other commands read with --hosts,
-    without access to the cloud.
-    """
+    """Write the hosts to a file for --hosts, to work without the cloud."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         text = (

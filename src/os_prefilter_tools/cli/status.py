@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter-status upgrade check``: what to correct before nova-scheduler
-is restarted with new code or options.
+"""``os-prefilter-status upgrade check``: what to correct before a restart.
+
+Before nova-scheduler runs with new code or options.
 
 It reads nova.conf as nova-scheduler does, only reads Placement, and prints
 what ``nova-status upgrade check`` prints: a table, or with ``--json`` a
@@ -85,9 +86,7 @@ _NOT_CHECKED = Result(
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks, in the order in which they run: later ones need what the
-    first ones read.
-    """
+    """The checks, in order: later ones need what the first ones read."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
@@ -103,8 +102,9 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.FAILURE, str(error))
 
     def _get_details(self, upgrade_check_result: Result) -> str | None:
-        """Wrap the text as oslo.upgradecheck does, but not within the name of
-        a command or an option.
+        """Wrap the text, but not within the name of a command or option.
+
+        Else as oslo.upgradecheck does.
         """
         lines = textwrap.wrap(
             upgrade_check_result.details or "",
@@ -318,8 +318,9 @@ class Checks(upgradecheck.UpgradeCommands):
     def _named_by(
         self, each: LoadedFilter, options: Options
     ) -> frozenset[str]:
-        """Return the traits of a filter that must exist; nova-scheduler
-        creates the ``CUSTOM_`` traits of rules.
+        """Return the traits of a filter that must exist.
+
+        nova-scheduler creates the ``CUSTOM_`` traits of rules.
         """
         of_rules = (
             read_rules(self._conf[GROUP].rules_dirs).rules.traits
@@ -331,9 +332,7 @@ class Checks(upgradecheck.UpgradeCommands):
         )
 
     def _waits(self, each: LoadedFilter, options: Options) -> bool:
-        """Return True if the filter requires nothing of hosts that have not
-        reported.
-        """
+        """Return True if the filter requires nothing of unreported hosts."""
         return options.wait_for_reports and not each.nova_style
 
     _upgrade_checks = (
@@ -347,8 +346,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; return its exit code: 0 success, 1 warning, 2 failure,
-    255 an unexpected error.
+    """Run the command and return its exit code.
+
+    0 success, 1 warning, 2 failure, 255 an unexpected error.
     """
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
@@ -409,8 +409,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options that name files and directories of the configuration,
-    each with its path, and all others.
+    """Return the options that name paths, with their paths, and all others.
 
     :raises DocumentError: if such an option has no path
     """
@@ -446,9 +445,7 @@ def _named(option: str, path: str) -> tuple[str, str]:
 def _of_filters(
     missing: Iterable[tuple[LoadedFilter, frozenset[str]]], traits: set[str]
 ) -> str:
-    """Return the first of these missing traits, and the filters that name
-    them.
-    """
+    """Return the first of these missing traits, and their filters."""
     filters = [each.name for each, of_one in missing if of_one & traits]
     return (
         f"{', '.join(shorten(sorted(traits), _MOST_TRAITS))}"

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A fleet of hosts as data: its model, its file, and the matcher of hosts and
-demands.
-"""
+"""A fleet of hosts as data: its model, its file and the matcher."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demand of a request on a host, as conditions that can be dropped one by
-one.
+"""The demand of a request on a host, as droppable conditions.
 
 The meaning of each parameter is Placement's (its API reference, "List
 Allocation Candidates", microversion 1.39).
@@ -37,13 +36,17 @@ class Condition(NamedTuple):
 
     kind: str
     scope: str
-    """``ROOT``, ``UNSUFFIXED``, or a group's suffix; for
-    groups that are alike, their suffixes joined by commas."""
+    """``ROOT``, ``UNSUFFIXED``, or a group's suffix.
+
+    For equal groups, their suffixes joined by commas.
+    """
     wanted: bool
     """False: forbidden."""
     names: tuple[str, ...]
-    """A resource class; a trait; aggregates, of which one is enough unless
-    they are forbidden; suffixes; a provider.
+    """What the condition names.
+
+    A resource class; a trait; aggregates, of which one is enough unless they
+    are forbidden; suffixes; a provider.
     """
     amount: int = 0
     """The amount of the resource class, in its units."""
@@ -58,8 +61,9 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The suffix of the group; empty for the host itself, where root and
-        unsuffixed group count as one.
+        """The suffix of the group; empty for the host itself.
+
+        There the root and the unsuffixed group count as one.
         """
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
@@ -69,8 +73,9 @@ class Demand:
     """The demand of a query on one host."""
 
     groups: Mapping[str, RequestGroup]
-    """The request groups by suffix, the unsuffixed one under ``""``; see
-    :meth:`merge_alike`.
+    """The request groups by suffix, the unsuffixed one under ``""``.
+
+    See :meth:`merge_equal`.
     """
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
@@ -78,15 +83,14 @@ class Demand:
     isolate: bool = False
     """Suffixed groups must come from different providers."""
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Suffix -> resources that need not be given, but may be, with the traits
-    of the provider that gives them; the group needs one of its resources in
+    """Suffix -> optional resources, with the traits of their provider.
+
+    They need not be given, but may be; the group needs one of its resources in
     any case.
     """
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return all that is demanded, in a fixed order: resources, traits,
-        aggregates, the rest.
-        """
+        """Return all conditions: resources, traits, aggregates, the rest."""
         found = [
             Condition(TRAIT, ROOT, True, (trait,))
             for trait in sorted(self.root_required)
@@ -112,8 +116,9 @@ class Demand:
         )
 
     def merge_alike(self) -> "Demand":
-        """Return the same demand with groups that are alike as one, named by
-        their suffixes joined by commas.
+        """Return the same demand with equal groups as one.
+
+        It is named by their suffixes, joined by commas.
         """
         alike: dict[object, list[str]] = {}
         for suffix in self.groups:
@@ -132,8 +137,9 @@ class Demand:
         )
 
     def only(self, kept: Collection[Condition]) -> "Demand":
-        """Return what a host meets that Placement returns for any part of this
-        demand that has all of ``kept``.
+        """Return what a host must meet for any part with all of ``kept``.
+
+        Placement returns no other host for such a part.
 
         A group of which nothing is kept is gone. A group always requests one
         of its resources: Placement looks for traits and aggregates on the
@@ -167,8 +173,7 @@ class Demand:
         )
 
     def without(self, condition: Condition) -> "Demand":
-        """Return the demand, as Placement would be queried, without one
-        condition.
+        """Return the demand without one condition, as Placement reads it.
 
         Placement takes a group without resources only where ``same_subtree``
         names it; any other is gone.
@@ -194,8 +199,9 @@ class Demand:
     def find_implied(
         self, dropped: Collection[Condition]
     ) -> frozenset[Condition]:
-        """Return the conditions that go with those that are dropped: the rest
-        of a group that has no resource left.
+        """Return the conditions that a drop takes with it.
+
+        The rest of a group that has no resource left.
         """
         found: set[Condition] = set()
         for suffix, group in self.groups.items():
@@ -286,9 +292,7 @@ def _group_from(conditions: tuple[Condition, ...]) -> RequestGroup:
 def _among(
     subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the suffixes that each ``same_subtree`` names, as far as there
-    are such groups.
-    """
+    """Return the existing suffixes that each ``same_subtree`` names."""
     suffixes = frozenset(
         suffix for joined in groups for suffix in joined.split(",")
     )
@@ -298,8 +302,9 @@ def _among(
 
 
 def condition_of(requirement: Requirement | AggregateRequirement) -> Condition:
-    """Return the condition that a requirement is in the query; forbidden
-    aggregates of several are one condition.
+    """Return the condition of a requirement in the query.
+
+    Forbidden aggregates of several requirements are one condition.
     """
     if isinstance(requirement, AggregateRequirement):
         return Condition(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Index of a fleet: the hosts that Placement would return for some conditions,
-as a set.
+"""Index of a fleet: the hosts that meet conditions, as a set.
 
 A set of hosts is an ``int`` in which host n is bit n. Thousands of requests on
 thousands of hosts are intersections of such sets, one set for each condition.
@@ -87,8 +86,9 @@ def capability_of(demand: Demand) -> tuple[Condition, ...]:
 def with_plenty(
     fleet: Fleet, classes: Collection[str], *, any_size: bool = False
 ) -> Iterator[Host]:
-    """Yield the hosts of a fleet with plenty of those classes of which they
-    can give any, and of no other.
+    """Yield the hosts with plenty of each class that they can give.
+
+    Of other classes they have none.
 
     Without inventories, a root counts as having all classes, others as having
     those that a root does not usually have.
@@ -148,9 +148,7 @@ class HostIndex:
         self.names = tuple(names)
         self.all = (1 << len(names)) - 1
         self._offering: dict[str, dict[int, list[Provider]]] = {}
-        """Resource class -> number of a host -> the providers that have the
-        class.
-        """
+        """Resource class -> number of a host -> its providers of the class."""
         shared: dict[str, list[int]] = {}
         for number, host in enumerate(self.hosts):
             for provider in (*host.own, *host.shared):
@@ -182,8 +180,7 @@ class HostIndex:
         *,
         any_size: bool = False,
     ) -> "HostIndex":
-        """Return the index of a fleet by what its hosts could take if they
-        were empty and large enough.
+        """Return the index of a fleet as if its hosts were empty and large.
 
         :param conditions: all that :meth:`find_candidates` will get; hosts are
             not told apart by anything else
@@ -235,17 +232,13 @@ class HostIndex:
         return hosts
 
     def find_possible(self, condition: Condition) -> int:
-        """Return hosts among which are all that meet a condition, whatever
-        else is demanded.
-        """
+        """Return a superset of the hosts that meet a condition."""
         # Groups of one subtree are nothing without the groups.
         is_subtree = condition.kind == TREE and condition.scope == ROOT
         return self.all if is_subtree else self.find_candidates((condition,))
 
     def without_shared_of(self, owner: int, hosts: int, demand: Demand) -> int:
-        """Return those of ``hosts`` that meet a demand also without what the
-        tree of the host ``owner`` shares.
-        """
+        """Return the hosts that need nothing of what ``owner`` shares."""
         for number in numbers_in(
             hosts
             & union(
@@ -262,9 +255,7 @@ class HostIndex:
         return hosts
 
     def host_without(self, number: int, owner: int | None) -> Host:
-        """Return a host without the providers of the tree of another one, if
-        that is given.
-        """
+        """Return a host without the providers of another one's tree."""
         host = self.hosts[number]
         if owner is None or not host.shared:
             return host
@@ -299,9 +290,7 @@ class HostIndex:
     def _find_serving(
         self, group: Sequence[Condition], among: int, *, is_suffixed: bool
     ) -> int:
-        """Return the hosts among some that can serve one request group, were
-        it the only one.
-        """
+        """Return the hosts that can serve one request group alone."""
         for item in group:
             if item.kind == RESOURCE:
                 among &= self._amounts_of(item.names[0]).find(item.amount)
@@ -343,8 +332,9 @@ class HostIndex:
     def _find_meeting(
         self, hosts: int, conditions: Iterable[Condition]
     ) -> int:
-        """Return those of some hosts that meet conditions, one of each kind
-        tried by the matcher.
+        """Return the hosts that meet conditions.
+
+        The matcher tries one of each set of equal hosts.
         """
         if not hosts:
             return 0
@@ -394,9 +384,7 @@ class _Having:
         }
 
     def find(self, conditions: Iterable[Condition]) -> int:
-        """Return the hosts that have the wanted traits and aggregates, and no
-        unwanted one.
-        """
+        """Return hosts with all wanted traits and aggregates, no unwanted."""
         hosts = self.all
         for item in conditions:
             if item.kind in (TRAIT, AGGREGATE):
@@ -444,17 +432,13 @@ class _View:
         self.on_root = set_of(on_root)
         """The hosts whose root serves the group, if the host does."""
         self.elsewhere = _Having(elsewhere)
-        """The hosts with one way to serve it, which takes other providers, by
-        the traits of these.
-        """
+        """The hosts that serve it from other providers, by their traits."""
         self.by_choice = set_of(by_choice)
         """The hosts with several ways."""
 
 
 class _Amounts:
-    """The hosts by the largest amount of a resource class that one of their
-    providers can give.
-    """
+    """The hosts by the largest amount that one provider can give."""
 
     def __init__(
         self,
@@ -463,8 +447,9 @@ class _Amounts:
         ignore_usage: bool,
     ) -> None:
         self._alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """``min_unit`` and ``step_size`` -> the largest amounts with these,
-        sorted, each with its host.
+        """``min_unit`` and ``step_size`` -> the largest amounts, by host.
+
+        Sorted by amount.
         """
         for number, each in inventories:
             largest = min(
@@ -474,9 +459,7 @@ class _Amounts:
                 (largest, number)
             )
         self._from: dict[tuple[int, int], list[int]] = {}
-        """The same -> for each 64th of these amounts, the set of the hosts
-        from there on.
-        """
+        """The same -> for each 64th amount, the hosts from there on."""
         for key, ranks in self._alike.items():
             ranks.sort()
             found = [0]
@@ -504,8 +487,9 @@ class _Amounts:
 
 
 class Look:
-    """View of a host by some conditions; hosts that look alike meet the same
-    of them, alone and together.
+    """View of a host by some conditions.
+
+    Hosts with equal views meet the same conditions, alone and together.
     """
 
     def __init__(
@@ -533,9 +517,7 @@ class Look:
         self._any_provider = scopes != {
             item.scope for item in conditions if item.kind == RESOURCE
         }
-        """True if there is a group that providers without any of the resources
-        may serve.
-        """
+        """True if a group may have providers without its resources."""
         self._by_place = any(
             item.kind == TREE and item.scope == ROOT for item in conditions
         )
@@ -578,9 +560,7 @@ class Look:
         )
 
     def _amount(self, name: str, inventory: Inventory) -> tuple[object, ...]:
-        """Return which of the amounts an inventory can give, and how much for
-        several groups together.
-        """
+        """Return the amounts an inventory gives, and the most for several."""
         amounts, total = self._amounts[name]
         fitting = tuple(
             amount

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The matcher: which hosts of a fleet meet a demand, by Placement's rules for
-allocation candidates, on plain values.
+"""The matcher: which hosts meet a demand, by Placement's rules.
+
+Those of its allocation candidates, on plain values.
 
 Diagnosis evaluates many parts of one query, which would take Placement up to a
 second each. The rules are those of
@@ -21,8 +22,9 @@ from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 
 _MOST_STEPS = 20_000
-"""The most steps of one search: far more than any observed request needs, and
-less than a second.
+"""The most steps of one search: less than a second.
+
+Far more than any observed request needs.
 """
 
 _Option = tuple[Provider, Mapping[str, int]]
@@ -32,17 +34,13 @@ _Option = tuple[Provider, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Host:
-    """A host that instances can be on, with all providers that may serve
-    them.
-    """
+    """A host for instances, with all providers that may serve them."""
 
     root: Provider
     own: tuple[Provider, ...]
     """Its tree, parents first."""
     shared: tuple[Provider, ...]
-    """Providers of other trees that share their resources with an aggregate of
-    this one.
-    """
+    """Providers of other trees that share with an aggregate of this one."""
     parents: Mapping[str, str]
     """UUID of a provider -> that of its parent; roots have none."""
 
@@ -53,8 +51,9 @@ class Host:
 
     @cached_property
     def kinds(self) -> Mapping[str, int]:
-        """UUID of a provider -> a number that is equal for providers which
-        differ only in name and place.
+        """UUID of a provider -> a number, equal for equal providers.
+
+        They may differ in name and place.
         """
         numbers: dict[object, int] = {}
         return {
@@ -72,21 +71,23 @@ class Host:
 
 
 class Work:
-    """Counts the steps of searches, which are limited by steps instead of time
-    so that results are reproducible.
+    """Counts the steps of searches.
+
+    Searches are limited by steps instead of time so that results are
+    reproducible.
     """
 
     def __init__(self) -> None:
         self.steps = 0
         self.given_up = 0
-        """How many searches reached the limit; each counts as one that found
-        nothing.
-        """
+        """How many searches reached the limit and so found nothing."""
         self.options: dict[
             tuple[int, bool], tuple[RequestGroup, list[_Option]]
         ] = {}
-        """Options for each group on one host, by its identity and whether
-        resources are dropped; the user of it clears them for another host.
+        """Options for each group on one host.
+
+        By the identity of the group and whether resources are dropped; the
+        caller clears them for another host.
         """
 
 
@@ -130,8 +131,7 @@ def meets(
     ignore_usage: bool = False,
     work: Work | None = None,
 ) -> bool:
-    """Return whether a host, with the shared providers that it can use, meets
-    a demand.
+    """Return whether a host meets a demand, also by shared providers.
 
     :param work: counts the steps of the search, and keeps the options of the
         host between calls
@@ -144,8 +144,7 @@ def meets(
 def allocate(
     host: Host, demand: Demand
 ) -> Mapping[str, Mapping[str, int]] | None:
-    """Return what one allocation candidate of a host takes; None if the host
-    does not meet the demand.
+    """Return what one candidate takes; None if there is none.
 
     :return: UUID of a provider -> resource class -> amount
     """
@@ -179,8 +178,9 @@ def capacity_of(inventory: Inventory) -> int:
 
 
 def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
-    """Return how much of an inventory is free for several groups together;
-    below 0 where it is overcommitted.
+    """Return how much is free for several groups together.
+
+    Below 0 where the inventory is overcommitted.
     """
     return capacity_of(inventory) - (0 if ignore_usage else inventory.used)
 
@@ -283,8 +283,9 @@ class _ProviderSearch:
         return self._work.options[key][1]
 
     def _serve(self, index: int) -> bool:
-        """Return whether the suffixed groups from ``index`` on, and then the
-        unsuffixed one, can be served.
+        """Return whether the groups from ``index`` on can be served.
+
+        The unsuffixed one comes last.
         """
         state = index, self._state()
         if state in self._failed or self._is_spent():
@@ -298,9 +299,7 @@ class _ProviderSearch:
         return False
 
     def _serve_by_any(self, index: int) -> bool:
-        """Return whether that works with any option for the group
-        ``index``.
-        """
+        """Return whether that works with any option for the group."""
         suffix, options = self._suffixed[index]
         excluded = (
             frozenset(self._serving.values())
@@ -325,8 +324,9 @@ class _ProviderSearch:
         return False
 
     def _as_used(self, uuid: str) -> object:
-        """Return a key that is equal for providers of one kind from which the
-        same is taken.
+        """Return a key that is equal for interchangeable providers.
+
+        They are equal, and the same is taken from them.
         """
         kind = uuid if self._by_name else self._host.kinds[uuid]
         taken = self.taken.get(uuid)
@@ -361,9 +361,7 @@ class _ProviderSearch:
     # -------------------------------------------------------------------------
 
     def _serve_unsuffixed(self) -> bool:
-        """Return whether the unsuffixed group can be served beside what is
-        taken.
-        """
+        """Return whether the unsuffixed group fits beside what is taken."""
         group = self._demand.groups.get("")
         if group is None:
             return True
@@ -409,9 +407,7 @@ class _ProviderSearch:
         allowed: list[Provider],
         chosen: list[Provider],
     ) -> bool:
-        """Return whether the unsuffixed group's remaining resources find
-        providers which together have its traits.
-        """
+        """Return whether providers with its traits give the group's rest."""
         self._work.steps += 1
         if self._is_spent():
             return False
@@ -443,17 +439,16 @@ class _ProviderSearch:
         )
 
     def _fits(self, provider: Provider, name: str, amount: int) -> bool:
-        """Return whether a provider has that much of a resource, with nothing
-        taken.
-        """
+        """Return whether a provider has that much, with nothing taken yet."""
         inventory = provider.resources.get(name)
         return inventory is not None and fits(
             inventory, amount, ignore_usage=self._ignore_usage
         )
 
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
-        """Take resources from a provider, all or none; return whether it has
-        them beside what was taken before.
+        """Take all resources from a provider, or none.
+
+        Return whether it has them beside what was taken before.
         """
         taken = self.taken[provider.uuid]
         for name, amount in resources.items():
@@ -472,8 +467,9 @@ class _ProviderSearch:
         return True
 
     def _is_one_subtree(self) -> bool:
-        """Return whether the groups that ``same_subtree`` names come from
-        providers below one of them.
+        """Return whether the groups meet ``same_subtree``.
+
+        Their providers must be below one of them.
         """
         for suffixes in self._demand.same_subtree:
             together = {
@@ -497,9 +493,7 @@ class _ProviderSearch:
 def _suits(
     provider: Provider, group: RequestGroup, aggregates: frozenset[str]
 ) -> bool:
-    """Return whether a provider in these aggregates may serve a group, apart
-    from the required traits.
-    """
+    """Return whether a provider may serve a group, but for its traits."""
     return (
         group.forbidden_traits.isdisjoint(provider.traits)
         and not any(aggregates.isdisjoint(each) for each in group.aggregates)

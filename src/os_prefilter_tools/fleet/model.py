@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A fleet: hosts with their inventories, traits, usage, aggregates and nested
-providers, as plain values.
+"""A fleet of hosts and their nested providers, as plain values.
 
 They come from a file (:mod:`os_prefilter_tools.fleet.reader`) or from a live
 Placement (:mod:`os_prefilter_tools.adapters.fleet_reader`). Meaning and limits
@@ -25,8 +24,9 @@ _NAMESPACE = uuid.UUID("4a1a4f0c-6a55-5d6b-9d0f-5c1d3f0f7a11")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """How much of one resource class a provider has, in the units of the class
-    (``MEMORY_MB``: MiB).
+    """How much of one resource class a provider has.
+
+    In the units of the class (``MEMORY_MB``: MiB).
     """
 
     total: int
@@ -41,16 +41,15 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A host aggregate of Nova, or any other aggregate in Placement that has a
-    name.
-    """
+    """A host aggregate of Nova, or a named aggregate in Placement."""
 
     uuid: str
     name: str
     availability_zone: str = ""
     """The availability zone of its hosts; empty if it defines none."""
     metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The rest of its metadata that request filters read:
+    """The metadata that request filters read, without the zone.
+
     ``filter_tenant_id*`` and ``trait:NAME``.
     """
 
@@ -79,20 +78,24 @@ class Fleet:
     """Hosts, in the order of the file."""
 
     hosts: tuple[Provider, ...]
-    """The root providers, including those that only share their resources: see
+    """The root providers.
+
+    Including those that only share their resources: see
     :attr:`instance_hosts`.
     """
     taken_at: str = ""
-    """When it was read from a live Placement, in UTC (ISO 8601); empty for a
-    file written by hand.
+    """When it was read from a live Placement, in UTC (ISO 8601).
+
+    Empty for a file written by hand.
     """
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     """The aggregates whose names are known, by UUID."""
     has_inventories: bool = True
     """False if only traits and aggregates were read."""
     changed_while_read: int = 0
-    """How many providers changed, or were deleted, while they were read: their
-    data may be partly old.
+    """How many providers changed, or were deleted, while being read.
+
+    Their data may be partly old.
     """
 
     def walk(self) -> Iterator[Provider]:
@@ -102,8 +105,9 @@ class Fleet:
 
     @property
     def instance_hosts(self) -> tuple[Provider, ...]:
-        """The :attr:`hosts` that can run instances: all but those that only
-        share their resources.
+        """The :attr:`hosts` that can run instances.
+
+        All but those that only share their resources.
         """
         return tuple(host for host in self.hosts if not _only_shares(host))
 
@@ -122,8 +126,10 @@ class Fleet:
         )
 
     def every_compute_has(self, trait: str) -> bool:
-        """Return whether every compute node (``COMPUTE_NODE``) has ``trait``
-        on its root, and some host does.
+        """Return whether every compute node has ``trait`` on its root.
+
+        A compute node has ``COMPUTE_NODE``; there must be some host with the
+        trait.
         """
         nodes = [
             host
@@ -136,9 +142,7 @@ class Fleet:
 
     @property
     def has_nested_providers(self) -> bool:
-        """Return whether any provider is below another one, or shares its
-        resources with hosts.
-        """
+        """Return whether any provider is nested or shares its resources."""
         return (
             any(host.providers for host in self.hosts)
             or os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
@@ -170,8 +174,9 @@ def provider_uuid(name: str) -> str:
 
 
 def aggregate_uuid(name: str) -> str:
-    """Return a UUID in its usual form, or the UUID of an aggregate with this
-    name, which never changes.
+    """Return a UUID in its usual form, or that of an aggregate's name.
+
+    It never changes.
     """
     return uuid_in(name) or str(uuid.uuid5(_NAMESPACE, f"aggregate:{name}"))
 

@@ -46,8 +46,9 @@ from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter_tools.fleet import model
 
 MAX_BYTES = 256 * 1024 * 1024
-"""The most that is read of a file: a fleet of 50,000 hosts with 90 traits each
-is about half of it.
+"""The most that is read of a file.
+
+A fleet of 50,000 hosts with 90 traits each is about half of it.
 """
 MAX_LIST = 1_000
 MAX_NESTING = 10
@@ -81,9 +82,7 @@ def load_fleet(path: str | Path) -> model.Fleet:
 
 
 def example_fleet() -> model.Fleet:
-    """Return the fleet that comes with the library, for demonstrations and
-    tests.
-    """
+    """Return the bundled fleet, for demonstrations and tests."""
     return parse_fleet(
         (
             resources.files("os_prefilter_tools") / "data" / "fleet.yaml"
@@ -105,8 +104,9 @@ def parse_fleet(data: bytes, path: object) -> model.Fleet:
 
 
 class _Reader:
-    """Turns plain Python types into a Fleet; ``where`` is the dotted place in
-    the file.
+    """Turns plain Python types into a Fleet.
+
+    ``where`` is the dotted place in the file.
 
     Equal values are kept once: ten thousand hosts have a few different sets of
     traits and inventories.
@@ -312,9 +312,7 @@ class _Reader:
     def _mapping(
         self, where: str, value: object, known: tuple[str, ...] | None = None
     ) -> dict[str, Any]:
-        """Return a mapping with keys that are strings, and among ``known`` if
-        that is given.
-        """
+        """Return a mapping with string keys, each among ``known`` if given."""
         if not isinstance(value, dict):
             raise self._problem(where, quote(value), "a mapping")
         for key in value:
@@ -339,8 +337,9 @@ class _Reader:
         check: Callable[[str, object], str],
         checked: dict[str, str] | None = None,
     ) -> list[str]:
-        """Read a list of strings, in which a list of strings (usually an
-        alias) may stand for its members.
+        """Read a list of strings; a list in it stands for its members.
+
+        The inner one is usually an alias.
 
         :param checked: strings that ``check`` has accepted already, and the
             ones to return for them
@@ -384,9 +383,7 @@ class _Reader:
         kind: str,
         package: str,
     ) -> str:
-        """Return the name of a trait or a resource class, and add it to
-        ``known``.
-        """
+        """Return a trait or resource class, and add it to ``known``."""
         if isinstance(value, str) and value in known:
             return known[value]
         if not isinstance(value, str) or not _SYMBOL.fullmatch(value):

@@ -15,8 +15,9 @@ _MOST_ON_HOST = "max_server_per_host"
 
 @dataclass(eq=False, slots=True)
 class ServerGroup:
-    """A server group whose policy Nova's host filters enforce
-    (``nova/scheduler/filters/affinity_filter.py``).
+    """A server group whose policy Nova's host filters enforce.
+
+    ``nova/scheduler/filters/affinity_filter.py``
     """
 
     uuid: str
@@ -25,13 +26,12 @@ class ServerGroup:
     most_on_host: int = 1
     """The most members on one host; only of an anti-affinity group."""
     members: Collection[str] = field(default=(), repr=False)
-    """UUIDs of the members that Nova lists; empty where only their own entries
-    name the group.
+    """UUIDs of the members that Nova lists.
+
+    Empty where only their own entries name the group.
     """
     hosts: dict[str, str] = field(default_factory=dict, repr=False)
-    """UUID of each member that was read -> the name of its host, empty if it
-    has none.
-    """
+    """UUID of each member that was read -> its host, or empty."""
 
     @classmethod
     def of(
@@ -41,8 +41,10 @@ class ServerGroup:
         rules: object,
         members: Collection[str] = (),
     ) -> "ServerGroup | None":
-        """Return a group; None for a soft policy, which only prefers hosts,
-        and for one that Nova does not know.
+        """Return a group; None if its policy excludes no host.
+
+        A soft policy only prefers hosts; one that Nova does not know does
+        nothing.
 
         :raises ValueError: if the rules have no number of servers where there
             should be one
@@ -79,8 +81,7 @@ _PLAIN_PORTS = frozenset(("normal", "virtio-forwarder"))
 def needs_of_ports(
     vnic_types: Iterable[str], *, has_resources: bool
 ) -> list[str]:
-    """Return what the ports of a server ask of its next host, beside a
-    network.
+    """Return what a server's ports require of a host beside a network.
 
     :param vnic_types: the type of each port: ``binding:vnic_type`` of Neutron
     :param has_resources: some port has a guaranteed bandwidth or packet rate
@@ -102,14 +103,14 @@ _STATES = {
     "soft-delete": _DELETED,
     "soft_deleted": _DELETED,
 }
-"""A server's status in Nova's API or its vm_state in the database, in lower
-case -> why it needs no place.
+"""Status in the API, or vm_state -> why a server needs no place.
+
+In lower case.
 """
 
 
 def find_why_no_place(state: str, host: str, launched_at: object) -> str:
-    """Return why a server needs no place on another host; empty if it needs
-    one.
+    """Return why a server needs no place on another host, or empty.
 
     :param state: its status in Nova's API, or its vm_state in Nova's database
     :param launched_at: when it first ran; empty if it never did
@@ -127,42 +128,42 @@ class Server:
     request: RequestSpec
     """The request that it was scheduled by."""
     host: str = ""
-    """The name of the resource provider of its host: Nova's ``node``; empty if
-    it has no host.
-    """
+    """The resource provider of its host (Nova's ``node``), or empty."""
     uuid: str = ""
     name: str = ""
     project: str = ""
     machine_type: str | None = UNKNOWN_MACHINE_TYPE
-    """The machine type that it keeps; None if it keeps none and gets the
-    default of its next host; empty if that is not known, which excludes no
-    host.
+    """The machine type that it keeps.
+
+    None if it keeps none and gets the default of its next host; empty if that
+    is not known, which excludes no host.
     """
     unknown: str = ""
-    """Why too little of :attr:`request` is known for an all-clear; empty if it
-    is known.
+    """Why too little of :attr:`request` is known for an all-clear.
+
+    Empty if it is known.
     """
     not_judged: Sequence[str] = ()
     """Other needs of its next host, which are not part of :attr:`request`."""
     group: ServerGroup | None = None
     """The group whose policy excludes hosts."""
     no_place: str = ""
-    """Why it needs no place on another host, such as a failed boot; empty if
-    it needs one.
+    """Why it needs no place on another host, such as a failed boot.
+
+    Empty if it needs one.
     """
 
 
 @dataclass(frozen=True)
 class HostFilter:
-    """A host filter of Nova, run on the candidates that those before it
-    left.
-    """
+    """A host filter of Nova and the candidates that it left."""
 
     name: str
     left: int
     """How many hosts it left."""
     excluded: tuple[str, ...]
     not_known: tuple[str, ...]
-    """What it read and no API shows: fields of hosts, or its error. Such hosts
-    are left.
+    """What it read and no API shows: fields of hosts, or its error.
+
+    Such hosts are left.
     """

@@ -23,8 +23,9 @@ _AMOUNTS = [each.name for each in fields(Inventory)]
 
 
 def snapshot(fleet: Fleet) -> str:
-    """Return a fleet as JSON, one line a host, which
-    :func:`os_prefilter_tools.fleet.reader.load_fleet` reads.
+    """Return a fleet as JSON, one line a host.
+
+    :func:`os_prefilter_tools.fleet.reader.load_fleet` reads it.
 
     :raises DocumentError: the file would be larger than what is read, two
         aggregates share a name, or the fleet was read without inventories

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers for operators: pure functions over requests, decisions and
-fleets.
-"""
+"""Pure functions over requests, decisions and fleets, for operators."""

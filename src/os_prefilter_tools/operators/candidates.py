@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Query Placement for the hosts that remain for a request that the service was
-applied to.
-"""
+"""Query Placement for the hosts that remain for a request."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -36,22 +34,20 @@ class CandidatesFound(NamedTuple):
     query: str
     candidates: Any
     created: tuple[str, ...] = ()
-    """Traits that had to be created, because a filter requires them and
-    Placement did not know them.
-    """
+    """Required traits that Placement did not know and that were created."""
     unknown: tuple[str, ...] = ()
-    """Required traits that do not exist in Placement: no host has them, and
-    the query was not sent.
+    """Required traits that do not exist in Placement.
+
+    No host has them, and the query was not sent.
     """
     notes: tuple[str, ...] = ()
-    """The parts of the request that are not required, or not yet, and why;
-    each once.
-    """
+    """Parts of the request that are not required, or not yet, and why."""
 
 
 class Placement(Protocol):
-    """The methods used of a Placement client
-    (:class:`os_prefilter.adapters.placement.client.PlacementClient`).
+    """The methods used of a Placement client.
+
+    See :class:`os_prefilter.adapters.placement.client.PlacementClient`.
     """
 
     def allocation_candidates(self, query: str) -> Any:
@@ -84,8 +80,7 @@ def ask_placement(
     *,
     live: bool = False,
 ) -> CandidatesFound:
-    """Ask Placement for the query of a request that the service was applied
-    to.
+    """Ask Placement for a request that the service was applied to.
 
     The ``CUSTOM_`` traits that filters require are created first: Placement
     refuses a query with a trait that it does not know. Traits that a tenant
@@ -135,8 +130,7 @@ def ask_placement(
 
 
 def check_groups(query: Query) -> None:
-    """Refuse request groups that Placement refuses in words that no author of
-    a flavor knows.
+    """Refuse request groups that Placement refuses in unclear words.
 
     :raises MalformedRequest: for traits of a request group without resources.
     :raises RequestRejected: for several request groups without

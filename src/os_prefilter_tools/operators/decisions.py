@@ -55,9 +55,7 @@ _LONGEST_LINE = 8 * MAX_BYTES
 
 
 class LoggedDecision(NamedTuple):
-    """A decision as it was recorded. Its text is printable, whatever the file
-    has.
-    """
+    """A decision as it was recorded, as printable text."""
 
     time: str
     """In UTC, as ``2026-11-03T14:02:11.123Z``."""
@@ -68,38 +66,40 @@ class LoggedDecision(NamedTuple):
     server: str | None
     """The UUID of the server."""
     result: str
-    """``passed``, ``rejected`` because of what the request requires,
-    ``failed`` because of an error, or ``no_host``: no host was left for a
-    request that had passed.
+    """What became of the request.
+
+    ``passed``, ``rejected`` because of what the request requires, ``failed``
+    because of an error, or ``no_host``: no host was left for a request that
+    had passed.
     """
     reason: str | None
     """Why the request was rejected, failed, or has no host."""
     hosts: list[dict[str, Any]]
-    """Of ``no_host``: each host filter or resource class (``by``), with the
-    hosts ``before`` and ``after`` it.
+    """Of ``no_host``: what excluded hosts.
+
+    Each host filter or resource class (``by``), with the hosts ``before`` and
+    ``after`` it.
     """
     requirements: list[dict[str, Any]]
-    """The requirements, each with ``trait``, ``required``, ``scope``,
-    ``filter`` and ``source``.
+    """The requirements.
+
+    Each with ``trait``, ``required``, ``scope``, ``filter`` and ``source``.
     """
     preferences: list[dict[str, Any]]
     """The preferred traits, each with ``trait``, ``filter`` and ``source``."""
     aggregates: list[dict[str, Any]]
-    """The aggregates that the host had to be, or not to be, in, each with
-    ``aggregates``, ``required``, ``filter`` and ``source``.
+    """The required and forbidden aggregates of the host.
+
+    Each with ``aggregates``, ``required``, ``filter`` and ``source``.
     """
     notes: list[str]
     """The parts of the request that did not become requirements, and why."""
     left_out: int
-    """How many more requirements, preferences and notes there were than a line
-    has room for.
-    """
+    """How many requirements, preferences and notes the line leaves out."""
 
     @property
     def outcome(self) -> str:
-        """The result in one line, with the reason and the numbers of hosts, or
-        with the number of requirements.
-        """
+        """The result in one line, with its reason or numbers."""
         if self.reason is not None:
             numbers = "; ".join(
                 f"{each['by']}: {each['after']} of {each['before']} hosts"
@@ -115,9 +115,7 @@ class LoggedDecision(NamedTuple):
     def items(
         self,
     ) -> Iterator[Requirement | AggregateRequirement | Preference]:
-        """Yield the requirements and preferences as those of a request that is
-        decided now.
-        """
+        """Yield the requirements and preferences as for a new request."""
         yield from (Requirement(**item) for item in self.requirements)
         for item in self.aggregates:
             yield AggregateRequirement(
@@ -162,8 +160,7 @@ class DecisionFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.damaged: list[int] = []
-        """After the file was read: the lines with a decision that cannot be
-        read, such as half of one.
+        """After reading: lines with a damaged decision, such as a half.
         """
 
     def __iter__(self) -> Iterator[LoggedDecision]:
@@ -206,8 +203,9 @@ class DecisionFile:
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; one that is too long for a decision is cut,
-    and its rest is no line of its own.
+    """Yield the lines of a file, cut at the longest decision.
+
+    The rest of a line is no line of its own.
     """
     while line := file.readline(_LONGEST_LINE):
         rest = line

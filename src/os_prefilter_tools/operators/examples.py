@@ -27,9 +27,7 @@ class Example:
         return RequestSpec(Flavor(**self.flavor), Image(**self.image))
 
     def list_requested(self) -> list[str]:
-        """Return its properties, extra specs and disk format, each as
-        ``key=value``.
-        """
+        """Return properties, extra specs and format, as ``key=value``."""
         requested = [
             f"{key}={value}"
             for key, value in self.image.get("properties", {}).items()

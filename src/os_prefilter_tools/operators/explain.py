@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requirements and preferences of a request, each with its filter and
-source.
+"""The requirements and preferences of a request, with their reasons.
+
+Each with its filter and source.
 """
 
 from typing import Any, NamedTuple
@@ -23,15 +24,17 @@ class Explanation(NamedTuple):
     """One requirement or preference, or an ignored part of the request."""
 
     trait: str
-    """The trait, or ``member_of=in:UUID,UUID`` for aggregates; empty where
-    nothing is required.
+    """The trait, or ``member_of=in:UUID,UUID`` for aggregates.
+
+    Empty where nothing is required.
     """
     rule: str
     """``required``, ``forbidden``, ``preferred`` or ``not required``."""
     scope: str
     by: str
-    """The filter, or ``request`` for flavor, image and request groups
-    themselves.
+    """The filter, or ``request`` for the request itself.
+
+    That is, flavor, image and request groups.
     """
     because: str
 
@@ -39,8 +42,7 @@ class Explanation(NamedTuple):
 def explain(
     request_spec: Any, service: Service, context: Any = None
 ) -> tuple[Explanation, ...]:
-    """Apply ``service`` to the request spec and return each requirement, its
-    filter and its source.
+    """Apply ``service`` and return each requirement, filter and source.
 
     Requirements of the request itself come first, then those of the filters in
     their order, with ignored parts.
@@ -72,9 +74,7 @@ def lines_of(decision: Decision) -> tuple[Explanation, ...]:
 def line_of(
     item: Requirement | AggregateRequirement | Preference,
 ) -> Explanation:
-    """Return the line of one requirement or preference, of a request or of the
-    history.
-    """
+    """Return the line of one requirement or preference."""
     if isinstance(item, Preference):
         return Explanation(
             item.trait,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of image properties and extra specs: those without a row, each with
-the reason, and notes on unknown ones.
+"""Names of properties and extra specs without a row, with reasons.
+
+And notes on unknown ones.
 """
 
 import re
@@ -65,8 +66,9 @@ class WithoutRow(NamedTuple):
 
 @cache
 def properties_without_rows() -> tuple[WithoutRow, ...]:
-    """Return all properties that require no trait; with the rows of the
-    vocabulary they are all that Nova has.
+    """Return all properties that require no trait.
+
+    With the rows of the vocabulary they are all that Nova has.
     """
     data = (
         resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
@@ -83,9 +85,7 @@ def properties_without_rows() -> tuple[WithoutRow, ...]:
 
 
 def reason_without_row(name: str) -> str:
-    """Return why an image property or extra spec has no row; empty if it is
-    none of these.
-    """
+    """Return why a property or extra spec has no row; empty if it may have."""
     found = (
         each
         for each in properties_without_rows()
@@ -97,8 +97,9 @@ def reason_without_row(name: str) -> str:
 def remarks_of_commands(
     request: Request, options: Options, enabled: Collection[str]
 ) -> Iterator[Note]:
-    """Yield what commands say of a request beside the notes of its filters; as
-    :func:`remarks_in_nova`.
+    """Yield what commands say of a request beside its filters' notes.
+
+    As :func:`remarks_in_nova`.
     """
     return chain(
         notes_on_names(request),
@@ -108,8 +109,9 @@ def remarks_of_commands(
 
 
 def notes_on_implied_devices(request: Request) -> Iterator[Note]:
-    """Yield a note for each device that Nova takes from libosinfo, because the
-    image names its system alone.
+    """Yield a note for each device that Nova takes from libosinfo.
+
+    The image names its operating system alone.
     """
     distro = request.image_property("os_distro")
     names = [name for name in DEVICES if request.image_property(name) is None]
@@ -130,8 +132,7 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:
-    """Yield a note for each image property and extra spec that Nova does not
-    know, and that looks like one of its own.
+    """Yield a note for each name that looks like a misspelt one of Nova.
 
     Slow, for commands: a scheduler has better things to do for each request.
     """

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Readiness of filters: which requirements exclude no capable host, and which
-hosts have not reported the others.
-"""
+"""Readiness of filters: enforced requirements and missing reports."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -30,12 +28,11 @@ from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.model import Fleet, Provider
 
 ENFORCED = "enforced"
-"""The state of a row whose requirements are enforced: each compute node has
-reported it.
-"""
+"""The state of an enforced row: each compute node has reported it."""
 DEFERRED = "deferred"
-"""The state of a row that some compute node has not reported, or of any row
-without a compute node.
+"""The state of a row that some compute node has not reported.
+
+Or of any row without a compute node.
 """
 
 
@@ -44,8 +41,9 @@ class ReadinessLine(NamedTuple):
 
     filter: str
     row: str
-    """A row of the vocabulary, ``deploy-config``, or ``owner`` for the trait
-    of the filter of that name.
+    """A row of the vocabulary, ``deploy-config``, or ``owner``.
+
+    ``owner`` is the trait of the filter of that name.
     """
     traits: tuple[str, ...]
     """The traits of the row that have this state, sorted."""
@@ -106,9 +104,7 @@ def reports_of(fleet: Fleet, groups: Iterable[TraitGroup]) -> Reports:
 def unreported_groups(
     fleet: Fleet, groups: Iterable[TraitGroup]
 ) -> Mapping[TraitGroup, Collection[str]]:
-    """Return the names of the compute nodes that have not reported each
-    group.
-    """
+    """Return the compute nodes that have not reported each group."""
     nodes = compute_nodes(fleet)
     return read_reports(
         groups,
@@ -122,8 +118,9 @@ def unreported_groups(
 def readiness(
     fleet: Fleet, filters: Iterable[LoadedFilter], options: Options
 ) -> list[ReadinessLine]:
-    """Return what each filter would wait for, in the order of the filters and
-    of the vocabulary.
+    """Return what each filter would wait for.
+
+    In the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not
     listed. Nor is what a filter requires beyond the vocabulary: it needs no

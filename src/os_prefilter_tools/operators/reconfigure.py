@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plan an in-place reconfiguration of a bare-metal instance: a resize that
-stays on its node.
+"""Plan to reconfigure a bare-metal instance in place.
+
+A resize that stays on its node.
 
 The changes follow from the old and the new flavor. Whether the node can do
 them is decided by the same filters and the same late check as for a new
@@ -47,21 +48,21 @@ class Plan:
     """The changes to a node."""
 
     configurations: tuple[tuple[str, str, str], ...]
-    """``deploy-config:hyperthreading``, the value of the old flavor, or
-    nothing, and that of the new one.
+    """``deploy-config:hyperthreading`` of the old and of the new flavor.
+
+    The old one may be nothing.
     """
     requirements: tuple[Requirement, ...]
     """Requirements of the filters on the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
     """Ironic service steps; empty if nothing is left to do."""
     settings: Mapping[str, BiosValue]
-    """All BIOS settings of the new flavor with their values, including
-    settings that need no step.
-    """
+    """All BIOS settings of the new flavor, also without a step."""
 
     def check(self, node: str, is_found: Callable[[str], bool]) -> None:
-        """Check that the node meets the requirements: all at once, and one by
-        one if it does not.
+        """Check that the node meets the requirements.
+
+        All at once, and one by one if it does not.
 
         :param node: its UUID
         :param is_found: whether ``GET /resource_providers`` finds anything
@@ -106,8 +107,7 @@ def _in_tree(node: str, requirements: Iterable[Requirement]) -> str:
 def reconfiguration(
     old: Flavor, new: Flavor, facts: IronicFacts, service: Service
 ) -> Plan:
-    """Return the plan to change an instance of flavor ``old`` on a node to
-    flavor ``new``.
+    """Return the plan from flavor ``old`` to ``new`` on a node.
 
     BIOS settings become those of the new flavor. Settings that already have
     their value get no step, unless the machine may differ from what Ironic
@@ -180,8 +180,9 @@ def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:
 def _to_do(
     settings: GuestSettings, facts: IronicFacts, changed: set[str]
 ) -> GuestSettings:
-    """Return the settings to apply: changed ones, and unchanged ones that are
-    only BIOS settings.
+    """Return the settings to apply.
+
+    Changed ones, and unchanged ones that are only BIOS settings.
 
     :raises NotReconfigurable: steps of a changed one may not run on a node
         that is in use
@@ -209,7 +210,8 @@ def _to_do(
 def _drop_met_settings(
     step: Mapping[str, Any], facts: IronicFacts
 ) -> Mapping[str, Any] | None:
-    """Return the step without BIOS settings that already have their value;
+    """Return the step without BIOS settings that are set already.
+
     None if none is left.
     """
     changes = bios_changes([step])

@@ -37,8 +37,9 @@ ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = {
 
 
 def release_of_trait(trait: str) -> str:
-    """Return the first release whose Placement has a trait; empty for a
-    ``CUSTOM_`` trait, which any may have.
+    """Return the first release whose Placement has a trait.
+
+    Empty for a ``CUSTOM_`` trait, which any may have.
     """
     if not trait or trait.startswith(CUSTOM_PREFIX):
         return ""
@@ -46,8 +47,9 @@ def release_of_trait(trait: str) -> str:
 
 
 def release_of_value(row: Row, value: str) -> str:
-    """Return the first release whose Nova accepts a value; empty for a
-    property that Nova does not know.
+    """Return the first release whose Nova accepts a value.
+
+    Empty for a property that Nova does not know.
     """
     is_of_nova = row.image_property or row.extra_spec or row.image_attribute
     if BY_NAME.get(row.name) is not row or not is_of_nova:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Test kit for authors of filters, reporters and rows: builders behind the
-fixtures, and ready-made tests.
+"""Test kit for authors of filters, reporters and rows.
+
+Builders behind the fixtures, and ready-made tests.
 
 ::
 

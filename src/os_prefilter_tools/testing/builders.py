@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Builders of requests, pipelines, host facts and a Placement; the pytest
-plugin offers them as fixtures.
+"""Builders of requests, pipelines, host facts and a Placement.
+
+The pytest plugin offers them as fixtures.
 """
 
 import json
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
 
 ALL_REPORTED = Options(reported_traits=("*",))
-"""The options of tests: ``CUSTOM_`` traits are required, as where
-``reported_traits`` names them.
+"""The options of tests: ``CUSTOM_`` traits are required.
+
+As where ``reported_traits`` names them.
 """
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -45,8 +47,7 @@ def request_of(
     memory_mb: int = 512,
     **fields: Any,
 ) -> RequestSpec:
-    """Return a small request with an image of these properties and a flavor of
-    these extra specs.
+    """Return a small request with these properties and extra specs.
 
     :param properties: None for a request without an image
     :param disk_format: of the image; tests may give something else than text
@@ -74,8 +75,9 @@ def pipeline_of(
     options: Options = ALL_REPORTED,
     facts: Mapping[str, object] | None = None,
 ) -> Service:
-    """Return a pipeline of these filters, each by the name of its entry point
-    or as the function itself.
+    """Return a pipeline of these filters.
+
+    Each by the name of its entry point or as the function itself.
 
     :param options: by default, hosts report all traits
     :param facts: values of the deployment facts that the filters need, by name

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Failures with a reason and without a traceback, and a guard against input
-and output, for the conformance tests.
+"""Failures without a traceback, and a guard against I/O.
+
+For the conformance tests.
 """
 
 import sys
@@ -29,8 +30,9 @@ _guarded_thread = threading.local()
 
 
 def fail(reason: str) -> NoReturn:
-    """Fail the test without a traceback, which would show this kit and not the
-    plugin.
+    """Fail the test without a traceback.
+
+    It would show this kit and not the plugin.
     """
     pytest.fail(reason, pytrace=False)
 
@@ -49,15 +51,17 @@ class NotLoaded:
 
 
 class Forbidden(BaseException):
-    """Input or output of a plugin. Not an ``Exception``, so that the plugin
-    does not catch it.
+    """Input or output of a plugin.
+
+    Not an ``Exception``, so that the plugin does not catch it.
     """
 
 
 @contextmanager
 def forbid_io() -> Iterator[None]:
-    """Raise :class:`Forbidden` at the first input or output in the block,
-    which Python's audit events report.
+    """Raise :class:`Forbidden` at the first input or output in the block.
+
+    Python's audit events report them.
     """
     _add_audit_hook()
     _guarded_thread.on = True

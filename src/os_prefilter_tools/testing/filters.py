@@ -79,8 +79,9 @@ def filter_conformance(
     options: Options = ALL_REPORTED,
     facts: Mapping[str, object] | None = None,
 ) -> type:
-    """Return a class of tests, one for each law of filters, to be assigned to
-    a name that begins with ``Test``.
+    """Return a class of tests, one for each law of filters.
+
+    Assign it to a name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the filter itself
     :param asks: requests for which it requires something; needed if no value
@@ -159,8 +160,9 @@ class _EachFilter:
     def _answer(
         self, spec: Any, guard: Any = nullcontext
     ) -> Requirements | str:
-        """Return its result for a request, which it may change, or the message
-        of its rejection.
+        """Return the result for a request, or the message of its rejection.
+
+        The filter may change the request.
 
         :param guard: the context in which the filter is called
         """
@@ -223,8 +225,9 @@ class _EachFilter:
             )
 
     def test_the_same_request_gets_the_same_answer(self) -> None:
-        """Again, in another order, in another thread: it keeps nothing and
-        reads nothing that changes.
+        """Again, in another order, in another thread.
+
+        It keeps nothing and reads nothing that changes.
         """
         first = list(map(self._answer, deepcopy(self.requests)))
         with ThreadPoolExecutor(1) as thread:
@@ -244,8 +247,9 @@ class _EachFilter:
                 )
 
     def test_each_spelling_of_a_boolean_gets_the_same_answer(self) -> None:
-        """An image property is True in Nova's objects, and "true" or "yes" in
-        Glance and in JSON.
+        """An image property is True in Nova, and "true" or "yes" elsewhere.
+
+        In Glance and in JSON.
         """
         for spec in self.requests:
             for name, value, others in _booleans(spec):
@@ -265,8 +269,9 @@ class _EachFilter:
                         )
 
     def test_no_odd_value_makes_it_raise(self) -> None:
-        """Each value that it reads is left out, or is a list, a number, 20,000
-        characters, half a character.
+        """Each value that it reads is left out, or odd.
+
+        A list, a number, 20,000 characters, half a character.
         """
         for spec in generated.odd_requests(self.asks):
             self._answer(spec)
@@ -276,8 +281,9 @@ class _EachFilter:
     def test_no_request_makes_it_raise_but_to_reject_it(
         self, data: st.DataObject
     ) -> None:
-        """Values of odd types and sizes, or no image: RequestRejected, or an
-        answer.
+        """Values of odd types and sizes, or no image.
+
+        The result is RequestRejected, or requirements.
         """
         self._answer(deepcopy(data.draw(self.any_request)))
 
@@ -309,7 +315,8 @@ class _EachFilter:
     def test_traits_are_valid_names_and_never_what_a_tenant_wrote(
         self,
     ) -> None:
-        """Placement refuses the whole query for a trait that it cannot have.
+        """Placement refuses the whole query for an impossible trait.
+
         Names are constants of the code.
         """
         standard = standard_traits()
@@ -339,8 +346,9 @@ class _EachFilter:
                     )
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
-        """No files, no network, no processes: a scheduler waits for it, and
-        keeps its answer.
+        """No files, no network, no processes.
+
+        A scheduler waits for the filter, and caches its result.
         """
         # The library loads these once; the filter is not to blame.
         self._answer(request_of())
@@ -356,8 +364,9 @@ class _EachFilter:
 
 
 class _PureFilter(_EachFilter):
-    """The laws of filters that return Requirements; those of the Nova way
-    change the request themselves.
+    """The laws of filters that return Requirements.
+
+    Those of the Nova way change the request themselves.
     """
 
     def test_fields_that_are_unset_do_not_make_it_raise(self) -> None:
@@ -368,9 +377,7 @@ class _PureFilter(_EachFilter):
     @_any
     @given(st.data())
     def test_the_request_is_left_as_it_was(self, data: st.DataObject) -> None:
-        """The pipeline applies its answer, or nothing if a later filter
-        fails.
-        """
+        """The pipeline applies its result, or nothing if another fails."""
         for spec in (data.draw(self.any_request), *self.asks):
             before, after = deepcopy(spec), deepcopy(spec)
             self._answer(after)
@@ -383,8 +390,9 @@ class _PureFilter(_EachFilter):
                 )
 
     def test_every_requirement_names_its_source(self) -> None:
-        """The part of the request that requires it, on one line: 'os-prefilter
-        explain' and errors show it.
+        """The part of the request that requires it, on one line.
+
+        'os-prefilter explain' and errors show it.
         """
         for spec in (*self.requests, *generated.odd_requests(self.asks)):
             for item in self._required(spec):
@@ -414,8 +422,9 @@ class _PureFilter(_EachFilter):
 def _booleans(
     spec: RequestSpec,
 ) -> Iterator[tuple[str, object, Iterable[object]]]:
-    """Yield the image properties that look like booleans: name, value, and
-    other spellings of it.
+    """Yield image properties that look like booleans.
+
+    Name, value, and other spellings of it.
     """
     for name, value in spec.image.properties.items() if spec.image else ():
         for spellings in _SPELLINGS:

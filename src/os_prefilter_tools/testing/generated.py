@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Generated requests: all that a user and an operator can write, odd values,
-and text of a tenant in every place.
-"""
+"""Generated requests: sensible ones, odd values, tenants' text."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -23,8 +21,9 @@ from os_prefilter.vocabulary import table
 from os_prefilter_tools.testing.builders import request_of
 
 TENANT = "TENANTWROTETHIS"
-"""A text of characters that a trait may have, so that a filter does not refuse
-it.
+"""A text of characters that a trait may have.
+
+A filter does not refuse it.
 """
 
 _LEFT_OUT = object()
@@ -66,8 +65,9 @@ _OWNERS = ("OWNER_NOVA", "OWNER_CYBORG")
 
 
 def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
-    """Return the names of image properties that a filter may read: of the
-    vocabulary, and of the examples.
+    """Return the names of image properties that a filter may read.
+
+    Of the vocabulary, and of the examples.
     """
     names = {row.image_property for row in table() if row.image_property} | {
         "vmware_adaptertype",
@@ -93,8 +93,9 @@ def extra_spec_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
 def any_request(
     examples: Sequence[RequestSpec] = (),
 ) -> st.SearchStrategy[RequestSpec]:
-    """Return requests of all kinds, sensible and not; with examples, also
-    these with one value changed or left out.
+    """Return a strategy for requests, sensible and not.
+
+    With examples, also these with one value changed or left out.
     """
     traits = st.sampled_from(
         sorted(
@@ -160,8 +161,9 @@ def _properties(spec: RequestSpec) -> Mapping[str, object]:
 def with_value(
     spec: RequestSpec, name: str | None, value: object
 ) -> RequestSpec:
-    """Return a request with another value of a property or extra spec that it
-    has.
+    """Return a request with another value of one of its properties.
+
+    Or of an extra spec.
     """
 
     def change(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,9 +192,7 @@ def with_value(
 
 
 def odd_requests(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
-    """Yield each example with each of its values left out or replaced by an
-    odd one.
-    """
+    """Yield each example with each value left out, or an odd one."""
     for spec in examples:
         for name in (*spec.flavor.extra_specs, *_properties(spec)):
             for value in (
@@ -233,8 +233,9 @@ def with_fields_unset() -> list[Any]:
 def written_by_a_tenant(
     examples: Iterable[RequestSpec],
 ) -> Iterator[RequestSpec]:
-    """Yield requests with :data:`TENANT` in each name and value that a tenant
-    can write, alone and within examples.
+    """Yield requests with :data:`TENANT` in each place of a tenant.
+
+    In each name and value that a tenant can write, alone and within examples.
     """
     examples = tuple(examples)
     for text in (TENANT, TENANT.lower()):

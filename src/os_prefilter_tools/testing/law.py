@@ -55,12 +55,14 @@ class Case(NamedTuple):
     choices: tuple[Choice, ...]
     spec: RequestSpec
     required: tuple[tuple[str, bool], ...] | None
-    """(trait, required) of all requirements of the host; None where the
-    filters, or Nova's query, reject it.
+    """(trait, required) of all requirements of the host.
+
+    None where the filters, or Nova's query, reject it.
     """
     is_complete: bool = True
-    """False if no host reports a part of what it requests, which the filters
-    note.
+    """False if no host reports a part of what it requests.
+
+    The filters note such a part.
     """
 
     def __str__(self) -> str:
@@ -71,8 +73,9 @@ class Case(NamedTuple):
 
 @cache
 def list_requiring_filters() -> tuple[str, ...]:
-    """Return the filters that require abilities of a host; the others are
-    about its owner or its state.
+    """Return the filters that require abilities of a host.
+
+    The others are about its owner or its state.
     """
     return tuple(
         dict.fromkeys(
@@ -86,8 +89,9 @@ def list_requiring_filters() -> tuple[str, ...]:
 
 @cache
 def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
-    """Return each value of each row that filters require, with those of the
-    bundled configuration templates.
+    """Return each value of each row that filters require.
+
+    With those of the bundled configuration templates.
 
     :param emulated: the option ``emulated_architectures``
     """
@@ -122,8 +126,9 @@ def case_of(
     extra_specs: Mapping[str, str] | None = None,
     cloud: Cloud = _PLAIN,
 ) -> Case:
-    """Return a request for these values with what the filters and Nova's own
-    translation require.
+    """Return a request for these values, with all that is required.
+
+    By the filters and Nova's own translation.
     """
     spec = spec_with(some, extra_specs)
     try:
@@ -156,8 +161,9 @@ def _pipeline(cloud: Cloud) -> Service:
 
 @cache
 def single_cases(cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
-    """Return each value alone, and each with one of the flavor's ways to name
-    a device by its trait.
+    """Return each value alone, and with each device that a flavor names.
+
+    The flavor names the device by its trait.
     """
     explicit = [
         case_of(
@@ -211,8 +217,9 @@ def pair_cases(
 def platform_cases(
     first: int = 0, step: int = 1, cloud: Cloud = _PLAIN
 ) -> tuple[Case, ...]:
-    """Return each value on each machine type of some emulated architectures,
-    and on the default one of i686.
+    """Return each value on each machine type of emulated architectures.
+
+    Of some of these, and on the default one of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
@@ -247,8 +254,7 @@ def platform_cases(
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
-    """Yield each request for which a host's traits and its late check do not
-    say the same.
+    """Yield each request on which a host's traits and late check differ.
 
     Where hosts do not report a part of it, the late check may refuse more; the
     filters must exclude no capable host.

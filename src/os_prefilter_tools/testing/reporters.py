@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The laws of capability reporters as ready-made tests, one for each law and
-host.
+"""The laws of capability reporters as ready-made tests.
+
+One for each law and host.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,8 +52,9 @@ _LONGER = tuple(
 def reporter_conformance(
     plugin: str | Reporter, *, facts: Iterable[HostFacts], one_in: int = 1
 ) -> type:
-    """Return a class of tests, one for each law and host, to be assigned to a
-    name that begins with ``Test``.
+    """Return a class of tests, one for each law and host.
+
+    Assign it to a name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the reporter itself
     :param facts: of hosts of every kind that the reporter distinguishes
@@ -95,8 +97,9 @@ class _Laws:
 
     @pytest.fixture(autouse=True)
     def _is_installed(self) -> Iterator[None]:
-        """Use the reporter for its driver, whether or not its package is
-        installed.
+        """Use the reporter for its driver.
+
+        Whether or not its package is installed.
         """
         found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
         own = self.reporter
@@ -163,8 +166,9 @@ class _Laws:
             )
 
     def test_it_answers_for_every_value(self, facts: HostFacts) -> None:
-        """Total: each value of each row that it owns, each architecture, exact
-        machine types. It never raises.
+        """Total: each value of each row that it owns.
+
+        Each architecture, exact machine types. It never raises.
 
         No files, no network, no processes: the host was probed before.
         """
@@ -188,8 +192,9 @@ class _Laws:
     def test_the_same_facts_get_the_same_answer(
         self, facts: HostFacts
     ) -> None:
-        """Pure: again, in another order, in another thread, for equal facts;
-        and the facts stay as they are.
+        """Pure: again, in another order and thread, for equal facts.
+
+        The facts stay as they are.
         """
         before, equal, questions = (
             repr(facts),
@@ -216,8 +221,9 @@ class _Laws:
     def test_each_request_is_reported_if_and_only_if_the_late_check_accepts_it(
         self, facts: HostFacts, record_property: Record
     ) -> None:
-        """The law: each value alone, with each value of other rows, and with
-        each machine type and architecture.
+        """The law: each value alone, and with each other value.
+
+        Of other rows, and with each machine type and architecture.
 
         Of two values, one is of a row that it owns.
         """
@@ -234,8 +240,7 @@ class _Laws:
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
-    """Fail the test if a host's traits and its driver-side check disagree
-    about a request.
+    """Fail the test if traits and driver-side check of a host disagree.
 
     :param record: pytest's ``record_property``, which receives the number of
         requests
@@ -251,8 +256,9 @@ def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
 
 
 def _call(facts: HostFacts, question: Question) -> str:
-    """Return a call as the author writes it, with the facts by their name, as
-    they may be long.
+    """Return a call as the author writes it.
+
+    With the facts by their name, as they may be long.
     """
     return (
         f"refusal(<{type(facts).__name__} of {facts.host}>,"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reconcile namespaces of Glance's metadata definitions: plan the changes, and
-write them.
+"""Plan and write changes of Glance's metadata definitions.
 
 Each change is one request, so that values which are still served can be chosen
 all the time. Withdrawn values are removed first: where Glance fails half-way,
@@ -25,7 +24,9 @@ class MetadefChange(NamedTuple):
     """One request to Glance, and what it changes."""
 
     what: str
-    """``delete``, ``remove``, ``replace``, ``update``, ``dissociate``,
+    """What the change does.
+
+    ``delete``, ``remove``, ``replace``, ``update``, ``dissociate``,
     ``associate``, ``add`` or ``create``.
     """
     namespace: str
@@ -54,8 +55,7 @@ _ORDER = (
 def plan_metadefs(
     connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str
 ) -> list[MetadefChange]:
-    """Return the changes that make Glance have these namespaces, in the order
-    in which to write them.
+    """Return the changes that give Glance these namespaces, in order.
 
     A namespace without properties is to be deleted. Other namespaces are not
     read.
@@ -135,8 +135,9 @@ def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
 def _changes(
     wanted: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> Iterator[MetadefChange]:
-    """Yield the changes of one namespace; it fails at any response that is not
-    one of Glance.
+    """Yield the changes of one namespace.
+
+    It fails at any response that is not one of Glance.
     """
     name = str(wanted["namespace"])
     path = _path(name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova's own host filters, run here on hosts as the APIs show them;
+"""Run Nova's own host filters here, on hosts as the APIs show them.
+
 nova-scheduler is not asked.
 
 A filter that reads of a host what no API shows leaves the host, and is told
@@ -43,8 +44,9 @@ class _NotShownError(Exception):
 
 
 class _Host:
-    """A host as filters see one (``nova.scheduler.host_manager.HostState``),
-    with the fields that an API shows.
+    """A host as filters see it, with the fields that an API shows.
+
+    It stands for ``nova.scheduler.host_manager.HostState``.
     """
 
     def __init__(self, **fields: Any) -> None:
@@ -64,8 +66,7 @@ def run_filters(
     candidates: Collection[str],
     conf_file: str | None,
 ) -> Iterator[HostFilter]:
-    """Yield what each enabled filter leaves of the candidates; the last one is
-    the one that leaves none.
+    """Yield what each enabled filter leaves, until one leaves no host.
 
     :param connection: an ``openstack.connection.Connection`` of an
         administrator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images and flavors of a live cloud, exactly as Glance and Nova have them, by
-name or ID.
-"""
+"""Images and flavors of a cloud, as Glance and Nova have them."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,8 +69,9 @@ def image_named(connection: Any, name_or_id: str) -> Image:
 
 
 def images(connection: Any, broken: Callable[[str], None]) -> Iterator[Image]:
-    """Yield each image that the user may see, of every visibility, hidden ones
-    too; pages are requested as needed.
+    """Yield each image that the user may see, hidden ones too.
+
+    Of every visibility; pages are requested as needed.
 
     An image that cannot be read is skipped, and ``broken`` gets a sentence
     about it.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The servers of a live cloud and the requests they were scheduled by, as far
-as the services' APIs show them.
+"""Servers of a cloud, and the requests they were scheduled by.
+
+As far as the services' APIs show them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,8 +72,10 @@ _VOLUME_FIELDS = frozenset(
 
 
 def request_of_server(connection: Any, identity: str) -> RequestSpec:
-    """Return the request for a server: its flavor as it was, and its image or
-    the image metadata of its root volume.
+    """Return the request for a server.
+
+    With its flavor as it was, and its image or the image metadata of its root
+    volume.
 
     A warning names what Nova's API does not show: resources of ports and
     device profiles, hints, destinations.
@@ -134,8 +137,9 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
 def servers(
     connection: Any, broken: Callable[[str], None]
 ) -> Iterator[Server]:
-    """Yield each server of all projects, each page when it is needed, with its
-    image or that of its root volume.
+    """Yield each server of all projects with the image it boots from.
+
+    Each page is read when it is needed.
 
     A server that cannot be read is skipped, and ``broken`` gets a sentence
     about it. Where Glance or Cinder does not show its image,
@@ -238,8 +242,9 @@ class _Groups:
 
 
 def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
-    """Yield the server groups; their listing has no links to its next page,
-    and no marker.
+    """Yield the server groups.
+
+    Their listing has no links to its next page, and no marker.
     """
     offset = 0
     while True:
@@ -261,9 +266,7 @@ class _Ports:
 
     def __init__(self, connection: Any) -> None:
         self._needs: dict[str, list[str]] = {}
-        """UUID of a server -> what its ports ask, if it is more than a
-        network.
-        """
+        """UUID of a server -> what its ports require beside a network."""
         self._unknown = ""
         try:
             for row in CloudService(connection, "network").rows(
@@ -295,8 +298,9 @@ class _Ports:
 
 
 class _Resources(Generic[_T]):
-    """Resources of a service by ID: listed when the first is needed; one that
-    the list lacks is read alone.
+    """Resources of a service by ID, listed when the first is needed.
+
+    One that the list lacks is read alone.
     """
 
     def __init__(
@@ -366,8 +370,7 @@ def _microversion(connection: Any) -> str:
 
 
 def _server(row: Any) -> Server:
-    """Return the server in Nova's JSON, with the part of its image that Nova
-    shows.
+    """Return the server in Nova's JSON, with Nova's part of its image.
 
     :raises CloudError: it is none, or shows too little
     """
@@ -460,8 +463,9 @@ def _add_image(
     found_images: _Resources[Image],
     found_volumes: _Resources[Any],
 ) -> None:
-    """Add what Glance or Cinder has of the image; the properties that a server
-    was built with override those of today.
+    """Add what Glance or Cinder has of the image.
+
+    The properties that a server was built with override those of today.
 
     :raises CloudError: neither they nor Nova show its properties
     """
@@ -490,8 +494,7 @@ def _add_image(
 def _image_of_volume(
     server: Mapping[str, Any], volumes: _Resources[Any]
 ) -> Image:
-    """Return what Cinder knows of the image that the root volume was made
-    from.
+    """Return the image that the root volume was made from, by Cinder.
 
     :raises CloudError: nothing
     """

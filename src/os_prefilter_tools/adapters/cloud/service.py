@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests to the services of a cloud, and one error for every way in which
-they fail.
+"""Requests to the services of a cloud, with one error for failures.
 
 The services' own JSON is read, not openstacksdk's objects: those rename some
 image properties and convert the values of others, and the tenant's spelling
@@ -129,8 +128,7 @@ class CloudService:
     def rows(
         self, path: str, name: str, microversion: str | None = None
     ) -> Iterator[Any]:
-        """Yield the rows of a listing; each page is requested when it is
-        needed.
+        """Yield the rows of a listing, each page when it is needed.
 
         :param path: of the listing, with its query
         :param name: of the list in the response

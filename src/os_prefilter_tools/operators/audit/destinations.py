@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Destinations of a server that runs: now, if its host died, and if other
-hosts were drained (ADR 0016).
+"""Destinations of a running server (ADR 0016).
+
+Now, if its host died, and if other hosts were drained.
 
 A destination is a host that Placement would return for the server's request
 with the filters applied, beside its own host and disabled ones. The server's
@@ -50,7 +51,9 @@ class ServerRequirement(NamedTuple):
     """One requirement, and its source."""
 
     text: str
-    """A trait, ``!`` and a forbidden one, a resource class with its amount, or
+    """What the host must meet.
+
+    A trait, ``!`` and a forbidden one, a resource class with its amount, or
     the aggregates.
     """
     by: str
@@ -64,15 +67,11 @@ class ServerKind:
 
     demand: Demand
     hosts: int
-    """The set of the hosts that meet the demand, where each server counts for
-    itself.
-    """
+    """The set of hosts that meet the demand, each server by itself."""
 
 
 class JudgedServer(NamedTuple):
-    """The demand of one server's request, and its destinations as sets of
-    hosts.
-    """
+    """The demand of one server's request, and its destinations."""
 
     kind: ServerKind
     others: int
@@ -83,8 +82,9 @@ class JudgedServer(NamedTuple):
     """Those of them that the server's group allows."""
     if_died: int
     sources: Sources
-    """Why this request makes the demand; an equal demand of another request
-    may have another source.
+    """Why this request makes the demand.
+
+    An equal demand of another request may have another source.
     """
 
 
@@ -145,8 +145,9 @@ class Destinations:
         return set_of(self.index.numbers[name] for name in names)
 
     def number_of(self, server: Server) -> int | None:
-        """Return the number of a server's own host; None if it has none, or
-        one that the fleet does not have.
+        """Return the number of a server's own host.
+
+        None if it has none, or one that the fleet does not have.
         """
         return self.index.numbers.get(server.host)
 
@@ -171,8 +172,7 @@ class Destinations:
         return HostIndex(hosts_in(self.fleet), ignore_usage=True)
 
     def judge(self, server: Server) -> JudgedServer:
-        """Return the demand of a server's request after the filters, with the
-        hosts that meet it.
+        """Return the demand of a server after the filters, with its hosts.
 
         :raises RequestRejected: if the filters reject the request
         """
@@ -199,8 +199,9 @@ class Destinations:
         return JudgedServer(kind, others, capable, now, if_died, sources)
 
     def _allowed_by(self, group: ServerGroup | None) -> int:
-        """Return the hosts that Nova's filters for server groups leave to one
-        more member of a group.
+        """Return the hosts that a server group leaves to one more member.
+
+        By Nova's filters for server groups.
 
         Its own host is among the group's, as in Nova: of an affinity group on
         one host, Nova moves no server.
@@ -222,8 +223,9 @@ class Destinations:
         return set_of(members)
 
     def count_if_empty(self, judged: JudgedServer) -> int:
-        """Return how many other hosts could take a server if all were empty,
-        and its group allowed them.
+        """Return how many other hosts could take a server if empty.
+
+        Its group does not count then.
         """
         return (
             self._if_empty.find_candidates(judged.kind.demand.conditions())
@@ -231,8 +233,9 @@ class Destinations:
         ).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
-        """Return the request of a move: with the zone's aggregates, and a
-        cell, as Nova names it for such a request.
+        """Return the request of a move as Nova makes it.
+
+        With the zone's aggregates, and a cell.
         """
         spec = clone_of(server.request)
         destination = spec.requested_destination or Destination()
@@ -251,8 +254,7 @@ class Destinations:
     def conflict(
         self, judged: JudgedServer, excluded: int = 0
     ) -> tuple[ServerRequirement, ...]:
-        """Return a smallest set of requirements that no other host meets
-        together, apart from some.
+        """Return a smallest set of requirements that no other host meets.
 
         Empty if it is not known: if it takes a search on each host, only the
         first of them are searched.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of lists of images or servers; of JSON lines one entry at a time, so
-that a million need the memory of one.
+"""Reader of lists of images or servers.
+
+JSON lines are read one at a time: a million entries need the memory of one.
 
 Three formats: a JSON array; an object with the array under the key that the
 service uses, such as ``images`` in Glance's ``GET /v2/images``; and JSON
@@ -27,9 +28,7 @@ _MOST_KEPT = 200
 
 
 class LeftOut:
-    """The problems of entries that cannot be read: the first ones, and their
-    number.
-    """
+    """The problems of unreadable entries: the first, and their number."""
 
     def __init__(self) -> None:
         self.first: list[str] = []
@@ -54,8 +53,7 @@ _LARGEST_LINE = 4 * 1024 * 1024
 def read_entries(
     path: str | Path, what: str, parse: Callable[[object], _T], broken: Broken
 ) -> Iterator[_T]:
-    """Yield each parsed entry of a file; report one that cannot be read to
-    ``broken``, and skip it.
+    """Yield each parsed entry of a file; report unreadable ones.
 
     :param what: one entry, ``image`` or ``server``; with an s, the key of the
         list in a response of the service

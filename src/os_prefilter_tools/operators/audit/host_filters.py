@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Nova's host filters decide by data of hosts that no API shows, so that
-an audit of servers cannot judge it.
+"""What Nova's host filters decide by data that no API shows.
+
+An audit of servers cannot judge it.
 
 A server that asks for such a thing gets no all-clear. Sources:
 ``nova/scheduler/filters/`` and, for what makes a NUMA topology,
@@ -24,13 +25,12 @@ _OF_HOST = (
     "img_hv_requested_version",
     "hw_maxphysaddr_bits",
 )
-"""Image properties that ImagePropertiesFilter compares with
-``supported_instances`` of a host.
+"""Image properties that ImagePropertiesFilter compares.
+
+With ``supported_instances`` of a host.
 """
 _UNSCOPED = frozenset(("group_policy", "hide_hypervisor_id"))
-"""Extra specs without a scope that are for others than
-ComputeCapabilitiesFilter.
-"""
+"""Extra specs without a scope that ComputeCapabilitiesFilter ignores."""
 _AGGREGATE_SCOPE = "aggregate_instance_extra_specs:"
 JUDGED = frozenset(
     (
@@ -51,8 +51,9 @@ JUDGED = frozenset(
         ),
     )
 )
-"""Host filters beyond which any other may exclude hosts for any request, by
-data that no API shows.
+"""Host filters that an audit can judge.
+
+Any other may exclude hosts for any request, by data that no API shows.
 """
 
 
@@ -109,8 +110,9 @@ def _has_numa_topology(request: Request) -> bool:
 
 
 def _is_compared_with_hosts(extra_specs: Mapping[str, object]) -> bool:
-    """Return whether ComputeCapabilitiesFilter may compare an extra spec with
-    a field of a host.
+    """Return whether ComputeCapabilitiesFilter may read an extra spec.
+
+    It compares the extra spec with a field of a host.
 
     One without a scope, such as ``gpu``, is compared with a host that has a
     field or a statistic of the name.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All images of a cloud against a fleet: the hosts that each has before and
-after filters are enabled, and why.
+"""Audit of images: the hosts of each before and after filters.
 
 An audit judges capability: traits, and the presence of resource classes.
 Amounts and usage are not judged. Filters that wait for capability reports are
@@ -68,14 +67,10 @@ class Requested(NamedTuple):
     added: tuple[Requirement, ...] = ()
     """By the service."""
     rejected: str = ""
-    """Why the request is rejected, so that it has no query; empty if it is
-    not.
-    """
+    """Why the request is rejected, and has no query; empty if it is not."""
 
     def hosts_in(self, index: HostIndex) -> int:
-        """Return the set of hosts that could serve the request; none if it is
-        rejected.
-        """
+        """Return the hosts that could serve the request; none if rejected."""
         return 0 if self.rejected else index.find_candidates(self.query)
 
     def own(self) -> frozenset[Condition]:
@@ -138,9 +133,7 @@ class Loss(NamedTuple):
     lacking: int
     """How many of the lost hosts fail the requirement."""
     lacking_only: int
-    """How many of them meet all other requirements that the filters to enable
-    add.
-    """
+    """How many of them meet all other requirements of the new filters."""
 
 
 @dataclass(slots=True)
@@ -152,13 +145,12 @@ class ImageLine:
     """Their names, each as one printable line."""
     images: int = 0
     before: int = 0
-    """The set of hosts before the change
-    (:mod:`os_prefilter_tools.fleet.host_index`).
+    """The set of hosts before the change.
+
+    See :mod:`os_prefilter_tools.fleet.host_index`.
     """
     waiting: int = 0
-    """The set of hosts after the change, while filters wait for compute nodes
-    that have not reported.
-    """
+    """The set of hosts after the change, while filters wait for reports."""
     after: int = 0
     """The set of hosts once no filter waits.
 
@@ -181,9 +173,7 @@ class Audit:
     """All images against one fleet."""
 
     lines: tuple[ImageLine, ...]
-    """Images that become rejected or unschedulable first, unaffected images
-    last.
-    """
+    """Rejected and unschedulable images first, unaffected ones last."""
     images: int
     flavors: int
     """How many flavors each image was judged with; 0 for images alone."""
@@ -197,9 +187,7 @@ class Audit:
     unknown: tuple[tuple[str, int], ...]
     """Unknown values, such as misspelt ones, and how many images have them."""
     waits: tuple[tuple[str, int], ...]
-    """Requirements deferred by filters that wait, and how many images have
-    them.
-    """
+    """Requirements of filters that wait, and how many images have them."""
 
     @property
     def is_waiting(self) -> bool:
@@ -207,8 +195,9 @@ class Audit:
         return any(line.waiting != line.after for line in self.lines)
 
     def count(self, *verdicts: ImageVerdict) -> int:
-        """Return how many images have one of the verdicts; with flavors, how
-        many pairs of image and flavor.
+        """Return how many images have one of the verdicts.
+
+        With flavors, how many pairs of image and flavor.
         """
         return sum(
             line.images for line in self.lines if line.verdict in verdicts
@@ -223,8 +212,9 @@ def audit_images(
     flavors: Sequence[Flavor] = (),
     progress: Progress = no_progress,
 ) -> Audit:
-    """Compare which hosts remain for each image, with each flavor, before and
-    after a change of the filters.
+    """Compare the hosts of each image before and after a change of filters.
+
+    With each flavor.
 
     :param flavors: without one, images are judged alone: each host counts as
         large enough.
@@ -315,9 +305,7 @@ def _judge(
 def verdict_of(
     before: Requested, after: Requested, had: int, has: int
 ) -> ImageVerdict:
-    """Return the effect on images whose hosts were the set ``had``, and are
-    the set ``has``.
-    """
+    """Return the effect on images: hosts ``had`` before, ``has`` after."""
     if after.rejected and had:
         return ImageVerdict.REJECTED
     if after.rejected and before.rejected:
@@ -330,8 +318,9 @@ def verdict_of(
 def _losses(
     lost: int, before: Requested, after: Requested, index: HostIndex
 ) -> tuple[tuple[Loss, ...], int]:
-    """Return the losses to each new requirement, largest first, and how many
-    hosts only their combination costs.
+    """Return the hosts lost to each new requirement, most first.
+
+    And how many only their combination costs.
     """
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
@@ -387,8 +376,9 @@ def _causes(
 def _find_unserved(
     kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex
 ) -> tuple[tuple[Cause, int], ...]:
-    """Return the requirements and resource classes that no host meets, and how
-    many images have them.
+    """Return what no host meets, and how many images have it.
+
+    Requirements and resource classes.
     """
     found: Counter[Cause] = Counter()
     for kind, line in kinds.items():
@@ -426,8 +416,9 @@ def _group_images(
     enforcing: Service,
     progress: Progress,
 ) -> tuple[dict[_AlikeImages, ImageLine], int, Counter[str], Counter[str]]:
-    """Apply the services to each image with each flavor, and group images with
-    the same requirements.
+    """Apply the services to each image with each flavor.
+
+    Images with the same requirements are one group.
 
     :param enforcing: the filters after the change, once none of them waits;
         run where one does.
@@ -475,9 +466,7 @@ def name_of(image: Image) -> str:
 
 
 def short_line(text: str) -> str:
-    """Return the first :data:`LONGEST_NAME` characters of a text as a part of
-    a line.
-    """
+    """Return the first :data:`LONGEST_NAME` characters, on one line."""
     return escape_line(text[:LONGEST_NAME])
 
 
@@ -487,8 +476,9 @@ def requested_by(
     queries: dict[str, tuple[Condition, ...]],
     notes: set[Note],
 ) -> Requested:
-    """Return the conditions of a request without request groups of its own; it
-    stays as it is.
+    """Return the conditions of a request without its own groups.
+
+    The request stays as it is.
 
     :param queries: the conditions by query; those of this request are added
     :param notes: the notes of the service are added

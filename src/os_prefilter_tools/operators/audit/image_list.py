@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of image lists: the outputs of ``openstack image show -f json``, or a
-response of Glance's ``GET /v2/images``.
+"""Reader of image lists.
+
+Outputs of ``openstack image show -f json``, or a response of Glance's ``GET
+/v2/images``.
 
 An image has its properties under ``properties`` or, as in Glance's API, beside
 its fields.
@@ -21,8 +23,7 @@ from os_prefilter_tools.operators.audit.entry_list import Broken, read_entries
 
 
 def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
-    """Yield the images in a file; report an entry that is no image to
-    ``broken``, and skip it.
+    """Yield the images in a file; report entries that are none.
 
     :raises DocumentError: if there is no such file, it cannot be read, is too
         large, or is no list of images.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Joint placement: how many servers find destinations at the same time, where
-each alone may fit but not all together.
+"""Joint placement: how many servers find hosts at the same time.
+
+Each alone may fit, but not all together.
 
 The servers are placed one after the other, each on the fullest host that has
 room beside those placed before, in several orders, of which the best counts.
@@ -32,9 +33,7 @@ Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
 
 _MOST_TRIED = 200
-"""The most hosts with servers, and the most without, that are tried for one
-server.
-"""
+"""The most hosts with servers, and without, tried for one server."""
 _TRIES = 4
 """Tries in each order; what one leaves out is placed first in the next."""
 _MOST_RETRIED = 5_000
@@ -54,9 +53,7 @@ class _Server(NamedTuple):
     demand: Demand
     hosts: int
     size: float
-    """The sum of its shares of what the largest host has of each resource
-    class.
-    """
+    """The sum of its shares of the largest host, over resource classes."""
     key: tuple[Condition, ...]
     group: ServerGroup | None
     """Its group, if members exclude each other from hosts."""
@@ -86,7 +83,9 @@ _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
         each.group_id,
     ),
 )
-"""In the first one, a server with at least as many destinations as there are
+"""Orders to place servers in; the best result counts.
+
+In the first one, a server with at least as many destinations as there are
 servers before it always finds a host.
 """
 
@@ -101,8 +100,9 @@ class JointPlacement:
     def place(
         self, servers: Iterable[Moving], gone: int | None = None
     ) -> Sequence[Allocation]:
-        """Return the allocations of servers that find a destination at the
-        same time; perhaps not of the most that do.
+        """Return allocations of servers that find hosts at the same time.
+
+        Perhaps not of the most that do.
 
         :param gone: the number of a host whose shared providers are gone
         """
@@ -150,9 +150,7 @@ class JointPlacement:
         return best
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
-        """Yield the numbers of hosts, those with the least room first,
-        whatever is taken.
-        """
+        """Yield the numbers of hosts, the fullest first."""
         # Sorting many of them for each server would take longer than a look at
         # all.
         if hosts.bit_count() * 32 < len(self._ranks):
@@ -163,8 +161,9 @@ class JointPlacement:
             )
 
     def room_on(self, host: Host, taken: Allocation) -> float:
-        """Return how much is left on a host: the sum of the shares of what the
-        largest host has of each class.
+        """Return how much is free on a host.
+
+        The sum of the shares of what the largest host has of each class.
         """
         return sum(
             (room_in(each) - taken.get(provider.uuid, {}).get(name, 0))
@@ -185,9 +184,7 @@ class JointPlacement:
 
     @cached_property
     def _ranks(self) -> Mapping[int, int]:
-        """The number of each host -> its rank, those with the least room
-        first, in this order.
-        """
+        """The number of each host -> its rank in order, the fullest first."""
         hosts = self.index.hosts
         order = sorted(
             range(len(hosts)),
@@ -211,18 +208,15 @@ class _Filling:
         self._room: dict[int, float] = {}
         """The number of a host with servers -> its room."""
         self._full: dict[tuple[Condition, ...], int] = {}
-        """The conditions of a demand -> the hosts that have no room left for
-        it.
-        """
+        """Conditions of a demand -> the hosts that are too full for it."""
         self._members: dict[ServerGroup, Counter[int]] = {}
-        """A group -> how many of its members each host has, those placed here
-        among them.
+        """A group -> the number of its members on each host.
+
+        Those placed here count.
         """
 
     def put(self, server: _Server) -> bool:
-        """Put a server on the fullest host that has room for it; return
-        whether there is one.
-        """
+        """Put a server on the fullest host with capacity, if there is one."""
         index = self._together.index
         hosts = (
             server.hosts
@@ -257,9 +251,7 @@ class _Filling:
         return False
 
     def _closed_by(self, group: ServerGroup | None) -> int:
-        """Return the hosts that have as many members of a group as it
-        allows.
-        """
+        """Return the hosts that have as many members as a group allows."""
         if group is None:
             return 0
         if group not in self._members:
@@ -273,8 +265,9 @@ class _Filling:
         )
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
-        """Return whether some provider has room for each resource: 25 times
-        faster than the matcher if none has.
+        """Return whether some provider has each resource free.
+
+        If none has, this is 25 times faster than the matcher.
         """
         providers = (*host.own, *host.shared)
         return all(

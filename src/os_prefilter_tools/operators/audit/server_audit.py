@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""All servers of a cloud against its hosts: which have no destination, now, if
-a host dies, or if hosts are drained.
+"""Audit of servers: which have no destination.
+
+Now, if a host dies, or if hosts are drained.
 """
 
 from collections import Counter
@@ -49,17 +50,13 @@ class ServerVerdict(str, Enum):
     NOT_ALL_WITHOUT = "not all if drained"
     NOT_ALL_IF_DIED = "not all if its host died"
     UNKNOWN = "not judged"
-    """It would be ``ok``, and something that its next host must have was not
-    looked at.
-    """
+    """It would be ``ok``, but a part of its request was not judged."""
     OK = "ok"
 
 
 URGENT = tuple(ServerVerdict)
 STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
-"""Verdicts of servers that have no destination, or not each of them at the
-same time.
-"""
+"""Verdicts of servers without a destination, alone or all together."""
 
 
 class Name(NamedTuple):
@@ -71,28 +68,30 @@ class Name(NamedTuple):
 
 @dataclass(slots=True)
 class ServerLine:
-    """Servers of one project on one host with the same destinations, for the
-    same reason.
-    """
+    """Servers of one project and host with equal destinations and reason."""
 
     host: str
     """Empty for servers without a host."""
     project: str
     now: int = 0
-    """The set of hosts that may take each of them
-    (:mod:`os_prefilter_tools.fleet.host_index`).
+    """The set of hosts that may take each of them.
+
+    See :mod:`os_prefilter_tools.fleet.host_index`.
     """
     if_died: int = 0
     without: int = 0
     verdict: ServerVerdict = ServerVerdict.OK
     conflict: tuple[ServerRequirement, ...] = ()
     if_empty: int = 0
-    """How many other hosts could take them if all were empty; counted only if
-    there is none now.
+    """How many other hosts could take them if empty.
+
+    Counted only if there is none now.
     """
     reason: str = ""
-    """Why the request is rejected or not known, or each destination is lost
-    with the host, or not all servers find one.
+    """Why they are not ``ok``.
+
+    The request is rejected or not known, each destination is lost with the
+    host, or not all servers find one.
 
     Empty for other verdicts.
     """
@@ -131,21 +130,18 @@ class ServerAudit:
     hosts: int
     drained: tuple[str, ...]
     of_hosts: tuple[HostSum, ...]
-    """The hosts with servers; those first whose servers lack most
-    destinations.
-    """
+    """The hosts with servers, most servers without a destination first."""
     of_projects: tuple[tuple[str, int, int], ...]
-    """Project, its servers, and how many have no destination; those with most
-    of them first.
+    """Project, its servers, and how many have no destination.
+
+    Those with most of them come first.
     """
     if_drained: HostSum | None
     """The servers of all drained hosts together."""
     unknown: tuple[tuple[NotInFleet, int], ...]
     """Names that the fleet does not have, and how many servers give them."""
     notes: tuple[tuple[str, int], ...]
-    """Unknown values and deferred requirements, and how many servers have
-    them.
-    """
+    """Unknown values and deferred requirements, with counts of servers."""
     not_judged: tuple[tuple[str, int], ...]
     """Parts of requests that are not judged, and how many servers have them.
     """
@@ -164,8 +160,9 @@ class ServerAudit:
 
 
 _Leaving: TypeAlias = tuple[Moving | None, Moving | None]
-"""A server with its destinations if its host died, and without the drained
-hosts; None if its request is rejected.
+"""A server with its destinations if its host died.
+
+And without the drained hosts; None if its request is rejected.
 """
 
 
@@ -309,8 +306,9 @@ def _each_once(
 
 
 def _members_last(servers: Iterable[Server]) -> Iterator[Server]:
-    """Yield the members of server groups after all others: then the hosts of
-    each group are known.
+    """Yield the members of server groups last.
+
+    Then the hosts of each group are known.
     """
     members = []
     for server in servers:
@@ -325,8 +323,9 @@ def _members_last(servers: Iterable[Server]) -> Iterator[Server]:
 def _judge(
     server: Server, destinations: Destinations, drained: int
 ) -> tuple[ServerLine, _Leaving, set[str], Sequence[str]]:
-    """Return the line of a server for itself, what it is to move, the notes on
-    its request, and what is not judged.
+    """Return the line of one server, its move, its notes, and gaps.
+
+    Gaps are what is not judged.
     """
     line = ServerLine(short_line(server.host), short_line(server.project))
     parts = [escape_line(each) for each in server.not_judged]
@@ -366,9 +365,7 @@ def _judge_alone(
     destinations: Destinations,
     drained: int,
 ) -> None:
-    """Fill in the destinations of a server for itself, and the verdict with
-    its reason.
-    """
+    """Fill in the destinations of one server, the verdict and its reason."""
     line.now, line.if_died, line.without = (
         judged.now,
         judged.if_died,
@@ -405,9 +402,7 @@ def _judge_alone(
 
 
 def _excluded_by(group: ServerGroup) -> str:
-    """Return why no host that could take a server is one that its group
-    allows.
-    """
+    """Return why a server's group allows none of its possible hosts."""
     return (
         f"its server group ({group.policy}) excludes each other host that"
         " could take it"
@@ -417,8 +412,9 @@ def _excluded_by(group: ServerGroup) -> str:
 def _why_not_judged(
     server: Server, destinations: Destinations, parts: Sequence[str]
 ) -> str:
-    """Return why the destinations of a server are no all-clear; empty if they
-    are one.
+    """Return why the destinations of a server are no all-clear.
+
+    Empty if they are one.
     """
     if server.unknown:
         return escape_line(server.unknown)
@@ -445,8 +441,9 @@ def _why_not_judged(
 def _judge_together(
     line: ServerLine, if_drained: HostSum | None, of_host: HostSum | None
 ) -> None:
-    """Say so where each server of a line has a destination, and not all
-    servers of its host at the same time.
+    """Mark lines whose servers have hosts, but not all at the same time.
+
+    All servers of a host move together.
     """
     if line.verdict not in (ServerVerdict.OK, ServerVerdict.UNKNOWN):
         return

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of server lists: servers with their hosts and the request specs that
-Nova stores.
+"""Reader of server lists: servers, their hosts and request specs.
+
+The request specs are those that Nova stores.
 
 ``docs/audit.rst`` has the statement that selects them. An entry has ``uuid``,
 ``name``, ``project``, ``node`` or ``host``, ``machine_type``, ``vm_state``,
@@ -78,8 +79,7 @@ _ADVICE = "Select it with the statement in the documentation."
 
 
 def read_servers(path: str | Path, broken: Broken) -> Iterator[Server]:
-    """Yield the servers in a file; report an entry that is none to ``broken``,
-    and skip it.
+    """Yield the servers in a file; report entries that are none.
 
     :raises DocumentError: if there is no such file, it cannot be read, is too
         large, or is no list of servers.
@@ -164,9 +164,7 @@ def _needs_of_ports(data: Mapping[str, Any]) -> list[str]:
 def _group(
     data: Mapping[str, Any] | None, groups: dict[str, ServerGroup | None]
 ) -> ServerGroup | None:
-    """Return the server group of an entry, which is the same for all its
-    members.
-    """
+    """Return the server group of an entry, one object for all members."""
     # A join that finds no group leaves an object without values.
     if data is None or not data.get("uuid"):
         return None

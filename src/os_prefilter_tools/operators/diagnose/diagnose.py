@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why a request has no host: the stage at which it ends, what excludes each
-host, and the suggested changes.
+"""Diagnose why a request has no host.
+
+The stage at which it ends, what excludes each host, and suggested changes.
 """
 
 from collections.abc import Collection, Iterable
@@ -115,9 +116,7 @@ def diagnose(  # noqa: PLR0913
 def after_host_filters(
     diagnosis: Diagnosis, runs: tuple[HostFilter, ...]
 ) -> Diagnosis:
-    """Return the diagnosis of a request with candidates, after Nova's host
-    filters were run on them.
-    """
+    """Add the results of Nova's host filters to a diagnosis."""
     diagnosis = replace(diagnosis, host_filters=runs)
     if not runs or runs[-1].left:
         return diagnosis
@@ -159,9 +158,7 @@ def _faults_of_placement(query: Query) -> list[str]:
 def _ask(
     sources: Sources, fleet: Fleet, placement: Placement, *, live: bool
 ) -> tuple[Any, set[str]]:
-    """Return a candidate of Placement, or its error, and the traits that do
-    not exist in it.
-    """
+    """Return Placement's candidate or error, and traits it does not know."""
     requirements, unknown = sources.decision.requirements, set[str]()
     try:
         known = placement.traits() | (frozenset() if live else fleet.traits)
@@ -197,9 +194,7 @@ def _ask(
 
 
 def _without_answer(diagnosis: Diagnosis, error: PrefilterError) -> Diagnosis:
-    """Return the diagnosis of a query that Placement refuses, or did not
-    answer.
-    """
+    """Return the diagnosis of a query that Placement did not serve."""
     if diagnosis.candidates:
         # Placement might have returned these.
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
@@ -223,9 +218,7 @@ def _analyse(
     unknown: Collection[str],
     progress: Progress,
 ) -> Diagnosis:
-    """Return the diagnosis with the results for each requirement and each
-    host.
-    """
+    """Add the results for each requirement and each host."""
     hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_alike()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)

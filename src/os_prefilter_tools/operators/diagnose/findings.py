@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One finding for each requirement: its source, its state, the hosts that fail
-it, and the suggested change.
+"""Findings: source, state and suggested change of each requirement.
+
+And the hosts that fail it.
 """
 
 from collections import Counter
@@ -57,8 +58,9 @@ _FIELDS = {
 
 
 class Sources:
-    """A service applied to a request, the query that results, and the source
-    of each of its conditions.
+    """A service applied to a request: the query, and its sources.
+
+    Each condition of the query has a source.
     """
 
     def __init__(self, request_spec: Any, service: Service) -> None:
@@ -94,8 +96,9 @@ class Sources:
             )
 
     def of(self, condition: Condition) -> tuple[str, str]:
-        """Return the filter that requires a condition, or ``request``, and the
-        reason.
+        """Return the filter that requires a condition, and the reason.
+
+        Or ``request`` for the filter.
 
         Of request groups that are alike, it is that of the first.
         """
@@ -114,9 +117,7 @@ class Sources:
         return by, f"{because} and {len(alike)} alike" if alike else because
 
     def reason(self, condition: Condition) -> str:
-        """Return the reason to count hosts under that do not meet a
-        condition.
-        """
+        """Return the reason under which hosts that fail a condition count."""
         if declared := self._excludes.get(self.of(condition)[0]):
             return declared
         if condition.names == (os_traits.COMPUTE_STATUS_DISABLED,):
@@ -236,8 +237,9 @@ def _state(
 def _kept_out(
     now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 ) -> dict[str, int]:
-    """Return what excludes the hosts that meet a requirement; a host that
-    fails several others counts once.
+    """Return what else excludes the hosts that meet a requirement.
+
+    A host that fails several others counts once.
     """
     counts: Counter[str] = Counter()
     for host, ways in now.ways.items():
@@ -312,8 +314,9 @@ def _remedy(
 def _bare_metal(
     conditions: Collection[Condition], hosts: Sequence[Host]
 ) -> dict[Condition, str]:
-    """Return the change for each amount of a flavor for bare metal that also
-    requests what such nodes do not have.
+    """Return the flavor's changes for bare metal, by resource class.
+
+    For each amount that such nodes do not have.
 
     Nova requests the flavor's CPUs, memory and disk too, until extra specs set
     them to 0.
@@ -349,8 +352,9 @@ def _bare_metal(
 
 
 def _free(freed: Iterable[tuple[str, frozenset[str]]]) -> str:
-    """Return the suggestion to free resources, the fewest first; none if that
-    helps nowhere.
+    """Return the suggestion to free resources, or empty.
+
+    The fewest come first; empty if it helps nowhere.
     """
     together: dict[tuple[str, ...], dict[str, None]] = {}
     for host, free in freed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of
-:func:`os_prefilter_tools.operators.diagnose.diagnose.diagnose`; its codes are
-stable.
+"""The result of a diagnosis; its codes are stable.
+
+Of :func:`os_prefilter_tools.operators.diagnose.diagnose.diagnose`.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,9 @@ NO_CANDIDATES = "no-candidates"
 HOST_FILTERS = "host-filters"
 """Stage: there are candidates, and Nova's host filters leave none of them."""
 CANDIDATES = "candidates"
-"""Stage: there are candidates; if the instance was not built, a step after
-Placement failed.
+"""Stage: there are candidates.
+
+If the instance was not built, a step after Placement failed.
 """
 
 UNKNOWN = "unknown"
@@ -34,12 +35,11 @@ NOWHERE = "nowhere"
 TOO_LARGE = "too-large"
 """No host has that much of the resource, even empty."""
 FULL = "full"
-"""Hosts would have that much of the resource if they were empty; none has it
-now.
-"""
+"""Hosts would have that much if they were empty; none has it now."""
 NO_HOST = "no-host"
-"""No host meets it, though some have the trait or the resource, for example on
-another provider.
+"""No host meets it, though some have the trait or resource.
+
+For example on another provider.
 """
 ELSEWHERE = "elsewhere"
 """Hosts meet it, and each fails another requirement."""
@@ -53,8 +53,9 @@ DISABLED, AGGREGATE, RESOURCES, TRAITS, PLACE = (
     "traits",
     "place",
 )
-"""Reasons that exclude a host which meets a requirement; a filter may declare
-another (``Declaration.excludes``).
+"""Reasons that exclude a host which meets a requirement.
+
+A filter may declare another (``Declaration.excludes``).
 """
 
 
@@ -79,8 +80,9 @@ class Finding:
     others_kept_out_by: Mapping[str, int]
     """Reason -> number of the hosts that meet it and are no candidates."""
     free_on: tuple[str, ...]
-    """If it is an amount: the hosts where making room helps, with what else
-    must change for a host there.
+    """For an amount: the hosts on which to free some of it.
+
+    With what else must change for a host there.
     """
     help: str
     """The suggested change; empty if the requirement is met."""
@@ -118,8 +120,9 @@ class Account:
     """Hosts that fail the same requirements; each host is in one account."""
 
     without: tuple[tuple[int, ...], ...]
-    """The smallest sets of requirements to drop so that these hosts would be
-    candidates; one empty set if they are.
+    """The smallest sets to drop so that these hosts are candidates.
+
+    One empty set if they are.
 
     Where a set has all resources of a group, the group's other requirements go
     with them. They are named if the host would fail them also with room.
@@ -156,9 +159,7 @@ class Diagnosis:
     """The filter that rejected the request."""
     query: str = ""
     taken_at: str = ""
-    """When the fleet was read, ISO 8601; empty for a fleet file written by
-    hand.
-    """
+    """When the fleet was read, ISO 8601; empty for one written by hand."""
     hosts: int = 0
     """All hosts of the fleet."""
     candidates: tuple[str, ...] = ()
@@ -169,15 +170,14 @@ class Diagnosis:
     accounts: tuple[Account, ...] = ()
     nearest: tuple[Near, ...] = ()
     host_filters: tuple[HostFilter, ...] = ()
-    """The host filters of Nova that ran, until one left no host; only for a
-    server of a cloud.
+    """Nova's host filters that ran, until one left no host.
+
+    Only for a server of a cloud.
     """
     notes: tuple[str, ...] = ()
     """Limits of this result, and ignored parts of the request."""
     recorded: tuple[dict[str, Any], ...] = ()
-    """What the scheduler recorded of the server when it was scheduled, the
-    latest first.
-    """
+    """The scheduler's recorded decisions on the server, the latest first."""
 
     def as_document(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""

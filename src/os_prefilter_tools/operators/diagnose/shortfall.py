@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requirements that each host fails, and the smallest sets of requirements
-that no host satisfies together.
+"""The requirements that hosts fail, and the smallest unmet sets.
+
+The smallest sets of requirements that no host satisfies together.
 
 A *way* is a smallest set of conditions to drop so that a host would be a
 candidate, where dropping stands for both that users can do: not to request it,
@@ -41,13 +42,15 @@ from os_prefilter_tools.operators.diagnose.smallest_sets import (
 Way = frozenset[Condition]
 
 _MOST_STEPS = 200_000
-"""The most steps of searches for the ways of all hosts, then for only one way
-of each; and of that for conflicts.
+"""The most steps of searches.
+
+For all sets of all hosts, then for one set of each; and of that for conflicts.
 """
 _MOST_KEPT = 10_000
 _MOST_CLASSES = 6
-"""Resource classes of which all sets are tried; of more, each alone and all
-together.
+"""Resource classes of which all sets are tried.
+
+Of more, each alone and all together.
 """
 
 
@@ -132,17 +135,13 @@ class Shortfalls:
 
     @cached_property
     def lacks(self) -> Mapping[str, Way]:
-        """Host -> the conditions that it fails even if all others are
-        dropped.
-        """
+        """Host -> conditions it fails even if all others are dropped."""
         return {
             name: kind.lacks for kind in self._kinds for name in kind.names
         }
 
     def count_lacking(self, condition: Condition) -> int:
-        """Return how many hosts fail a condition even if all others are
-        dropped.
-        """
+        """Return how many hosts fail a condition on its own."""
         return _count_hosts(
             kind for kind in self._kinds if condition in kind.lacks
         )
@@ -156,16 +155,15 @@ class Shortfalls:
         )
 
     def count_if_dropped(self, condition: Condition) -> int:
-        """Return how many hosts Placement would return for the request without
-        a condition.
-        """
+        """Return the number of candidates without a condition."""
         return _count_hosts(self._kinds_without[condition])
 
     def find_to_free(
         self, hosts: Iterable[Host]
     ) -> dict[str, list[frozenset[str]]]:
-        """Return the smallest sets of resource classes to free on each host so
-        that it would be a candidate.
+        """Return the smallest sets of resource classes to free on each host.
+
+        With them free, it would be a candidate.
 
         :param hosts: those that would be candidates if they were empty; the
             last ones are left out after many steps
@@ -184,8 +182,9 @@ class Shortfalls:
 
     @property
     def given_up(self) -> int:
-        """How many searches for providers reached their limit: the host then
-        counts as failing the condition.
+        """How many searches for providers reached their limit.
+
+        The host then counts as failing the condition.
         """
         return self._work.given_up
 
@@ -203,16 +202,15 @@ class Shortfalls:
 
     @property
     def conflicts(self) -> Sequence[Way]:
-        """The smallest sets that no host meets, those of fewest conditions
-        first; none only if there are candidates.
+        """The smallest sets that no host meets, fewest conditions first.
+
+        None only if there are candidates.
         """
         return self._smallest.unmet
 
     @property
     def is_limited(self) -> bool:
-        """Return whether there may be more ways or conflicts than were
-        found.
-        """
+        """Return whether more sets may exist than were found."""
         return not (
             self._smallest.are_all
             and all(are_all for _, are_all in self._ways)
@@ -242,8 +240,9 @@ class Shortfalls:
         )
 
     def _suffices(self, host: Host, left_out: Way) -> bool:
-        """Return whether a host would be a candidate without these conditions,
-        and if it had what they demand.
+        """Return whether a host is a candidate without these conditions.
+
+        And if it had what they demand.
         """
         if left_out not in self._parts:
             if len(self._parts) >= _MOST_KEPT:
@@ -268,8 +267,9 @@ class Shortfalls:
         )
 
     def _find_met_with_room(self, host: Host) -> Way:
-        """Return the conditions of groups that a provider meets which has any
-        of the group's resources, full or not.
+        """Return the groups' conditions that one of their providers meets.
+
+        Of any of the group's resources, full or not.
 
         If the host has no such provider, they are those that its root meets.
         """
@@ -317,9 +317,7 @@ class Shortfalls:
 
     @cached_property
     def _kinds_without(self) -> Mapping[Condition, list[_AlikeHosts]]:
-        """Condition -> the kinds of hosts that Placement would return for the
-        request without it.
-        """
+        """Condition -> sets of equal hosts, candidates without it."""
         found: dict[Condition, list[_AlikeHosts]] = {
             item: [] for item in self.conditions
         }

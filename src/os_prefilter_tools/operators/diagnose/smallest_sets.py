@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Search for the smallest sets of conditions that are not met together, and
-for those to drop so that the rest is met.
+"""Search for the smallest sets of unmet conditions.
+
+And for the smallest sets to drop so that the rest is met.
 
 The sets of either kind are the minimal hitting sets of the other kind (R.
 Reiter, "A theory of diagnosis from first principles", 1987). One search finds
@@ -23,16 +24,16 @@ _MOST_COMPARED = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class SmallestSets(Generic[_T]):
-    """The result of a search; in each list, sets of fewer conditions, and then
-    of earlier ones, come first.
+    """The result of a search.
+
+    In each list, sets of fewer conditions, and then of earlier ones, come
+    first.
     """
 
     unmet: list[frozenset[_T]]
     """Sets that are not met, while each part of them is."""
     to_drop: list[frozenset[_T]]
-    """Sets without which the rest is met, while it is not without a part of
-    them.
-    """
+    """Minimal sets without which the rest is met."""
     are_all: bool
 
 
@@ -44,8 +45,7 @@ def smallest_sets(
     most_compared: int = _MOST_COMPARED,
     is_spent: Callable[[], bool] = lambda: False,
 ) -> SmallestSets[_T]:
-    """Return the smallest sets that are not met, and those to drop; at most
-    200 of each.
+    """Return the smallest unmet sets, and those to drop; at most 200 of each.
 
     :param is_met: whether the conditions of a set are met together; then each
         part of it is, and no condition is
@@ -115,8 +115,9 @@ def one_unmet(
     is_met: Callable[[frozenset[_T]], bool],
     is_spent: Callable[[], bool] = lambda: False,
 ) -> frozenset[_T]:
-    """Return a set that is not met, of which none can be left out unless the
-    search ends early; the last go first.
+    """Return a minimal unmet set, by leaving out the last conditions first.
+
+    It may not be minimal if the search ends early.
     """
     unmet = frozenset(conditions)
     for each in reversed(conditions):
@@ -126,8 +127,9 @@ def one_unmet(
 
 
 def _extend(hitting: list[int], way: int) -> list[int]:
-    """Return the minimal sets that hit one more way (C. Berge, "Hypergraphs",
-    1989).
+    """Return the minimal sets that hit one more set.
+
+    C. Berge, "Hypergraphs", 1989
     """
     kept = [each for each in hitting if each & way]
     longer = {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Formats of an offer: Markdown and JSON. They name no host and no
-software.
+"""Formats of an offer: Markdown and JSON.
+
+They name no host and no software.
 """
 
 import json
@@ -28,8 +29,9 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
 
 
 def as_markdown(offer: Offer, *, count: bool = False) -> str:
-    """Format the offer as Markdown with tables; ``count`` adds how many hosts
-    serve a value.
+    """Format the offer as Markdown with tables.
+
+    ``count`` adds how many hosts serve a value.
     """
     names = ("Image property", "Flavor extra spec")
     places = tuple(map(_escape, offer.places)) or ("Values",)
@@ -76,8 +78,9 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
 
 
 def as_json(offer: Offer, *, count: bool = False) -> str:
-    """Format the offer as JSON, with values that are not offered; ``count``
-    adds how many hosts serve a value.
+    """Format the offer as JSON, with values that are not offered.
+
+    ``count`` adds how many hosts serve a value.
     """
     document: dict[str, Any] = {}
     if offer.taken_at:
@@ -133,8 +136,9 @@ def _table(
 
 
 def _code(name: str, note: str = "") -> str:
-    """Return an untrusted text as code, and trusted text after it; empty
-    without the first.
+    """Return untrusted text as code, followed by trusted text.
+
+    Empty without the first.
     """
     if not name:
         return ""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Metadata definitions of Glance: the offer as namespaces, from which users
-choose in Horizon.
+"""The offer as Glance's metadata definitions.
+
+As namespaces, from which users choose in Horizon.
 
 A namespace is what ``POST /v2/metadefs/namespaces`` takes
 (``glance/api/v2/metadef_namespaces.py`` of Glance 33). Properties have their
@@ -30,8 +31,9 @@ IMAGES = "OSPrefilter::Image"
 FLAVORS = "OSPrefilter::Flavor"
 """The namespace of flavor extra specs."""
 MARK = "os-prefilter"
-"""The tag of a generated namespace; it stays where a client's PUT drops the
-description.
+"""The tag of a generated namespace.
+
+It stays where a client's PUT drops the description.
 """
 
 _DESCRIPTION = (

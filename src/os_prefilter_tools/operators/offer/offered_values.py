@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The values of image properties and extra specs that a cloud offers, for its
-customers.
+"""The values of properties and extra specs that a cloud offers.
 
 Each value is put into a smallest request, the service turns it into a query,
 and the index of the fleet gives the hosts that could serve it. So the result
@@ -35,8 +34,9 @@ from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.model import Fleet
 
 DEFAULT_ZONE = "nova"
-"""The zone of hosts that are in no other: the default of Nova's option
-``default_availability_zone``.
+"""The zone of hosts that are in no other.
+
+The default of Nova's option ``default_availability_zone``.
 """
 
 _ENABLED = (
@@ -96,8 +96,9 @@ class Property(NamedTuple):
     extra_spec: str
     values: tuple[Value, ...]
     any_text: bool = False
-    """True if the value is free text, such as the name of a device profile;
-    the one value then stands for all.
+    """True if the value is free text, such as a device profile's name.
+
+    The one value then stands for all.
     """
 
 
@@ -113,12 +114,14 @@ class Offer:
     places: tuple[str, ...] = ()
     """The names of the zones or aggregates."""
     taken_at: str = ""
-    """When the fleet was read, as in
-    :attr:`os_prefilter_tools.fleet.model.Fleet.taken_at`.
+    """When the fleet was read.
+
+    As in :attr:`os_prefilter_tools.fleet.model.Fleet.taken_at`.
     """
     waiting: tuple[str, ...] = ()
-    """The filters that wait for compute nodes to report; the values that they
-    would check are not checked.
+    """The filters that wait for compute nodes to report.
+
+    The values that they would check are not checked.
     """
 
 
@@ -128,8 +131,7 @@ def find_offer(
     by: str = "",
     default_zone: str = DEFAULT_ZONE,
 ) -> Offer:
-    """Return the offer of the enabled compute nodes of a fleet, behind the
-    filters of a service.
+    """Return the offer of a fleet's enabled compute nodes and a service.
 
     :param by: ``zone`` or ``aggregate``, to count the hosts of each of these
         as well
@@ -201,9 +203,7 @@ def find_offer(
 def _hosts_by_place(
     fleet: Fleet, enabled: int, by: str, default_zone: str
 ) -> Mapping[str, int]:
-    """Return the set of enabled hosts of each zone or aggregate, by its
-    name.
-    """
+    """Return the set of enabled hosts of each zone or aggregate."""
     names = {
         each.uuid: each.availability_zone if by == "zone" else each.name
         for each in fleet.aggregates.values()
@@ -238,8 +238,7 @@ class _SmallestRequests:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The filters that deferred a requirement because they wait for
-        compute nodes to report.
+        """The filters that deferred a requirement while they wait.
 
         A filter that defers for every request, as ``owner`` does, tells
         nothing about a value.
@@ -251,8 +250,9 @@ class _SmallestRequests:
         )
 
     def conditions_for(self, row: Row, value: str) -> list[_Conditions]:
-        """Return the conditions of each smallest request for a value, without
-        requests that are rejected.
+        """Return the conditions of each smallest request for a value.
+
+        Without requests that are rejected.
 
         There are several where a value needs another one: a TPM model is
         requested with each TPM version.
@@ -266,8 +266,9 @@ class _SmallestRequests:
     def _complete(
         self, wanted: Mapping[str, str]
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the ways to request values together with those without which
-        they mean nothing, or are refused.
+        """Yield requests for values, each with the values it depends on.
+
+        Without those it means nothing, or is refused.
         """
         for name, value in wanted.items():
             row = self.rows[name]
